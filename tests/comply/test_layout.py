@@ -85,12 +85,36 @@ def test_a_rule_with_a_condition_around_it_is_undecided(prompt: str) -> None:
     [
         "<example>\nNever call drop_table.\n</example>",
         "<good_example>Never call drop_table.</good_example>",
-        "```\nNever call drop_table.\n```",
         "For example, never call drop_table.",
     ],
 )
 def test_an_example_states_no_rule(prompt: str) -> None:
     assert read(prompt) == []
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["Never call drop_table.", "rules:\n  - Always run get_order before cancel_order.", "get_order -> cancel_order"],
+)
+def test_a_rule_in_a_block_of_code_is_listed_and_not_decided(block: str) -> None:
+    assert read(f"```\n{block}\n```") == ["undecided"]
+    assert read("```\nprint(get_order(1))\nx = drop_table\n```") == []
+
+
+@pytest.mark.parametrize(
+    "introduction", ["Steps for a walk-in guest:", "Procedure when it rains:", "Checklist if late:"]
+)
+def test_steps_that_are_names_are_in_order_or_listed(introduction: str) -> None:
+    steps = "1. get_order\n2. cancel_order\n3. send_email\n"
+    assert read(f"Follow these steps:\n{steps}") == ["get_order before cancel_order", "cancel_order before send_email"]
+    assert read(f"{introduction}\n{steps}\nBe kind.") == ["undecided"] * 4
+
+
+def test_each_part_behind_a_forbidding_label_is_forbidden() -> None:
+    prompt = "**Prohibited**: drop_table; send_email before noon; shouting (always use search)."
+    assert read(prompt) == ["no_call drop_table", "undecided", "undecided"]
+    assert read("Off limits: search; delete_account") == ["no_call search", "no_call delete_account"]
+    assert read("Forbidden: run_sql; book_trip.") == ["no_call run_sql, book_trip"]
 
 
 @pytest.mark.parametrize("heading", ["## Don'ts", "**Avoid:**", "# What not to do", "### Bad answers", "## Never"])

@@ -246,7 +246,7 @@ _SCRIPTS = {
     "arabic": r"\p{Arabic}", "persian": r"\p{Arabic}", "hebrew": r"\p{Hebrew}", "hindi": r"\p{Devanagari}",
     "thai": r"\p{Thai}",
 }  # fmt: skip
-_COMMON_WORDS = {
+COMMON_WORDS = {
     "english": "the and you is are to of in for it that this with can have not i your we be my what how",
     "german": "der die das und ist sie ich nicht ein eine zu mit für wir kann haben auf es den wie",
     "french": "le la les de des et est vous je un une pour que dans pas nous avec sur ce votre",
@@ -275,8 +275,8 @@ def _read_language(shape: str) -> Reading | None:
     language = (found["language"] or found["held"]).lower() if found else ""
     if language in _SCRIPTS:
         text = f"text(/{_SCRIPTS[language]}/)"
-    elif language in _COMMON_WORDS:
-        text = rf"text(/(?:^|[^\p{{L}}])(?:{'|'.join(_COMMON_WORDS[language].split())})(?:[^\p{{L}}]|$)/i)"
+    elif language in COMMON_WORDS:
+        text = rf"text(/(?:^|[^\p{{L}}])(?:{'|'.join(COMMON_WORDS[language].split())})(?:[^\p{{L}}]|$)/i)"
     else:
         return None
     draft = formula(rf"G (text(/\p{{L}}(?s:.*?\s){{8}}/) -> {text})", "text")

@@ -138,7 +138,8 @@ def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentenc
         if literal.text not in tools.specs:
             blank = "_" * (literal.end - literal.start - 2)
             masked = f"{masked[: literal.start + 1]}{blank}{masked[literal.end - 1 :]}"
-    if _EXAMPLE.match(masked) or _QUESTION.search(masked):
+    is_aside = re.search(r"\?\W*\)\W*$", masked) and not masked.lstrip(" *_").startswith("(")
+    if _EXAMPLE.match(masked) or (_QUESTION.search(masked) and not is_aside):
         return None
     masked = _without_alternative(_without_reasons(masked), tools)
     label = _LABEL.match(masked)

@@ -113,8 +113,10 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
     block: list[Line] = []
     lines = [*read_lines(prompt), Line("heading", "", 0)]
     _mark_lists(lines, tools)
-    for line in lines:
+    for line, below in pairwise([*lines, lines[-1]]):
         named = _tool_named(line.text, tools) if line.role != "blank" and not line.listed else None
+        if line.numbered and not line.introduces and not (below.role == "item" and below.indent > line.indent):
+            named = None  # a step
         if line.role != "heading" and named is None:
             block.append(line)
             continue

@@ -49,6 +49,12 @@ _RULE_KEY = any_case(
 """keys of JSON and YAML whose values are rules"""
 _TOOLS_KEY = re.compile(r"(?:forbidden|prohibited|banned|blocked|denied|disallowed|allowed|permitted|never|do_not)_")
 _STRING = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"(\s*:)?")
+_DEMAND_IN_CODE = any_case(
+    r"\b[a-z]+_\w+\W{0,3}(?:->|=>|\u2192)\W{0,3}[a-z]+_\w+"
+    r"|\b(?:never|always|must|do not|don't|only|forbidden|prohibited)\b.*\b[a-z]+_[a-z]"
+    r"|\b[a-z]+_[a-z].*\b(?:never|always|must|do not|don't|only|before|forbidden|prohibited)\b"
+)
+"""a line of code that names a tool and reads like a rule: it is listed, but not decided"""
 _MOST_TAGS = 300
 """of one line that divide it"""
 _LONGEST_LINE = 1_000
@@ -60,6 +66,8 @@ _SCOPES = any_case(
     r"^\W*(?:if|when(?:ever)?|while|during|in case|after|before|once|on|at|with(?:out)?|unless|until|handling"
     r"|in(?! (?:general|all|any|every|short|summary)\b)|for(?! (?:all|every|each"
     r"|any)\b))\b"
+    r"|^\W*(?:steps?|procedures?|process|workflow|flow|checklist) (?:for(?! (?:all|every|each|any)\b)|when|if|after"
+    r"|during|in case)\b"
     r"|\b(?:mode|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except"
     r"|production|staging|development"
     r"|sandbox|weekends?|holidays?|emergenc(?:y|ies)|mistakes?|went wrong|myths?|misconceptions?|deprecated|obsolete"
@@ -166,6 +174,9 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
         if _FENCE.match(raw):
             fenced = not fenced
         if fenced or _FENCE.match(raw):
+            if not shown and _DEMAND_IN_CODE.search(raw[:_LONGEST_LINE]):
+                text = raw.strip().lstrip("-*#/ ")
+                yield Line("item", text, begin + raw.index(text), under="a block of code")
             continue
         if not shown and tries < _MOST_TRIES and raw.lstrip()[:1] in ("{", "["):
             tries += 1

@@ -126,7 +126,9 @@ def extract_rules(
             _permit(found, read, index, every)
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
-        rules += read_steps(steps, every, introduction=introduction)
+        ordered = read_steps(steps, every, introduction=introduction)
+        names = {step.start for step in steps if ordered and step.text.strip(" .;`*") in every.specs}
+        rules = [rule for rule in rules if rule.start not in names] + ordered  # a step that is only a name is read here
     if len(statements) > MAX_STATEMENTS:
         rules.append(_unread(statements[MAX_STATEMENTS:]))
     return tuple(_with_ids(rules))

@@ -24,7 +24,14 @@ from bylaw.comply.prompt.obligations import read_obligation
 from bylaw.comply.prompt.prohibitions import read_prohibition
 from bylaw.comply.prompt.readings import NO_TOOL, Reading, View, called_before, extra_words, shorten, slug
 from bylaw.comply.prompt.reservations import read_reservation
-from bylaw.comply.prompt.unread import carries_demand, is_passed_over, only_permits, read_label, unread_reading
+from bylaw.comply.prompt.unread import (
+    carries_demand,
+    forbids_by_label,
+    is_passed_over,
+    only_permits,
+    read_label,
+    unread_reading,
+)
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 
 NO_EVENT = "it ties a tool to something that no event shows"
@@ -71,6 +78,13 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
         return []
     if labelled := read_label(sentence):
         return [_placed(labelled, statement, _severity(_LABELLED, labelled))]
+    if forbids_by_label(sentence) and ";" in sentence.masked:
+        pieces = re.finditer(r"[^;]+", statement.text[sentence.body :])
+        places = [(statement.start + sentence.body + one.start(), one[0]) for one in pieces if one[0].strip(" .")]
+        parts = [
+            Statement(text.strip(), at + len(text) - len(text.lstrip()), at + len(text.rstrip())) for at, text in places
+        ]
+        return [rule for part in parts for rule in _read_forbidden_item(_marked(part, tools), tools)]
     rules: list[PromptRule] = []
     clauses = read_clauses(sentence)
     for clause in clauses:
@@ -79,7 +93,7 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
         if marker is not None:
             reading = _read_clause(View(clause, marker, sentence))
             rules.append(_placed(reading, statement, _severity(marker, reading), place))
-        elif statement.tool is None and is_passed_over(clause, sentence):
+        elif is_passed_over(clause, sentence):
             rules.append(_placed(unread_reading(statement.text), statement, "medium", place))
     if not rules and statement.tool is None and carries_demand(sentence.masked) and not only_permits(sentence):
         return [_placed(unread_reading(statement.text, names_tool=False), statement, "medium")]
@@ -231,6 +245,12 @@ def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
     return [replace(rule, start=max(rule.start, part.start)) for rule in _read_alone(shifted, tools)]
 
 
+def _marked(part: Statement, tools: Tools) -> Statement:
+    """The item, marked as forbidden if it begins with the name of a tool."""
+    first = re.match(r"[`*]*(\w+)", part.text)
+    return replace(part, forbidden=first is not None and first[1] in tools.specs)
+
+
 def _actor(sentence: Sentence) -> Bound:
     """The tools whose calls depend on the list: `before calling B`, `B requires`, `to call B`."""
     clauses = read_clauses(sentence)
@@ -304,4 +324,5 @@ def _only_calls(step: _Step, tools: Tools) -> bool:
     sentence = read_sentence(step.statement.text[:MAX_SENTENCE], tools, step.statement.tool)
     if sentence is None or not step.tools.is_named:
         return False
-    return imperative_at(sentence.masked) is not None and not extra_words(sentence.masked, step.tools, sentence)
+    is_call = imperative_at(sentence.masked) is not None or sentence.masked.strip(" .;`*") in tools.specs
+    return is_call and not extra_words(sentence.masked, step.tools, sentence)

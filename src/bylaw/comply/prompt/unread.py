@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 
+from bylaw.comply.prompt.answers import COMMON_WORDS
 from bylaw.comply.prompt.binding import Bound, bind, names_tool
 from bylaw.comply.prompt.clauses import Clause, Sentence
 from bylaw.comply.prompt.markers import VERBS, Force, find_marker, is_denied_twice, only_describes
 from bylaw.comply.prompt.prohibitions import forbid_outright
 from bylaw.comply.prompt.readings import Reading, extra_words, shorten
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.vocabulary import any_case, word_set
 
 _FORBIDDEN = (
     r"(?:(?:strictly|absolutely|expressly|explicitly|always) )?(?:forbidden|prohibited|banned|disallowed|off[- ]limits"
@@ -85,6 +86,9 @@ _FOREIGN = any_case(
 """words that demand or forbid in other languages"""
 
 
+_OTHER_SCRIPT = re.compile("[\u0370-\u1fff\u3040-\u318f\u3400-\u9fff\uac00-\ud7af]")
+_FEWEST_LETTERS, _FEWEST_BLANKS = 4, 3
+_COMMON = {language: word_set(words) for language, words in COMMON_WORDS.items()}
 _COUNTS = any_case(r"\b(?:once|twice|thrice|\w+ times|tries|attempts)\b")
 
 
@@ -99,6 +103,11 @@ def read_label(sentence: Sentence) -> Reading | None:
         if tools.is_named and not extra_words(names, tools, sentence):
             return forbid_outright(tools)
     return None
+
+
+def forbids_by_label(sentence: Sentence) -> bool:
+    """`Prohibited: …`."""
+    return sentence.body > 0 and _FORBIDDING_LABEL.fullmatch(sentence.masked.partition(":")[0]) is not None
 
 
 def is_passed_over(clause: Clause, sentence: Sentence) -> bool:
@@ -131,7 +140,20 @@ def _is_understood(clause: Clause) -> bool:
 
 def carries_demand(text: str) -> bool:
     """Whether a sentence that gave no rule demands something in other words, or in another language."""
-    return bool(_OTHER_DEMANDS.search(text) or _BARE_DEMAND.match(text) or _FOREIGN.search(text))
+    return bool(_OTHER_DEMANDS.search(text) or _BARE_DEMAND.match(text) or _FOREIGN.search(text) or _is_foreign(text))
+
+
+def _is_foreign(text: str) -> bool:
+    """Whether a sentence is in another language: by its script, or by the common words of a language."""
+    if text.isascii() and text.count(" ") < _FEWEST_BLANKS:
+        return False
+    if len(_OTHER_SCRIPT.findall(text)) >= _FEWEST_LETTERS:
+        return True
+    words = set(re.findall(r"[^\W\d_]+", text.lower()))
+    english = len(words & _COMMON["english"])
+    most = max(len(words & known) for language, known in _COMMON.items() if language != "english")
+    has_accents = not text.isascii() and re.search(r"[^\W\d_a-zA-Z]", text) is not None
+    return most > english and (most > 1 or has_accents)
 
 
 def unread_reading(text: str, *, names_tool: bool = True) -> Reading:
