@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
+SLOW = 0.002
+"""seconds: an operation that takes longer must not hold up the event loop"""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -69,13 +73,28 @@ class Context:
         """updates: `service.updates.Hub`"""
         self.jobs: dict[str, Callable[..., Any]] = {}
         """`check` and `check_compliance`, which another package hands in"""
+        self.direct: dict[tuple[str, str], Any] = {}
+        """method and path → ASGI application, for paths without names in them"""
         self.stopping = asyncio.Event()
+        self._usual = SLOW / 2
+        """seconds that a quick operation takes, on average"""
         self._threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="bylaw-service")
 
     async def run(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Call an operation in a thread, since it waits for the store."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(function, *args, **named))
+
+    async def run_quick(self, function: Callable[[T], R], given: T) -> R:
+        """Call an operation that is over in a fraction of a millisecond unless the store is slow. Then it runs in a
+        thread; else handing it over would cost as much as the operation itself."""
+        started = time.perf_counter()
+        try:
+            if self._usual >= SLOW:
+                return await self.run(function, given)
+            return function(given)
+        finally:
+            self._usual += (time.perf_counter() - started - self._usual) / 8
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)

@@ -7,6 +7,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -48,55 +49,42 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                headers = message["headers"] = list(message.get("headers", ()))
-                known = {name.lower() for name, _ in headers}
-                headers += [one for one in HEADERS if one[0] not in known]
-                cookie = scope["state"].get("new_forms_cookie")
-                if cookie:
-                    headers.append((b"set-cookie", _cookie(FORMS, cookie).encode()))
-                if scope["scheme"] == "https":
-                    headers.append((b"strict-transport-security", b"max-age=31536000"))
-            await send(message)
-
-        scope.setdefault("state", {})
+        answer = _Answer(scope, send)
+        state = scope.setdefault("state", {})
         try:
-            limited = Body(receive, scope, self._context)
-            principal = await self._identify(scope)
-            peer = scope["client"][0] if scope.get("client") else "unix"
-            self._rates.spend(principal.id if principal is not None else f"address {peer}")
-            scope["state"]["principal"] = principal
+            body = Body(receive, scope, self._context)
+            principal = state["principal"] = self._identify(scope)
+            if principal is not None:
+                self._rates.spend(principal.id)
+            else:
+                self._rates.spend(f"address {scope['client'][0] if scope.get('client') else 'unix'}")
             if principal is not None and principal.via != "key":
-                await self._check_form(scope, limited, principal)
-            await self._app(scope, limited.receive, send_with_headers)
+                await self._check_form(scope, body, principal)
+            # past the router, which tries one path after the other
+            app = self._context.direct.get((scope["method"], scope["path"]), self._app)
+            await app(scope, body.receive, answer.send)
         except ServiceError as problem:
-            if started:
+            if answer.started:
                 raise
-            await error_response(scope, problem)(scope, receive, send_with_headers)
+            await error_response(scope, problem)(scope, receive, answer.send)
 
     # -- who asks -------------------------------------------------------------------------------------------------
 
-    async def _identify(self, scope: Scope) -> Principal | None:
+    def _identify(self, scope: Scope) -> Principal | None:
         """A key, then a login, then whom a trusted proxy names. A key that is not valid is refused, whatever else the
         request has."""
-        context, connection = self._context, HTTPConnection(scope)
-        given = connection.headers.getlist("authorization")
-        if given:
-            kind, _, key = given[0].partition(" ")
-            if len(given) > 1 or kind.lower() != "bearer":
+        context = self._context
+        keys = [value for name, value in scope["headers"] if name == b"authorization"]
+        if keys:
+            kind, _, key = keys[0].decode("latin-1").partition(" ")
+            if len(keys) > 1 or kind.lower() != "bearer":
                 raise Unauthorized("expected one header `Authorization: Bearer KEY`")
             return context.credentials.check(key.strip())
+        connection = HTTPConnection(scope)
         login = connection.cookies.get(LOGIN)
         if login:
-            try:
+            with suppress(Unauthorized):  # an old cookie; the request may do without
                 return context.credentials.check(login, kind="login")
-            except Unauthorized:  # an old cookie; the request may do without
-                pass
         peer = scope["client"][0] if scope.get("client") else None
         return context.people.forwarded(peer, connection.headers)
 
@@ -123,6 +111,27 @@ class Gate:
             given = fields.get("csrf_token", [""])[0]
         if not is_same_token(given or "", token):
             raise Forbidden("the form has no valid token; load the page again")
+
+
+class _Answer:
+    """Adds the headers that every answer has."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope, self._send = scope, send
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            given = list(message.get("headers", ()))
+            known = {name.lower() for name, _ in given}
+            message["headers"] = given + [one for one in HEADERS if one[0] not in known]
+            cookie = self._scope["state"].get("new_forms_cookie")
+            if cookie:
+                message["headers"].append((b"set-cookie", _cookie(FORMS, cookie).encode()))
+            if self._scope["scheme"] == "https":
+                message["headers"].append((b"strict-transport-security", b"max-age=31536000"))
+        await self._send(message)
 
 
 class Body:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect_left
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,19 @@ WRITE_EVERY = 1.0
 class Metrics:
     def __init__(self, folder: str | None = None) -> None:
         self._folder = None if folder is None else Path(folder)
-        self._requests: Counter[str] = Counter()
-        """`method path status` → requests"""
-        self._times: Counter[str] = Counter()
-        """`path bound` → requests that took no longer"""
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        """method, path and status → requests"""
+        self._times: Counter[tuple[str, int]] = Counter()
+        """path and index of a bound → requests that took no longer"""
         self._seconds: dict[str, float] = {}
         self._decisions: Counter[str] = Counter()
         """action → decisions"""
         self._written = 0.0
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
-        self._requests[f"{method} {path} {status}"] += 1
+        self._requests[method, path, status] += 1
         self._seconds[path] = self._seconds.get(path, 0.0) + seconds
-        bound = next((str(one) for one in BOUNDS if seconds <= one), "+Inf")
-        self._times[f"{path} {bound}"] += 1
+        self._times[path, bisect_left(BOUNDS, seconds)] += 1
         if self._folder is not None and time.monotonic() - self._written > WRITE_EVERY:
             self.write()
 
@@ -53,8 +53,8 @@ class Metrics:
 
     def _own(self) -> dict[str, Any]:
         return {
-            "requests": self._requests,
-            "times": self._times,
+            "requests": {" ".join(map(str, key)): count for key, count in self._requests.items()},
+            "times": {f"{path} {index}": count for (path, index), count in self._times.items()},
             "seconds": self._seconds,
             "decisions": self._decisions,
         }
@@ -84,8 +84,8 @@ class Metrics:
         lines.append("# TYPE bylaw_request_seconds histogram")
         for path in sorted(found["seconds"]):
             total = 0
-            for bound in (*map(str, BOUNDS), "+Inf"):
-                total += found["times"].get(f"{path} {bound}", 0)
+            for index, bound in enumerate((*map(str, BOUNDS), "+Inf")):
+                total += found["times"].get(f"{path} {index}", 0)
                 lines.append(f'bylaw_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}')
             lines.append(f'bylaw_request_seconds_sum{{path="{path}"}} {found["seconds"][path]:.6f}')
             lines.append(f'bylaw_request_seconds_count{{path="{path}"}} {total}')

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 INSTALL = "spans need OpenTelemetry: pip install 'bylaw[otel]'"
 
 
 class Spans(Protocol):
-    def request(self, method: str, path: str, headers: Mapping[str, str]) -> Any: ...
+    def request(self, method: str, path: str, scope: Mapping[str, Any]) -> Any: ...
 
 
 class NoSpans:
-    @contextmanager
-    def request(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[Any]:
-        yield None
+    def __init__(self) -> None:
+        self._nothing = nullcontext()
+
+    def request(self, method: str, path: str, scope: Mapping[str, Any]) -> Any:
+        return self._nothing
 
 
 class OpenTelemetrySpans:
@@ -31,7 +33,8 @@ class OpenTelemetrySpans:
         self._extract, self._kind, self._status = propagate.extract, trace.SpanKind.SERVER, trace.StatusCode
 
     @contextmanager
-    def request(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[Any]:
+    def request(self, method: str, path: str, scope: Mapping[str, Any]) -> Iterator[Any]:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         about = {"http.request.method": method, "http.route": path}
         with self._tracer.start_as_current_span(
             f"{method} {path}", context=self._extract(headers), kind=self._kind, attributes=about

@@ -56,5 +56,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """by which the document groups endpoints"""
     fails: tuple[int, ...] = ()
     """HTTP statuses that it answers beside those of every endpoint"""
+    quick: bool = False
+    """whether it is over in a fraction of a millisecond, as a decision is"""
     media: str = "application/json"
     """of the answer"""

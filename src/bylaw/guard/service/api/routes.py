@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -25,14 +25,15 @@ from bylaw.text.repeated_keys import repeated_key
 
 ENDPOINTS: list[Endpoint] = [*calls.ENDPOINTS, *desk.ENDPOINTS, *rules.ENDPOINTS, *jobs.ENDPOINTS]
 V1 = "/v1"
+JSON = b"application/json"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 def api_routes(context: Context) -> list[BaseRoute]:
-    routes: list[BaseRoute] = [
-        Route(V1 + one.path, Answer(one, context), methods=[one.method]) for one in in_order(ENDPOINTS)
-    ]
+    answers = [(one, Answer(one, context)) for one in in_order(ENDPOINTS)]
+    routes: list[BaseRoute] = [Route(V1 + one.path, answer, methods=[one.method]) for one, answer in answers]
+    context.direct.update({(one.method, V1 + one.path): answer for one, answer in answers if "{" not in one.path})
     described = _encode(document(ENDPOINTS))
 
     async def openapi(request: Any) -> Response:
@@ -100,15 +101,18 @@ class Answer:
         self._is_async = inspect.iscoroutinefunction(endpoint.call)
         self._has_query = endpoint.query is not Nothing
         self._is_decision = endpoint.path == "/decide"
+        self._path = V1 + endpoint.path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, endpoint, context = time.perf_counter(), self._endpoint, self._context
         status = 500
         try:
-            headers = Headers(scope=scope)
-            with context.spans.request(endpoint.method, V1 + endpoint.path, headers) as span:
-                asked = await self._read(scope, headers, receive)
-                result = await (endpoint.call(asked) if self._is_async else context.run(endpoint.call, asked))
+            with context.spans.request(endpoint.method, self._path, scope) as span:
+                asked = await self._read(scope, receive)
+                if endpoint.quick:
+                    result = await context.run_quick(endpoint.call, asked)
+                else:
+                    result = await (endpoint.call(asked) if self._is_async else context.run(endpoint.call, asked))
                 if self._is_decision:
                     context.metrics.decision(result["action"])
                     if span is not None:
@@ -119,7 +123,7 @@ class Answer:
                 return
             body = _encode(result)
             length = str(len(body)).encode()
-            start = [(b"content-type", b"application/json"), (b"content-length", length)]
+            start = [(b"content-type", JSON), (b"content-length", length)]
             await send({"type": "http.response.start", "status": 200, "headers": start})
             await send({"type": "http.response.body", "body": body})
         except StoreUnavailable as problem:
@@ -129,21 +133,21 @@ class Answer:
             status = getattr(problem, "status", 500)
             raise
         finally:
-            context.metrics.request(endpoint.method, V1 + endpoint.path, status, time.perf_counter() - started)
+            context.metrics.request(endpoint.method, self._path, status, time.perf_counter() - started)
 
-    async def _read(self, scope: Scope, headers: Headers, receive: Receive) -> Asked[Any]:
+    async def _read(self, scope: Scope, receive: Receive) -> Asked[Any]:
         endpoint = self._endpoint
         who = _let_through(scope["state"].get("principal"), endpoint.scope, or_operator=endpoint.path.endswith("/wait"))
         query = read_query(scope["query_string"], endpoint.query) if self._has_query or scope["query_string"] else None
         body = await _body(receive) if endpoint.method == "POST" else b""
         given = None
         if endpoint.body is not None:
-            if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            if not any(name == b"content-type" and _is_json(value) for name, value in scope["headers"]):
                 raise Unsupported("expected `Content-Type: application/json`")
             given = read_body(body, endpoint.body)
         elif body:
             raise BadRequest("this takes no body")
-        return Asked(context=self._context, who=who, path=scope["path_params"], query=query, body=given)
+        return Asked(context=self._context, who=who, path=scope.get("path_params", {}), query=query, body=given)
 
 
 def _let_through(who: Any, scope: Any, *, or_operator: bool = False) -> Principal:
@@ -165,6 +169,10 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
         message = await receive()
     raise BadRequest("the request was cut off")
+
+
+def _is_json(value: bytes) -> bool:
+    return value == JSON or value.partition(b";")[0].strip().lower() == JSON
 
 
 def read_body(body: bytes, kind: Any) -> Any:
