@@ -39,7 +39,7 @@ def badge(visit: Visit) -> Response:
 
 def acknowledge_alert(visit: Visit) -> Response:
     visit.need("operator")
-    visit.operations.incidents.acknowledge_alert(visit.name("id"), by=visit.by)
+    visit.operations.incidents.acknowledge_alert(visit.id(), by=visit.by)
     return visit.redirect("tasks", "acknowledged")
 
 
@@ -55,7 +55,7 @@ def reviews(visit: Visit) -> Response:
 
 
 def review(visit: Visit) -> Response:
-    view = visit.operations.reviews.view(visit.name("id"), by=visit.by)
+    view = visit.operations.reviews.view(visit.id(), by=visit.by)
     claimed_by, claimed_at = view.claimed_by, view.claimed_at
     if view.review.status == "pending" and claimed_by is None and visit.person.may("operator"):
         try:
@@ -82,7 +82,7 @@ def review(visit: Visit) -> Response:
 def claim(visit: Visit) -> Response:
     """Renews the claim of whoever has the page open, or says who else has."""
     visit.need("operator")
-    found = visit.operations.reviews.get(visit.name("id"))
+    found = visit.operations.reviews.get(visit.id())
     claimed_by, claimed_at = None, None
     if found.status == "pending":
         try:
@@ -94,7 +94,7 @@ def claim(visit: Visit) -> Response:
 
 def answer_review(visit: Visit) -> Response:
     visit.need("operator")
-    id, chosen, note = visit.name("id"), visit.text("answer"), visit.text("note") or None
+    id, chosen, note = visit.id(), visit.text("answer"), visit.text("note") or None
     seen = visit.text("version")
     version = int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 16 else None
     operations = visit.operations.reviews
@@ -165,7 +165,7 @@ def incidents(visit: Visit) -> Response:
 
 
 def incident(visit: Visit) -> Response:
-    view = visit.operations.incidents.view(visit.name("id"))
+    view = visit.operations.incidents.view(visit.id())
     found = view.incident
     plot = None
     if len(view.detections) > 1:
@@ -182,7 +182,7 @@ def incident(visit: Visit) -> Response:
 
 def change_incident(visit: Visit) -> Response:
     visit.need("operator")
-    id, note = visit.name("id"), visit.text("note") or None
+    id, note = visit.id(), visit.text("note") or None
     operations, change = visit.operations.incidents, visit.text("change")
     if change == "acknowledge":
         operations.acknowledge(id, by=visit.by, note=note)

@@ -76,7 +76,7 @@ def agents(visit: Visit) -> Response:
 def change_agent(visit: Visit) -> Response:
     """Another mode, another version of a manifest, or the rules on or off: one of them."""
     visit.need("admin")
-    agent, rules_on = visit.name("agent"), {"on": True, "off": False}.get(visit.text("rules"))
+    agent, rules_on = visit.name(), {"on": True, "off": False}.get(visit.text("rules"))
     visit.operations.rules.change_agent(
         agent, by=visit.by, mode=visit.text("mode") or None, rules_on=rules_on, label=visit.text("label") or None
     )

@@ -82,9 +82,8 @@ def words(value: Any) -> str:
 
 
 def path_part(value: Any) -> str:
-    """A name as one part of a path, whatever it contains. A part `.` or `..` would be taken for a folder, and a proxy
-    may decode `%2F`; so the name is encoded twice."""
-    return quote(quote(str(value), safe="").replace(".", "%2E"), safe="")
+    """A name as a part of an address, whatever it contains."""
+    return quote(str(value), safe="")
 
 
 def base_name(file: str | None) -> str:

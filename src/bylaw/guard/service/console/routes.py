@@ -1,4 +1,8 @@
-"""The paths of the console. Reading is GET, every change is POST; a change that is refused shows its page again."""
+"""The paths of the console. Reading is GET, every change is POST; a change that is refused shows its page again.
+
+Ids that the guard has made are parts of a path. Names that others have chosen, of sessions, rules and agents, may contain
+anything, so they are in the query or the form.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ _READ: dict[str, View] = {
     "incidents/{id}": desk.incident,
     "live": traffic.live,
     "sessions": traffic.sessions,
-    "sessions/{id}": traffic.session,
+    "session": traffic.session,
     "rules": rulebook.rules,
     "rules/source": rulebook.source,
     "rules/shadow": rulebook.shadow,
@@ -31,7 +35,7 @@ _READ: dict[str, View] = {
     "rules/versions/{id}": rulebook.version,
     "rules/versions/{id}/compare": rulebook.compare_version,
     "rules/edit": rulebook.edit,
-    "rule/{id}": rulebook.rule,
+    "rule": rulebook.rule,
     "proposals": rulebook.proposals,
     "proposals/{id}": rulebook.proposal,
     "proposals/{id}/try": rulebook.try_out,
@@ -46,19 +50,19 @@ _CHANGE: dict[str, tuple[View, View | None]] = {
     "reviews/{id}/claim": (desk.claim, None),
     "reviews/{id}/answer": (desk.answer_review, desk.review),
     "incidents/{id}/change": (desk.change_incident, desk.incident),
-    "sessions/{id}/terminate": (traffic.terminate, traffic.session),
+    "session/terminate": (traffic.terminate, traffic.session),
     "rules/check": (rulebook.check, None),
     "rules/activate": (rulebook.activate, rulebook.edit),
     "rules/rollback": (rulebook.rollback, rulebook.versions),
     "rules/versions/{id}/release": (rulebook.release, rulebook.version),
-    "rule/{id}/promote": (rulebook.promote, rulebook.rule),
+    "rule/promote": (rulebook.promote, rulebook.rule),
     "proposals/mine": (rulebook.mine, rulebook.proposals),
     "proposals/{id}/decide": (rulebook.decide_proposal, rulebook.proposal),
     "audit/verify": (registry.verify, None),
     "agents/kill": (registry.kill, registry.agents),
     "agents/revive": (registry.revive, registry.agents),
     "agents/import": (registry.import_manifest, registry.import_page),
-    "agents/{agent}/change": (registry.change_agent, registry.agents),
+    "agents/change": (registry.change_agent, registry.agents),
 }
 
 

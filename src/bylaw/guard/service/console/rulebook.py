@@ -40,7 +40,7 @@ def source(visit: Visit) -> Response:
 
 
 def rule(visit: Visit) -> Response:
-    name = visit.name("id")
+    name = visit.name()
     view = visit.operations.rules.active()
     found = _find(view, name)
     series = visit.operations.decisions.series(since=visit.now - _DAY, buckets=48, rule=name)
@@ -75,9 +75,9 @@ def _lines(view: RuleSetView, rule: RuleView | None) -> list[tuple[int, str]]:
 
 def promote(visit: Visit) -> Response:
     visit.need("admin")
-    name = visit.name("id")
+    name = visit.name()
     visit.operations.rules.promote(name, by=visit.by, note=visit.text("note"))
-    return visit.redirect(f"rule/{path_part(name)}", "promoted")
+    return visit.redirect(f"rule?name={path_part(name)}", "promoted")
 
 
 def shadow(visit: Visit) -> Response:
@@ -96,7 +96,7 @@ def versions(visit: Visit) -> Response:
 
 
 def version(visit: Visit) -> Response:
-    view = visit.operations.rules.version(visit.name("id"))
+    view = visit.operations.rules.version(visit.id())
     before = view.version.before
     active = visit.operations.rules.active().version
     diffs: list[tuple[str, list[DiffLine]]] = []
@@ -116,13 +116,13 @@ def _diffs(old: Any, new: Any) -> list[tuple[str, list[DiffLine]]]:
 
 def compare_version(visit: Visit) -> Response:
     """What would have changed, as a piece of the page of a version: it may take a while."""
-    report = visit.operations.rules.compare(version=visit.name("id"))
+    report = visit.operations.rules.compare(version=visit.id())
     return visit.render("comparison.html", report=report, flips=_flips(report))
 
 
 def release(visit: Visit) -> Response:
     visit.need("admin")
-    id = visit.name("id")
+    id = visit.id()
     expected = visit.text("expected") or None
     visit.operations.rules.release(id, by=visit.by, note=visit.text("note"), expected=expected)
     return visit.redirect("rules/versions", "activated")
@@ -203,7 +203,7 @@ def mine(visit: Visit) -> Response:
 
 
 def proposal(visit: Visit) -> Response:
-    found = visit.operations.proposals.get(visit.name("id"))
+    found = visit.operations.proposals.get(visit.id())
     about = found.proposal
     held_out = about.get("held_out_calls") or 0
     precision = None if not held_out else 1 - about.get("false_stops", 0) / held_out
@@ -213,7 +213,7 @@ def proposal(visit: Visit) -> Response:
 
 
 def try_out(visit: Visit) -> Response:
-    id = visit.name("id")
+    id = visit.id()
     report = visit.operations.proposals.try_out(id)
     rule_id = visit.operations.proposals.get(id).proposal["rule"]["id"]
     tally = next((one for key, one in report.rules.items() if key.rpartition("/")[2] == rule_id), None)
@@ -222,7 +222,7 @@ def try_out(visit: Visit) -> Response:
 
 def decide_proposal(visit: Visit) -> Response:
     visit.need("admin")
-    id, chosen, note = visit.name("id"), visit.text("answer"), visit.text("note") or None
+    id, chosen, note = visit.id(), visit.text("answer"), visit.text("note") or None
     if chosen == "dismiss":
         visit.operations.proposals.dismiss(id, by=visit.by, note=note)
         return visit.redirect("proposals", "dismissed")

@@ -58,7 +58,7 @@ def sessions(visit: Visit) -> Response:
 
 
 def session(visit: Visit) -> Response:
-    view = visit.operations.sessions.get(visit.name("id"))
+    view = visit.operations.sessions.get(visit.name())
     runs = _flat(view.tree)
     lanes, marks = _plot(runs, view.summary.last_at)
     calls = sorted(((call, run) for run, _, _ in runs for call in run.calls), key=lambda pair: pair[0].decision.seq)
@@ -79,10 +79,10 @@ def session(visit: Visit) -> Response:
 
 def terminate(visit: Visit) -> Response:
     visit.need("operator")
-    id = visit.name("id")
-    visit.operations.sessions.get(id)
-    visit.operations.sessions.terminate(id, by=visit.by, why=visit.text("why"))
-    return visit.redirect(f"sessions/{path_part(id)}", "terminated")
+    name = visit.name()
+    visit.operations.sessions.get(name)
+    visit.operations.sessions.terminate(name, by=visit.by, why=visit.text("why"))
+    return visit.redirect(f"session?name={path_part(name)}", "terminated")
 
 
 def _effective(visit: Visit, session: str, run: RunView) -> list[Any]:

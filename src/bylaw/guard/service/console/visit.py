@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -66,9 +66,12 @@ class Visit:
         self.zone = zone_of(request.cookies.get("bylaw_offset"))
         self.problem: str | Markup | None = None
 
-    def name(self, key: str) -> str:
-        """A name in the path, as the filter `part` has written it."""
-        return unquote(str(self.request.path_params[key]))
+    def id(self) -> str:
+        return str(self.request.path_params["id"])
+
+    def name(self) -> str:
+        """The name of a session, rule or agent, in the query or the form."""
+        return self.form.get("name") or self.request.query_params.get("name", "")
 
     def asked(self, key: str, default: str = "") -> str:
         return self.request.query_params.get(key, default).strip()

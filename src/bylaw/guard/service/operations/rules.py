@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -131,7 +131,7 @@ class Rules:
 
     def validate(self, files: Mapping[str, str], **settings: Any) -> Checked:
         """Would these rules be accepted? Regular expressions, modes and pauses are checked too."""
-        _check_size(files)
+        _check_size(files, self._versions.active().files)
         try:
             loaded = self._versions.check(files, **settings)
         except Unusable as bad:
@@ -150,7 +150,7 @@ class Rules:
     ) -> RuleVersion:
         """A new version, in force in every worker within half a second. `expected`: the version that the author has
         seen. `testing`: store it, and bring it into force later with `release`. Raises Unusable, Conflict."""
-        _check_size(files)
+        _check_size(files, self._versions.active().files)
         active = self._versions.active()
         kept = {name: getattr(active, name) for name in ("modes", "labels", "off")}
         status = "testing" if testing else "released"
@@ -261,7 +261,7 @@ class Rules:
         if (files is None) == (version is None):
             raise BadRequest("pass either `files` or `version`")
         if files is not None:
-            _check_size(files)
+            _check_size(files, self._versions.active().files)
             policies = self._versions.check(files).policies
         else:
             policies = self._versions.load(self._versions.get(str(version))).policies
@@ -294,9 +294,11 @@ def _agents(policies: Sequence[GuardPolicy]) -> list[str | None]:
     return [None] if None in agents else agents
 
 
-def _check_size(files: Mapping[str, str]) -> None:
+def _check_size(files: Mapping[str, str], known: Collection[str]) -> None:
+    """`known`: the files in force, whose names may be the paths that they were read from."""
     if not files or len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_TEXT:
         raise BadRequest(f"expected 1 to {MOST_FILES} files with at most {MOST_TEXT:,} characters in all")
     for name in files:
-        if not name or len(name) > 200 or not name.isprintable() or ".." in name.split("/") or name.startswith("/"):
+        is_path = ".." in name.split("/") or name.startswith("/")
+        if not name or len(name) > 200 or not name.isprintable() or (is_path and name not in known):
             raise BadRequest(f"`{name[:80]}` is not the name of a rule file")

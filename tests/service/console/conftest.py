@@ -1,0 +1,132 @@
+"""A service with the demo's traffic, visited without a browser or with Debian's Chromium (`open_page`).
+
+One store serves all tests of a file; a test that changes something uses sessions of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.console.site import Site
+
+CHROMIUM = shutil.which("chromium")
+WAIT = 60_000
+"""milliseconds: the tests share two cores with others"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("console"), hours=0.6)
+    yield made
+    made.context.close()
+    made.store.close()
+
+
+@pytest.fixture(scope="module")
+def empty_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("empty"), hours=None)
+    yield made
+    made.context.close()
+    made.store.close()
+
+
+# -- in a browser -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def served(site: Site) -> Iterator[Site]:
+    """The site on a port of this machine, in a thread of this process."""
+    import uvicorn
+
+    config = uvicorn.Config(site.app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + WAIT / 1000
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.02)
+    site.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    yield site
+    site.context.stopping.set()
+    server.should_exit = server.force_exit = True
+    thread.join(WAIT / 1000)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine: apt-get install chromium")
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Any, served: Site) -> Callable[[str], Any]:
+    """name → the cookies of somebody who has signed in with the form."""
+    known: dict[str, Any] = {}
+
+    def state(name: str) -> Any:
+        if name not in known:
+            context = browser.new_context()
+            page = context.new_page()
+            page.goto(f"{served.url}/console/")
+            page.fill("#key", served.key(name))
+            page.click("text=Sign in >> nth=-1")
+            page.wait_for_url("**/console/tasks", timeout=WAIT)
+            known[name] = context.storage_state()
+            context.close()
+        return known[name]
+
+    return state
+
+
+@pytest.fixture
+def open_page(browser: Any, served: Site, signed_in: Callable[[str], Any]) -> Iterator[Callable[..., Any]]:
+    """A new window of somebody. Whatever its pages report as an error fails the test."""
+    contexts, problems = [], []
+
+    def note(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            problems.append(message.text)
+
+    def opened(name: str = "ann", **options: Any) -> Any:
+        context = browser.new_context(storage_state=signed_in(name), base_url=served.url, **options)
+        context.set_default_timeout(WAIT)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.problems = problems
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core, which npm fetches; it is no part of this project."""
+    folder = Path(__file__).resolve().parents[3] / ".venv" / "axe-core"
+    file = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if not file.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("there is no npm on this machine, so axe-core cannot be fetched")
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "axe-core@4"]
+        if subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False).returncode:
+            pytest.skip("npm could not fetch axe-core")
+    return file.read_text("utf-8")
