@@ -142,3 +142,47 @@ def test_every_profile_fires_on_an_agent_with_two_calls(profile: str) -> None:
 
 def _json(report: Any) -> Any:
     return json.loads(RENDERERS["json"](report))
+
+
+class Unseen(ScriptedAgent):
+    """Behind a URL: nobody sees what it calls."""
+
+    knows_tools = False
+
+
+_UNSEEN = """
+contract:
+  name: c
+  invariants:
+    - {{ id: i, vacuous: ok, {} }}
+chaos_matrix: [{{ name: calm }}]
+agent: {{ endpoint: "http://127.0.0.1:9/ask" }}
+golden_prompts: [hello]
+"""
+
+
+@pytest.mark.parametrize(
+    ("invariant", "is_about_calls"),
+    [
+        ("type: rule, rule: { kind: no_call, params: { tool: pay } }", True),
+        ("type: rule, rule: { kind: max_calls, params: { tool: '*', limit: 3 } }", True),
+        ("type: rule, rule: { kind: must_call_once, params: { tool: pay } }", True),
+        ("type: rule, rule: { kind: must_call_before, params: { first: ask, then: pay } }", True),
+        ("type: rule, rule: { kind: max_turns, params: { limit: 3 } }", True),
+        ("type: rule, rule: { kind: temporal, params: { never: { tool: pay } } }", True),
+        ("type: rule, rule: { kind: no_call, params: { tool: pay } }, negate: true", True),
+        ("no_duplicate_side_effects: [pay]", True),
+        ("recovers_within: { calls: 2 }", True),
+        ("type: rule, rule: { kind: forbidden_text, params: { text: idiot } }", False),
+        ("type: completes", False),
+    ],
+)
+def test_rules_about_calls_that_nobody_sees_show_nothing(invariant: str, is_about_calls: bool) -> None:
+    """Neither that they held nor that they were violated, and `vacuous: ok` does not change that."""
+    file = parse_contract(_UNSEEN.format(invariant))
+    assert file.contract is not None, file.diagnostics
+    assert ("calls-unseen" in {one.code for one in file.diagnostics}) == is_about_calls
+    (cell,) = run_contract(file.contract, Unseen("fine", has_reset=True)).cells
+    assert (cell.outcome is CellOutcome.VACUOUS) == is_about_calls, cell
+    (seen,) = run_contract(file.contract, ScriptedAgent("fine", has_reset=True)).cells
+    assert seen.outcome is not CellOutcome.VACUOUS

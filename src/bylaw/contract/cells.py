@@ -43,7 +43,10 @@ def make_cell(
     fired = _count_fired(made[key].run for key in keys)
     faults = tuple(FaultCount(fault.label, fired[fault.id]) for fault in scenario.faults)
     outcome, reason = _decide(list(judgements.values()), _idle(scenario, fired))
-    is_assumed = outcome is CellOutcome.VACUOUS and invariant.vacuous_is_ok and _reaches(scenario, made)
+    is_blind = any(one.is_blind for one in judgements.values())
+    is_assumed = (
+        outcome is CellOutcome.VACUOUS and invariant.vacuous_is_ok and not is_blind and _reaches(scenario, made)
+    )
     if is_assumed:
         outcome, reason = CellOutcome.OK, f"{reason}; counted as kept: `vacuous: ok`"
     decided = {key: one for key, one in judgements.items() if one.outcome is not CellOutcome.VACUOUS}
@@ -80,7 +83,8 @@ def _unexposed(judgement: Judgement, when: When, run: AgentRun) -> Judgement:
     if judgement.outcome is CellOutcome.VIOLATED and when in _ONLY_UNDER_FAULTS and run.failure is None:
         return Judgement(CellOutcome.VACUOUS, f"{VIOLATED_UNEXPOSED}: {judgement.found}", judgement.events)
     outcome = CellOutcome.VACUOUS if judgement.outcome is CellOutcome.OK else judgement.outcome
-    return Judgement(outcome, f"no fault fired in this run: {judgement.found}", judgement.events)
+    found = f"no fault fired in this run: {judgement.found}"
+    return Judgement(outcome, found, judgement.events, is_blind=judgement.is_blind)
 
 
 _ONLY_UNDER_FAULTS: tuple[When, ...] = ("tool_faults_active", "llm_faults_active", "any_chaos_active")

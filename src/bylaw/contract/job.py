@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,9 +14,10 @@ from msgspec import Struct
 from bylaw.contract.cells import make_cell, make_unjudged_cell
 from bylaw.contract.checks import excerpt
 from bylaw.contract.conversation import is_conversation
+from bylaw.contract.faults.attempts import is_request
 from bylaw.contract.faults.model import AnyFault
 from bylaw.contract.judge import Judge
-from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey, lay_out
 from bylaw.contract.model import Contract, Similar, Unchanged
 from bylaw.contract.reach import UNSEEN, is_proxied, why_never_called
@@ -117,7 +118,13 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
         return report_unreachable(contract, str(problem), options, agent=agent.name, agent_runs=len(runner.made))
     if options.embedder is None and compares_texts(contract):
         warnings.append(LEXICAL_ONLY)
-    judge = Judge(_measure(contract, runner.made, options.embedder), contract.agent.timeout_ms)
+    runs = [made.run for made in runner.made.values()]
+    judge = Judge(
+        _measure(contract, runner.made, options.embedder),
+        contract.agent.timeout_ms,
+        sees_calls=_sees_calls(agent, runs),
+        sees_requests=any(run.attempts for run in runs),
+    )
     cells = [
         make_cell(matrix, invariant, scenario, runner.made, judge, redactor)
         for scenario in contract.scenarios
@@ -133,6 +140,17 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
         agent_runs=len(runner.made),
         models=tuple(sorted({model for one in runner.made.values() for model in one.run.models})),
         warnings=tuple(warnings),
+    )
+
+
+def _sees_calls(agent: LiveAgent, runs: Sequence[AgentRun]) -> bool:
+    """Whether its calls would be seen with their names: its tools are known, or a model or a call was seen."""
+    targets = (attempt.target for run in runs for attempt in run.attempts)
+    events = (event for run in runs for event in run.trace.events)
+    return (
+        getattr(agent, "knows_tools", True)
+        or any(not is_request(target) for target in targets)
+        or any(isinstance(event, ToolCall) for event in events)
     )
 
 

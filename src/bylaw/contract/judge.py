@@ -11,6 +11,7 @@ from bylaw.contract.checks import CheckResult, excerpt, is_similar
 from bylaw.contract.faults.attempts import as_trace
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency
+from bylaw.contract.reach import needs_calls
 from bylaw.contract.recovery import gives_up_politely
 from bylaw.contract.results import CellOutcome
 from bylaw.engine.compile import Program, compile_rules
@@ -28,13 +29,20 @@ class Judgement(Struct, frozen=True):
     outcome: CellOutcome
     found: str
     events: tuple[EventRef, ...] = ()
+    is_blind: bool = False
+    """nothing was shown because no call of this agent can be seen; `vacuous: ok` does not cover that"""
 
 
 class Judge:
     """Judges the runs of one contract."""
 
-    def __init__(self, measure: TextSimilarity, timeout_ms: int) -> None:
+    def __init__(
+        self, measure: TextSimilarity, timeout_ms: int, *, sees_calls: bool = True, sees_requests: bool = True
+    ) -> None:
+        """Whether a call of the agent would be seen with its name, and a request of its tools, if it made one."""
         self._measure = measure
+        self._sees_calls = sees_calls
+        self._sees_requests = sees_requests or sees_calls
         self._timeout_ms = timeout_ms
         self._programs: dict[int, tuple[Rule, Program]] = {}
         self._seen = SeenNames()
@@ -136,9 +144,12 @@ class Judge:
         A run that broke off is judged on its calls until then; only a violation is certain there.
         """
         rule, trace = check.rule, run.trace
+        if check.broken is None and not self._sees_calls and run.failure is None and needs_calls(check):
+            return Judgement(CellOutcome.VACUOUS, _BLIND, is_blind=True)
         if check.broken is not None:
             if not run.attempts and run.failure is None:
-                return Judgement(CellOutcome.VACUOUS, "no call of the agent was seen")
+                is_blind = not self._sees_requests
+                return Judgement(CellOutcome.VACUOUS, "no call of the agent was seen", is_blind=is_blind)
             trace = as_trace(run.attempts, run.answer and clean(run.answer), run.trace)
         evaluation = Evaluation(self._compile(rule))
         verdicts: list[Verdict] = [verdict for event in trace for verdict in evaluation.step(event)]
@@ -175,6 +186,7 @@ def _describe_attempt(broken: str, verdict: Verdict, run: AgentRun) -> str:
     return f"{said}; {run.failure.kind}: {run.failure.reason}" if run.failure else said
 
 
+_BLIND = "the rule is about calls, and nobody sees the calls of this agent"
 _FORBIDDING = (model.Excludes, model.NoPii, model.NoLeak)
 _ABOUT_WORDS = (*_FORBIDDING, model.Contains, model.Matches)
 

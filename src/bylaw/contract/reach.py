@@ -1,11 +1,16 @@
-"""Which faults can reach an agent, as far as its description tells. `validate` and `run` both ask here."""
+"""Which faults can reach an agent, and whether its calls are seen, as far as its description tells.
+
+`validate` and `run` both ask here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from bylaw.contract.faults.model import AnyFault, ContextAttack, ToolFault
-from bylaw.contract.model import AgentSpec
+from bylaw.contract.model import AgentSpec, Check, KeepsRule
+from bylaw.engine.compile import compile_rules
+from bylaw.model import demand as demands
 
 EXAMPLE_PORT = 8787
 _PROXY = f"http://127.0.0.1:{EXAMPLE_PORT}"
@@ -34,6 +39,18 @@ def why_out_of_reach(spec: AgentSpec, fault: AnyFault) -> str | None:
         return None if in_prompt else _NOT_PROXIED
     is_https = isinstance(fault, ToolFault) and (fault.match_url or "").lower().startswith("https")
     return _NOT_TRUSTED if is_https and not spec.trusts_ca else None
+
+
+def needs_calls(check: Check) -> bool:
+    """Whether calls of the agent decide the invariant, or how often it asks its model."""
+    if not isinstance(check, KeepsRule):
+        return False
+    program = compile_rules([check.rule])
+    watches, demand = program.monitors[0].watches, check.rule.demand
+    sees_turns = isinstance(demand, demands.Constant | demands.Next) or bool(check.rule.when)
+    counts_turns = isinstance(demand, demands.Tally) and isinstance(demand.measure, demands.Turns)
+    over_turns = isinstance(demand, demands.Temporal) and demand.over == "turns"
+    return bool(watches.calls or watches.results) or sees_turns or counts_turns or over_turns
 
 
 UNSEEN = (

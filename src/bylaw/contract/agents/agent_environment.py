@@ -69,6 +69,11 @@ class ExternalAgent:
         """What reports say about the agent; complete once it has stopped."""
         return tuple(warn_detached(self._environment.detached))
 
+    @property
+    def knows_tools(self) -> bool:
+        """What passes the proxy decides whether its calls are seen."""
+        return False
+
     def refusal(self, fault: AnyFault) -> str | None:
         return self._environment.refusal(fault)
 

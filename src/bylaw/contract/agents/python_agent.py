@@ -110,6 +110,11 @@ class PythonAgent:
         self._patches.undo()
         restore_output(unless=self._workers.has_abandoned)
 
+    @property
+    def knows_tools(self) -> bool:
+        """Whether calls of its tools are seen. If it has none, a model that it asks shows its calls."""
+        return bool(self._names)
+
     def load(self) -> None:
         """Import the agent before it is started. Raises AgentUnreachable."""
         with import_path(self._folder), _environment(self._spec.env):

@@ -54,6 +54,11 @@ class Attempt(Struct):
         self.is_faulted, self.has_failed = True, False
 
 
+def is_request(target: str) -> bool:
+    """Whether it is an HTTP request, `GET https://…`, and no named tool and no model."""
+    return "://" in target and " " in target
+
+
 _inside: ContextVar[Attempt | None] = ContextVar("bylaw_attempt", default=None)
 
 

@@ -30,6 +30,7 @@ from bylaw.contract.model import (
     When,
     applies,
 )
+from bylaw.contract.reach import EXAMPLE_PORT, is_proxied, needs_calls
 from bylaw.model.rule import Rule
 from bylaw.model.source import Span
 from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
@@ -195,6 +196,7 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
     _warn_never_varied(prompts, scenarios, context.problems)
     _warn_fault_outlasts_agent(scenarios, agent, context.problems)
     _warn_may_never_fire(scenarios, invariants, context.problems)
+    _warn_calls_unseen(invariants, agent, context.problems)
     return Contract(
         name=values["name"],
         description=values.get("description"),
@@ -306,4 +308,21 @@ def _warn_fault_outlasts_agent(scenarios: Sequence[Scenario], agent: AgentSpec, 
             message=f"the fault lasts {delay} ms, and the agent has {agent.timeout_ms} ms for its whole answer",
             at=_At(fault.span),
             help="set a smaller `delay_ms`, or a larger `timeout` of the agent",
+        )
+
+
+def _warn_calls_unseen(invariants: Sequence[Invariant], agent: AgentSpec, problems: Problems) -> None:
+    """An agent behind HTTP without the proxy shows its answer and nothing else."""
+    if agent.type == "python" or is_proxied(agent):
+        return
+    blind = [one for one in invariants if one.span is not None and needs_calls(one.check)]
+    if blind:
+        names = ", ".join(f"`{invariant.id}`" for invariant in blind)
+        assert blind[0].span is not None
+        problems.warn(
+            code="calls-unseen",
+            message=f"nobody sees the calls of this agent, so a run shows nothing about {names}",
+            at=_At(blind[0].span),
+            help=f"write `proxy_port: {EXAMPLE_PORT}` under `agent:` and start the agent with the base URL of the "
+            "proxy, or write `command: […]` and Bylaw does",
         )
