@@ -124,7 +124,7 @@ def test_timeout_ends_the_command_itself(tmp_path: Path) -> None:
         f"agent: {{command: [{sys.executable}, agent.py, hang]}}\ngolden_prompts: [go]\n"
     )
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = ["timeout", "3", sys.executable, "-m", "bylaw", "contract", "run"]
+    command = ["timeout", "30", sys.executable, "-m", "bylaw", "contract", "run"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 124 and "interrupted" in done.stderr and "Traceback" not in done.stderr
     assert are_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
