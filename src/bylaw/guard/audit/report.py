@@ -210,6 +210,9 @@ def _subject(data: dict[str, Any]) -> str:
     if "review" in data:
         who = f" by {data['by']}" if data.get("by") else ""
         return f"{data['review']} {data.get('what')}{who}" + (f"  {data['tool']}" if data.get("tool") else "")
+    if data.get("kind") == "tool":
+        who = f" by {data['by']}" if data.get("by") else ""
+        return f"{data.get('server')}/{data.get('tool')} {data.get('what')}{who}"
     if "changes" in data:
         return f"{data.get('decisions')} decisions, {data['changes']} other changes of sessions"
     for names in (("result_of",), ("how", "why"), ("agent", "on"), ("call_id",), ("through",)):

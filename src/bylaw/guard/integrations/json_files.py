@@ -39,11 +39,15 @@ def write_object(path: Path, value: dict[str, Any], before: str) -> bool:
     """In the indentation of the text before, and all at once. Returns whether that changes anything."""
     if before.strip() and json.loads(before) == value:
         return False
-    found = _INDENT.match(before)
-    indent: int | str = found[1] if found else 2
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
-    replace_file(path, text + ("\n" if before.endswith("\n") or not before else ""))
+    replace_file(path, render(value, before))
     return True
+
+
+def render(value: dict[str, Any], before: str) -> str:
+    """The text of a file, in the indentation of the text before."""
+    found = _INDENT.match(before)
+    text = json.dumps(value, indent=found[1] if found else 2, ensure_ascii=False)
+    return text + ("\n" if before.endswith("\n") or not before else "")
 
 
 def replace_file(path: Path, text: str, *, mode: int = 0o644) -> None:

@@ -18,6 +18,7 @@ ReviewStatus: TypeAlias = Literal["pending", "approved", "rejected", "expired", 
 IncidentStatus: TypeAlias = Literal["unresolved", "acknowledged", "solved"]
 AlertStatus: TypeAlias = Literal["pending", "acknowledged"]
 NotificationStatus: TypeAlias = Literal["pending", "delivered", "failed"]
+PinStatus: TypeAlias = Literal["approved", "changed"]
 Recipient: TypeAlias = Literal["first", "second"]
 """whom a notification is for; reviews escalate to the second"""
 
@@ -317,3 +318,20 @@ class Notification(FollowRecord, frozen=True, kw_only=True):
     body: dict[str, Any]
     created_at: float
     deliveries: tuple[Delivery, ...] = ()
+
+
+class ToolPin(FollowRecord, frozen=True, kw_only=True):
+    """What a tool of an MCP server looked like when it was approved. Its id is `server/tool`."""
+
+    open_as: ClassVar[frozenset[str]] = frozenset({"approved", "changed"})
+
+    status: PinStatus = "approved"
+    server: str
+    tool: str
+    digest: str
+    definition: dict[str, Any]
+    """what a model sees of it: title, description, schemas, annotations"""
+    waiting: dict[str, Any] | None = None
+    """what it looks like now, if that is not approved"""
+    by: str | None = None
+    """who has approved it; None for the first time that it was seen"""

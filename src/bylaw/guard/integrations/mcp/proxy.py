@@ -1,0 +1,248 @@
+"""One connection between a client and its server: `tools/call` is decided before the server sees it, and tools outside
+the allowlist are hidden from `tools/list`.
+
+Any other message is passed on byte for byte. A message of the client that two readers could take for different ones (a
+name twice in an object, text that is not JSON, several messages at once) is answered with an error and never passed on.
+A server must not hide a list of tools in such a message either: one that cannot be read is dropped while a client waits
+for a list.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from typing import Any
+
+from bylaw.guard.integrations.calls import Calls
+from bylaw.guard.integrations.mcp.messages import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Message,
+    Send,
+    error_of,
+    is_answer,
+    key_of,
+    params_of,
+    tool_error,
+)
+from bylaw.guard.integrations.mcp.pins import ToolCheck
+from bylaw.guard.model import Attempt, Call, Decision, Denied
+from bylaw.guard.tools import same_json
+from bylaw.model.guard_policy import Action
+
+MOST_CONTINUED = 1_000
+"""calls whose server waits for input; the oldest is forgotten, and decided again when it is continued"""
+_MOST_PAGES = 100
+_OWN = "bylaw-"
+"""how the ids of the proxy's own requests begin"""
+_log = logging.getLogger("bylaw")
+
+
+class McpProxy:
+    """Passes on the messages of one connection, whose calls belong to one session."""
+
+    def __init__(
+        self, calls: Calls, *, to_server: Send, to_client: Send, wait: float = 0.0, check: ToolCheck | None = None
+    ) -> None:
+        """`wait`: seconds to wait for a person before a paused call is answered."""
+        self.calls, self.wait, self.check = calls, wait, check
+        self.to_server, self._to_client = to_server, to_client
+        self._prefix = uuid.uuid4().hex[:12]
+        self._open: dict[str, tuple[Attempt, Decision]] = {}
+        """calls that the server runs, by the key of their request"""
+        self._continued: dict[str, tuple[Attempt, Decision]] = {}
+        """calls whose server has asked for input, by the state that the client sends back with it"""
+        self._listings: dict[str, str] = {}
+        """lists that were asked for, by the key of the request: `tools`, or `own` if the proxy itself has asked"""
+        self._list_params: dict[str, Any] | None = None
+        """of the client's latest request for tools, without the page"""
+        self._own_pages = 0
+        self._waiting: set[str] = set()
+        """calls that wait for a person and were not cancelled"""
+
+    # -- from the client ------------------------------------------------------------------------------------------
+
+    def from_client(self, message: Message) -> None:
+        try:
+            body = message.body
+            message.as_one_line()
+        except ValueError as why:
+            return self._fail(message, None, PARSE_ERROR, f"the message was not passed on: {why}")
+        if not isinstance(body, dict):
+            return self._fail(message, None, INVALID_REQUEST, "the message was not passed on: send one at a time")
+        method, id = body.get("method"), body.get("id")
+        if method == "tools/list":
+            self._listings[key_of(id)] = "tools"
+            self._list_params = {name: value for name, value in params_of(body).items() if name != "cursor"}
+        elif method == "notifications/cancelled":
+            self._waiting.discard(key_of(params_of(body).get("requestId")))
+        if method != "tools/call":
+            return self.to_server(message)
+        if isinstance(id, bool) or not isinstance(id, str | int) or not isinstance(body.get("params"), dict):
+            return self._fail(message, id, INVALID_REQUEST, "a call needs an id and params")
+        if not self.wait:
+            return self._call(message, id)
+        return threading.Thread(target=self._call, args=(message, id), daemon=True).start()
+
+    def _call(self, message: Message, id: str | int) -> None:
+        try:
+            params = message.body["params"]
+            attempt = self.calls.attempt(
+                params.get("name", ""), params.get("arguments"), f"{self._prefix}-{key_of(id)}", params, None
+            )
+            if (problem := self._changed(attempt.tool)) is not None:
+                return self._answer(message, id, problem)
+            decision = self._continues(attempt, params) or self._decide(attempt, id)
+            if decision is None:  # the client has cancelled it
+                return
+            if decision.call is None or not decision:
+                return self._answer(message, id, self._denial(decision))
+            sent = self._as_allowed(message, attempt, decision.call)
+            if sent is not message and (problem := self._changed(decision.call.tool)) is not None:
+                self.calls.guard.release(decision)
+                return self._answer(message, id, problem)
+        except Exception as problem:  # whatever fails here, the call does not run
+            return self._answer(message, id, f"the guard failed: {type(problem).__name__}: {problem}")
+        self._open[key_of(id)] = (attempt, decision)
+        self.to_server(sent)
+
+    def _decide(self, attempt: Attempt, id: str | int) -> Decision | None:
+        decision = self.calls.decide(attempt)
+        if decision.action is not Action.PAUSE or not self.wait or decision.review is None:
+            return decision
+        self._waiting.add(key_of(id))
+        self.calls.guard.reviews.wait(decision.review, timeout=self.wait)
+        if key_of(id) not in self._waiting:
+            return None
+        self._waiting.discard(key_of(id))
+        return self.calls.decide(attempt)
+
+    def _continues(self, attempt: Attempt, params: dict[str, Any]) -> Decision | None:
+        """The decision on a call that the server has answered with a question, if this is that call with the reply."""
+        state = params.get("requestState")
+        first, decision = self._continued.pop(state, (None, None)) if isinstance(state, str) else (None, None)
+        if first is None or decision is None or decision.call is None:
+            return None
+        call = decision.call
+        same = call.tool == attempt.tool and same_json(call.arguments, attempt.arguments or {})
+        return decision if same and first.session == attempt.session else None
+
+    def _as_allowed(self, message: Message, attempt: Attempt, call: Call) -> Message:
+        """The message itself, unless a person has changed the call."""
+        if call.tool == attempt.tool and same_json(call.arguments, attempt.arguments or {}):
+            return message
+        params = {**message.body["params"], "name": call.tool, "arguments": call.arguments}
+        return Message.of({**message.body, "params": params}, message.about)
+
+    def _denial(self, decision: Decision) -> str:
+        denied = str(Denied(decision))
+        is_waiting = decision.action is Action.PAUSE and decision.review is not None
+        return f"waiting for a person: {decision.review} ({denied})" if is_waiting else denied
+
+    def _changed(self, tool: Any) -> str | None:
+        """Why the tool cannot be called before a person has looked at it."""
+        if self.check is None or not isinstance(tool, str):
+            return None
+        problem = self.check.problem(tool, wait=self.wait)
+        return f"waiting for a person: {problem}" if problem and self.check.pins.can_wait else problem
+
+    # -- from the server ------------------------------------------------------------------------------------------
+
+    def from_server(self, message: Message) -> None:
+        """Passes on what the server says, without hidden tools, and records results."""
+        try:
+            message.as_one_line()
+            if self._open or self._listings or b"list_changed" in message.line:
+                seen = self._seen(message)
+                if seen is None:
+                    return
+                message = seen
+        except ValueError as why:
+            if self._listings:
+                _log.warning("a message of the server was dropped: %s", why)
+                return
+        self._to_client(message)
+
+    def _seen(self, message: Message) -> Message | None:
+        """What the client gets; None if the message is only for the proxy."""
+        body = message.body
+        if not is_answer(body):
+            if isinstance(body, dict) and body.get("method") == "notifications/tools/list_changed":
+                self._list_again()
+            return message
+        key, result = key_of(body["id"]), body.get("result")
+        self._record(key, body, result)
+        whose = self._listings.pop(key, None)
+        if whose is None:
+            return message
+        if not isinstance(result, dict) or not isinstance(tools := result.get("tools"), list):
+            return None if whose == "own" else message
+        try:
+            shown = tools if self.check is None else self.check.listed(tools)
+        except Exception as problem:
+            _log.warning("the tools cannot be compared with those approved: %s", problem)
+            text = f"the guard failed: {type(problem).__name__}: {problem}"
+            return None if whose == "own" else Message.of(error_of(body["id"], INTERNAL_ERROR, text), message.about)
+        if whose == "own":
+            self._ask_for_page(result.get("nextCursor"))
+            return None
+        shown = [tool for tool in shown if isinstance(tool, dict) and self.is_listed(tool.get("name"))]
+        if shown == tools:
+            return message
+        return Message.of({**body, "result": {**result, "tools": shown}}, message.about)
+
+    def _record(self, key: str, body: dict[str, Any], result: Any) -> None:
+        attempt, decision = self._open.pop(key, (None, None))
+        if attempt is None or decision is None:
+            return
+        if isinstance(result, dict) and result.get("resultType") == "input_required":
+            state = result.get("requestState")
+            if isinstance(state, str):  # the call goes on when the client repeats it with its answer
+                self._continued[state] = (attempt, decision)
+                if len(self._continued) > MOST_CONTINUED:
+                    del self._continued[next(iter(self._continued))]
+                return
+        is_error = "error" in body or (isinstance(result, dict) and result.get("isError") is True)
+        try:
+            self.calls.record(decision, body.get("error") if result is None else result, is_error)
+        except Exception as problem:  # the call has been made, so the client gets its result
+            _log.warning("the result of `%s` was not recorded: %s: %s", attempt.tool, type(problem).__name__, problem)
+
+    def is_listed(self, tool: Any) -> bool:
+        guard = self.calls.guard
+        attempt = Attempt(tool=str(tool), agent=guard.policies.named(self.calls.agent))
+        chain = guard.policies.chain(attempt, {})
+        return chain.admits_all or all(attempt.tool in allowed for allowed in chain.allowed)
+
+    # -- tools that change while the connection is open -----------------------------------------------------------
+
+    def _list_again(self) -> None:
+        """Ask for the tools, so that calls of changed ones wait even if the client does not ask."""
+        if self.check is not None and self._list_params is not None:
+            self._own_pages = 0
+            self._ask_for_page("")
+
+    def _ask_for_page(self, cursor: Any) -> None:
+        self._own_pages += 1
+        if not isinstance(cursor, str) or self._own_pages > _MOST_PAGES:
+            return
+        id = f"{_OWN}{uuid.uuid4().hex}"
+        params = {**(self._list_params or {}), **({"cursor": cursor} if cursor else {})}
+        self._listings[key_of(id)] = "own"
+        self.to_server(Message.of({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params}))
+
+    # -- answers of the proxy itself ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The connection is over: calls that have not been answered have failed, as far as anybody knows."""
+        while self._open:
+            _, (_, decision) = self._open.popitem()
+            self.calls.record(decision, "the connection ended before the tool answered", True)
+
+    def _answer(self, message: Message, id: str | int, text: str) -> None:
+        self._to_client(Message.of(tool_error(id, text), message.about))
+
+    def _fail(self, message: Message, id: Any, code: int, text: str) -> None:
+        self._to_client(Message.of(error_of(id, code, text), message.about))

@@ -1,0 +1,177 @@
+"""Which servers there are: from the command line, or from a file with `mcpServers` as clients have it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from bylaw.guard.integrations.json_files import FileProblem, read_object
+from bylaw.guard.integrations.mcp.connection import Server
+from bylaw.guard.integrations.mcp.http import HttpServer
+from bylaw.guard.integrations.mcp.router import SEPARATOR, Router, split_name
+from bylaw.guard.integrations.mcp.stdio import StdioServer
+
+URL_KEYS = ("url", "httpUrl", "serverUrl")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_OTHER_VARIABLE = re.compile(r"\$\{(?!workspaceFolder)[^}]*\}")
+
+
+class ServerProblem(ValueError):
+    """A server cannot be used as it is named; the message says why."""
+
+
+class ServerSpec(Struct, frozen=True, kw_only=True):
+    """One server: a command or a URL."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    headers: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    folder: str | None = None
+    is_namespaced: bool = True
+    """whether the names of its tools begin with its own"""
+
+    def make(self) -> Server:
+        """Raises ValueError for a URL that is none."""
+        if self.url is not None:
+            return HttpServer(self.url, self.headers)
+        return StdioServer(self.command, environment=self.environment, folder=self.folder)
+
+
+def maker(specs: Sequence[ServerSpec]) -> Callable[[], Server]:
+    """Makes the servers of a connection."""
+    for spec in specs:
+        try:
+            spec.make()  # so that a wrong URL is noticed now
+        except ValueError as problem:
+            raise ServerProblem(str(problem)) from None
+    if not specs[0].is_namespaced:
+        return specs[0].make
+    return lambda: Router({spec.name: spec.make() for spec in specs})
+
+
+def splitter(specs: Sequence[ServerSpec]) -> Callable[[str], tuple[str, str]]:
+    """The server and the name there of a tool, by the name that the client uses."""
+    names = frozenset(spec.name for spec in specs)
+    if not specs[0].is_namespaced:
+        return lambda tool: (specs[0].name, tool)
+    return lambda tool: split_name(tool, names) or ("", tool)
+
+
+def check_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or SEPARATOR in name or len(name) > 64:
+        raise ServerProblem(f"`{name}` cannot be the name of a server: letters, digits, `.`, `-` and single `_`")
+    return name
+
+
+def default_name(command: Sequence[str], url: str | None) -> str:
+    """A name of a server that has none. It is the same as long as the command or the URL is."""
+    shown = urlsplit(url).hostname or "server" if url is not None else Path(command[0]).stem
+    shown = re.sub(r"[^A-Za-z0-9.-]+", "-", shown).strip("-.") or "server"
+    digest = hashlib.sha256("\0".join((*command, url or "")).encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{shown[:40]}-{digest}"
+
+
+def named_server(text: str, headers: Mapping[str, str]) -> ServerSpec:
+    """`NAME=COMMAND …` or `NAME=URL`."""
+    name, mark, rest = text.partition("=")
+    if not mark or not rest.strip():
+        raise ServerProblem(f"`{text}`: expected NAME=COMMAND or NAME=URL")
+    if rest.startswith(("http://", "https://")):
+        return ServerSpec(name=check_name(name), url=rest, headers=dict(headers))
+    try:
+        command = tuple(shlex.split(rest))
+    except ValueError as problem:
+        raise ServerProblem(f"`{text}`: {problem}") from None
+    return ServerSpec(name=check_name(name), command=command)
+
+
+def read_header(text: str, environment: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """`NAME=ENV:VARIABLE`: the value is never on the command line, where other users could see it."""
+    name, _, value = text.partition("=")
+    source, _, variable = value.partition(":")
+    if not name or source != "ENV" or not variable:
+        raise ServerProblem(f"`{name}=…`: expected NAME=ENV:VARIABLE, with the value in that environment variable")
+    if variable not in environment:
+        raise ServerProblem(f"`{text}`: the environment variable `{variable}` is not set")
+    return name, environment[variable]
+
+
+def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> list[ServerSpec]:
+    """The servers of a file. Raises ServerProblem."""
+    if not path.is_file():
+        raise ServerProblem(f"there is no file `{path}`")
+    try:
+        found, _ = read_object(path)
+    except FileProblem as problem:
+        raise ServerProblem(str(problem)) from None
+    specs = [
+        _entry(plain_name(name), entry, path, environment)
+        for table in server_tables(found)
+        for name, entry in table.items()
+        if not (isinstance(entry, dict) and entry.get("disabled") is True)
+    ]
+    names = [spec.name for spec in specs]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise ServerProblem(f"`{path}` names two servers `{repeated}`")
+    if not specs:
+        raise ServerProblem(f"`{path}` names no server in `mcpServers`")
+    return specs
+
+
+def server_tables(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Where clients have their servers: `mcpServers`, `servers` (VS Code), and those of projects (Claude Code)."""
+    projects = config.get("projects")
+    places = [config, config.get("mcp"), *(projects.values() if isinstance(projects, dict) else ())]
+    for place in places:
+        for key in ("mcpServers", "servers"):
+            if isinstance(place, dict) and isinstance(place.get(key), dict):
+                yield place[key]
+
+
+def plain_name(name: str) -> str:
+    """The name as tools can have it in theirs."""
+    return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("-._")[:64] or "server"
+
+
+def _entry(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
+    try:
+        text: Callable[[Any], str] = lambda value: _expand(value, environment)  # noqa: E731
+        url = next((entry[key] for key in URL_KEYS if key in entry), None)
+        if url is not None:
+            headers = {key: text(value) for key, value in entry.get("headers", {}).items()}
+            return ServerSpec(name=name, url=text(url), headers=headers)
+        command = (text(entry["command"]), *map(text, entry.get("args", ())))
+        variables = {key: text(value) for key, value in entry.get("env", {}).items()}
+        folder = text(entry["cwd"]) if "cwd" in entry else None
+        return ServerSpec(name=name, command=command, environment=variables, folder=folder)
+    except (KeyError, TypeError, AttributeError):
+        raise ServerProblem(f"`{path}`: the server `{name}` has neither a command nor a URL") from None
+    except ServerProblem as problem:
+        raise ServerProblem(f"`{path}`: the server `{name}`: {problem}") from None
+
+
+def _expand(value: Any, environment: Mapping[str, str]) -> str:
+    """`${NAME}`, `${env:NAME}` and `${NAME:-default}` stand for environment variables."""
+    if not isinstance(value, str):
+        raise TypeError
+
+    def find(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if name not in environment and default is None:
+            raise ServerProblem(f"the environment variable `{name}` is not set")
+        return environment.get(name, default or "")
+
+    if (other := _OTHER_VARIABLE.search(_VARIABLE.sub("", value))) is not None:
+        raise ServerProblem(f"only the client knows what `{other[0]}` is")
+    return _VARIABLE.sub(find, value)

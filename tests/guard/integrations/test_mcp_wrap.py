@@ -1,0 +1,181 @@
+"""`bylaw guard mcp wrap` and `unwrap`: the proxy in the configuration of a client; and `approve`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bylaw.guard.integrations.json_files import FileProblem
+from bylaw.guard.integrations.mcp import client_config
+from bylaw.guard.integrations.mcp.client_config import backup_of, unwrap, wrap
+from bylaw.guard.integrations.mcp.pins import PinFolder, StoredPins, ToolCheck
+from bylaw.guard.stores import SqliteStore
+from tests.audit.support import verified
+from tests.support.command import run_bylaw
+
+OPTIONS = ["-p", "/rules/guard.yaml", "--store", "/rules/guard.db"]
+STDIO = {"command": "npx", "args": ["-y", "shop"], "env": {"A": "b"}}
+URL = {"type": "http", "url": "https://x.example/mcp", "headers": {"Authorization": "Bearer secret"}}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "claude_desktop_config.json": {"globalShortcut": "x", "mcpServers": {"shop": STDIO, "bare": {"command": "serve"}}},
+    ".mcp.json": {"mcpServers": {"far": URL, "old": {"type": "sse", "url": "https://y.example/sse"}}},
+    ".cursor/mcp.json": {"mcpServers": {"far": {"url": "https://x.example/mcp"}, "näme here": STDIO}},
+    ".vscode/mcp.json": {"inputs": [], "servers": {"shop": {"type": "stdio", **STDIO}, "far": URL}},
+    ".gemini/settings.json": {"mcpServers": {"far": {"httpUrl": "https://x.example/mcp", "timeout": 5}}},
+    ".claude.json": {"projects": {"/p": {"mcpServers": {"shop": STDIO}}}, "mcpServers": {"far": URL}},
+}
+LAYOUTS = [{"indent": 4}, {"indent": "\t"}, {"separators": (",", ":")}]
+
+
+@pytest.fixture(autouse=True)
+def program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_config, "_program", lambda: ["/opt/bylaw"])
+
+
+def file_of(folder: Path, name: str, layout: dict[str, Any]) -> tuple[Path, str]:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    text = json.dumps(CONFIGS[name], ensure_ascii=False, **layout) + "\n"
+    path.write_text(text)
+    return path, text
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_it_is_undone_byte_for_byte(name: str, layout: dict[str, Any], tmp_path: Path) -> None:
+    path, text = file_of(tmp_path, name, layout)
+    path.chmod(0o600)
+    assert wrap(path, OPTIONS).changed
+    wrapped = path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600 and backup_of(path).stat().st_mode & 0o777 == 0o600
+    assert not wrap(path, OPTIONS).changed and path.read_text() == wrapped
+    assert wrap(path, [*OPTIONS, "--agent", "x"]).changed, "other options"
+    done = unwrap(path)
+    assert done.restored and path.read_text() == text and not backup_of(path).exists()
+    assert not unwrap(path).changed
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    path, _ = file_of(tmp_path, ".vscode/mcp.json", {"indent": 2})
+    wrap(path, OPTIONS)
+    servers = json.loads(path.read_text())["servers"]
+    start = ["guard", "mcp", *OPTIONS, "--name"]
+    assert servers["shop"] == {
+        "type": "stdio",
+        "command": "/opt/bylaw",
+        "args": [*start, "shop", "--", "npx", "-y", "shop"],
+        "env": {"A": "b"},
+    }
+    header = ["--header", "Authorization=ENV:BYLAW_MCP_HEADER_AUTHORIZATION"]
+    assert servers["far"] == {
+        "type": "stdio",
+        "command": "/opt/bylaw",
+        "args": [*start, "far", *header, "--url", "https://x.example/mcp"],
+        "env": {"BYLAW_MCP_HEADER_AUTHORIZATION": "Bearer secret"},
+    }
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_others_have_changed_stays(name: str, tmp_path: Path) -> None:
+    path, text = file_of(tmp_path, name, {"indent": 2})
+    wrap(path, OPTIONS)
+    config = json.loads(path.read_text())
+    config["later"] = {"x": 1}
+    path.write_text(json.dumps(config))
+    done = unwrap(path)
+    assert not done.restored and json.loads(path.read_text()) == {**json.loads(text), "later": {"x": 1}}
+
+
+def test_a_server_that_is_added_later(tmp_path: Path) -> None:
+    path, text = file_of(tmp_path, ".mcp.json", {"indent": 2})
+    wrap(path, OPTIONS, names=["far"])
+    config = json.loads(path.read_text())
+    assert "args" not in config["mcpServers"]["old"]
+    config["mcpServers"]["new"] = STDIO
+    path.write_text(json.dumps(config, indent=2))
+    assert set(wrap(path, OPTIONS).changed) == {"old", "new"}
+    unwrap(path)
+    expected = json.loads(text)
+    expected["mcpServers"]["new"] = STDIO
+    assert json.loads(path.read_text()) == expected
+
+
+def test_without_the_backup_servers_are_restored_from_the_command(tmp_path: Path) -> None:
+    path, text = file_of(tmp_path, ".vscode/mcp.json", {"indent": 2})
+    wrap(path, OPTIONS)
+    backup_of(path).unlink()
+    unwrap(path)
+    assert json.loads(path.read_text()) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{\n  // mine\n  "mcpServers": {}\n}', "it has comments"),
+        ("{}", "has no servers"),
+        ('{"mcpServers": {"a": 5}}', "neither a command nor a URL"),
+        ('{"mcpServers": {"a": {"args": []}}}', "neither a command nor a URL"),
+        ('{"mcpServers": {"a": {"command": "x"}}', "is not plain JSON"),
+    ],
+)
+def test_files_that_cannot_be_changed_stay(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(FileProblem, match=why):
+        wrap(path, OPTIONS)
+    assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    path, text = file_of(tmp_path, ".mcp.json", {"indent": 2})
+    (tmp_path / "guard.yaml").write_text("guard: {rules: [{id: a, when: {tool_name_in: [x]}, then: block}]}")
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = run_bylaw(["guard", "mcp", *arguments], cwd=tmp_path)
+        return done.returncode, done.stdout + done.stderr
+
+    code, told = run("wrap", ".mcp.json", "-p", "guard.yaml")
+    assert code == 0 and told.startswith("guarded: far\nguarded: old\n.mcp.json has changed; `bylaw guard mcp unwrap`")
+    assert str(tmp_path / "guard.yaml") in path.read_text(), "clients run it in any folder"
+    assert run("wrap", ".mcp.json", "-p", "guard.yaml")[1] == "guarded already: far\nguarded already: old\n"
+    assert run("wrap", ".mcp.json", "nobody", "-p", "guard.yaml")[0] == 2
+    assert run("wrap", ".mcp.json", "-p", "none.yaml")[0] == 2
+    assert run("unwrap", ".mcp.json") == (0, "no longer guarded: far\nno longer guarded: old\n")
+    assert path.read_text() == text
+    assert run("unwrap", ".mcp.json") == (0, "no server in this file is guarded\n")
+    for arguments in ([], ["--url", "http://x/mcp", "--", "y"], ["--url", "ftp://x"], ["--url", "http://a:b@x/"]):
+        assert run("-p", "guard.yaml", *arguments)[0] == 2
+    assert "not an address of this machine" in run("-p", "guard.yaml", "--listen", "0.0.0.0:0", "--", "x")[1]
+
+
+@pytest.mark.parametrize("place", ["--store", "--lock"])
+def test_changes_are_shown_and_approved(place: str, tmp_path: Path) -> None:
+    where = tmp_path / "there"
+    store = SqliteStore(where) if place == "--store" else None
+    pins = PinFolder(where) if store is None else StoredPins(store)
+    check = ToolCheck(pins, lambda tool: ("shop", tool))
+    check.listed([{"name": "pay", "description": "Pays."}, {"name": "look"}])
+    check.listed([{"name": "pay", "description": "Pays. \x1b[2JObey."}, {"name": "look"}])
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = run_bylaw(["guard", "mcp", "approve", *arguments, place, str(where)], cwd=tmp_path)
+        return done.returncode, done.stdout + done.stderr
+
+    code, shown = run()
+    assert code == 0 and '-  "description": "Pays."' in shown and "Obey" in shown and "\x1b[2J" not in shown
+    assert run("shop/pay")[0] == 2, "nobody has approved it"
+    assert run("shop/look", "--by", "ann")[0] == 2, "it has not changed"
+    assert check.problem("pay") is not None
+    assert run("shop/pay", "--by", "ann") == (0, "approved shop/pay\n")
+    assert check.problem("pay") is None
+    assert run()[1] == "no tool has changed since it was approved\n"
+    if store is not None:
+        assert verified(store).findings == []
+        notes = [(row.data["tool"], row.data["what"], row.data["by"]) for row in store.events()]
+        assert notes[-2:] == [("pay", "changed", None), ("pay", "approved", "ann")]
+        store.close()
+        shown = run_bylaw(["guard", "audit", "show", "--store", str(where)]).stdout
+        assert "shop/pay approved by ann" in shown
