@@ -171,9 +171,10 @@ def _number_param(unit: str, text: str, tools: Sequence[str], sentence: Sentence
 
 
 _EXAMPLES_FOLLOW = any_case(
-    r"(?:\b(?:like|such as|similar to|including|resembling|for (?:example|instance))|\be\.g\.)[\s,:]*$"
+    r"(?:\b(?:like|such as|similar to|including|resembling|for (?:example|instance)|(?:start|begin|end)\w* (?:with|in)"
+    r"|contain\w*|match\w*|prefixed(?: with| by)?|before|after|than|not)|\be\.g\.)[\s,:]*$"
 )
-"""`queries like "…"`: other values are meant too"""
+"""`queries like "…"`, `names that start with "…"`: other values are meant too"""
 
 
 def find_param(text: str, tools: Sequence[str], sentence: Sentence) -> Param | None:
@@ -195,6 +196,8 @@ def find_param(text: str, tools: Sequence[str], sentence: Sentence) -> Param | N
 
 def _params(tools: Sequence[str], sentence: Sentence) -> dict[str, tuple[str, ...]]:
     every = sentence.tools.params
+    if not tools and sentence.section in sentence.tools.specs:
+        tools = (sentence.section,)
     if not tools or "*" in tools:
         return every
     return {param: own for param, takers in every.items() if (own := tuple(tool for tool in takers if tool in tools))}

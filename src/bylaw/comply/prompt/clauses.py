@@ -143,6 +143,8 @@ def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentenc
         return None
     masked = _without_alternative(_without_reasons(masked), tools)
     label = _LABEL.match(masked)
+    if section is None and label and label[1].strip() in tools.specs:
+        section = label[1].strip()  # `issue_refund: the amount must be at most 500`
     literals = tuple(sorted([*codes, *quoted], key=lambda literal: literal.start))
     return Sentence(text, masked, tools, section, literals, label.end() if label else 0)
 

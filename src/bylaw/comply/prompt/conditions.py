@@ -23,6 +23,7 @@ from bylaw.comply.prompt.readings import (
     either,
     formula,
     holds,
+    not_shown,
 )
 from bylaw.comply.prompt.returns import answer_of
 from bylaw.comply.prompt.vocabulary import any_case
@@ -45,6 +46,7 @@ _SAME = any_case(
     r"|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
 )
 """both calls are about the same thing"""
+_AUXILIARIES = any_case(r"\b(?:(?:has|have|had|was|were|is)n't|was|were)\b")
 _EACH_TIME = any_case(
     r"\b(?:before|prior to|ahead of) (?:(?:any and )?(?:each|every)(?: (?:time|new|single))?)\b|\b(?:each|every) time\b"
 )
@@ -203,6 +205,9 @@ def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgT
     """`cancel an order only if its status is "pending"`: calls of these tools (with these arguments) need it."""
     is_readable = not condition.is_negated or condition.part.word == "if"
     if is_readable and condition.tools and not condition.failed:
+        ids = [(param, "present", None) for one in condition.tools.groups for param in _shared(one, tools, view)]
+        if narrowing := view.narrowing(_AUXILIARIES.sub(" ", condition.part.text), condition.tools, ids):
+            return Reading(name=f"limit {tools.names}", undecided=not_shown(narrowing))
         return require_before(view, condition.tools, tools, tests)
     if is_readable and condition.agreed:
         return require_agreement(view, tools, tests)
@@ -217,6 +222,10 @@ def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgT
         bounds=(tools,),
         ceiling=1.0 if condition.tests else STATE_CONFIDENCE,
     )
+
+
+def _shared(first: tuple[str, ...], second: Bound, view: View) -> tuple[str, ...]:
+    return shared_ids(first, second.tools, view.sentence) if _SAME.search(view.whole) else ()
 
 
 def _allow_only(tools: Bound, condition: Condition) -> Draft | None:

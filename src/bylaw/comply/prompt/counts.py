@@ -6,6 +6,7 @@ import re
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.readings import (
@@ -62,6 +63,7 @@ _THING_AGAIN = any_case(
     r"|more than (?:once|twice|thrice|\w+ times))\b"
 )
 """`never reroute a shipment twice` counts the calls for each shipment"""
+_ONE_THING = any_case(r"\b(?:an?|any|each|every|one|the same) (?P<noun>[a-z]+)\b")
 _QUANTITIES = root_set("count counts quantity qty number amount copies num n units size total")
 _NO_ENTITIES = word_set(
     "turn response message reply step time conversation session chat run task call tool single day request"
@@ -122,9 +124,17 @@ def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Coun
         return None
     if (not tools.is_any or count.number > 1) and _AT_ONCE.search(view.main):
         return None
+    if not count.entity and (thing := _thing(view, tools)):
+        count = replace(count, entity=thing)
     unit = set(roots(count.unit))
     counts_calls = not count.unit or (unit and all(unit <= set(roots(tool)) for tool in tools.tools))
     return (count, tools) if counts_calls else None
+
+
+def _thing(view: View, tools: Bound) -> str:
+    """`a reservation can't be moved more than once`: the thing that has a count of its own, if a parameter says it."""
+    nouns = (found["noun"].lower() for found in _ONE_THING.finditer(view.main))
+    return next((noun for noun in nouns if _entity_param(noun, tools.tools, view)), "")
 
 
 def limit_calls(view: View, count: Count, tools: Bound) -> Reading:

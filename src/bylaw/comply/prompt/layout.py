@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from bylaw.comply.prompt.lines import Line, limits_scope, read_lines
 from bylaw.comply.prompt.markers import Force, find_marker
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.vocabulary import any_case, roots
 
 Junction: TypeAlias = Literal["all", "any", "chain"]
 """whether a list demands all of its items, one of them, or all in this order"""
@@ -111,7 +111,8 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
     statements: list[Statement] = []
     tool: str | None = None
     block: list[Line] = []
-    lines = [*read_lines(prompt), Line("heading", "", 0)]
+    known = {root for name in tools for root in roots(name)}
+    lines = [*read_lines(prompt, known), Line("heading", "", 0)]
     _mark_lists(lines, tools)
     for line, below in pairwise([*lines, lines[-1]]):
         named = _tool_named(line.text, tools) if line.role != "blank" and not line.listed else None
@@ -191,7 +192,7 @@ def _tree(lines: list[Line]) -> list[Line]:
 
     Items directly below an introduction that ends in a colon belong to it even without an indent.
     """
-    roots: list[Line] = []
+    trees: list[Line] = []
     above: list[tuple[float, Line]] = []
     blank = False
     for line in lines:
@@ -214,10 +215,10 @@ def _tree(lines: list[Line]) -> list[Line]:
         if parent is not None and line.role == "item" and (parent.introduces or line.indent > parent.indent):
             parent.children.append(line)
         else:
-            roots.append(line)
+            trees.append(line)
         above.append((depth, line))
         blank = False
-    return roots
+    return trees
 
 
 def _continues(above: Line, line: Line) -> bool:
@@ -248,7 +249,7 @@ def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool
     if not made:
         return
     last = made[-1]
-    limits = _CONDITION.match(last.text) or (line.introduces and limits_scope(last.text))
+    limits = _CONDITION.match(last.text) or (line.introduces and (line.limits or limits_scope(last.text)))
     junction = _junction_of(last.text)
     below = under or (last.text if limits and not junction else "")
     items = (part for child in line.children for part in _statements(child, tool, below, is_below=True))

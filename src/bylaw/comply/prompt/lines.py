@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.vocabulary import any_case, word_set
+from bylaw.comply.prompt.vocabulary import any_case, root_set, roots, word_set
 
 MAX_PROMPT = 2_000_000
 """characters; the rest is reported as unread"""
@@ -75,12 +75,25 @@ _SCOPES = any_case(
     r"|incorrect)\W*$"
     r"|\b(?:users?|customers?|clients?|callers?|guests?|people|they|somebody|someone|others)\b.{0,40}"
     r"\b(?:say|says|said|tell|tells|ask|asks|claim|claims|write|writes|think|believe|type|types)\b"
-    r"|^\W*(?:the )?(?:\w+ ){0,3}(?:guests?|vips?|admins?|administrators?|members?|partners?|employees?|staff|users?"
+    r"|^\W*(?:the )?(?:[\w-]+ ){0,3}(?:citizens?|passengers?|applicants?|travell?ers?|residents?|owners?|players?"
+    r"|pupils?|learners?|candidates?|contractors?|agents?|callers?|famil(?:y|ies)|child(?:ren)?|kids|seniors|nurses?|doctors?"
+    r"|vendors?|suppliers?|donors?|investors?|borrowers?|claimants?|policyholders?|speakers?|parents?|workers?"
+    r"|guests?|vips?|admins?|administrators?|members?|partners?|employees?|staff|users?"
     r"|customers?|clients?|visitors?|minors?|adults?|subscribers?|managers?|testers?|developers?|tenants?|patients?"
     r"|students?|teachers?|drivers?|sellers?|buyers?|merchants?|beginners?|accounts?|plans?|tiers?)\W*$"
 )
 
 
+_NEUTRAL = root_set(
+    """rule policy limit safety security style tone format flow process procedure guideline requirement restriction tool
+    usage handling management privacy output communication behaviour behavior language general hard important critical
+    note instruction constraint principle boundary step task goal duty right do dont must never always forbidden
+    prohibited basic key core common additional further other more how what when your our you answer response reply
+    message default detail standard mandatory required best practice convention interlock guardrail check term
+    condition responsibility capability access permission operation question first things final before after basics"""
+)
+"""words of headings that limit nothing"""
+_MOST_WORDS = 5
 _ANNOUNCES = any_case(
     r"\b(?:the following|what follows|everything below|the rest|th(?:is|e) (?:next )?(?:section|part|list)"
     r"|the rules below|these rules|rules below)\b(?: \w+){0,3}? (?:appl(?:y|ies)|holds?|concerns?|is|are) (?:only )?"
@@ -123,6 +136,9 @@ class Line(Struct):
     listed: bool = False
     """an item that is the name of a tool and opens no section"""
 
+    limits: bool = False
+    """an introduction that says for what its list holds: `Domestic flights:`"""
+
     @property
     def introduces(self) -> bool:
         return self.text.rstrip("*_ ").endswith(":")
@@ -133,8 +149,21 @@ def limits_scope(heading: str) -> bool:
     return _SCOPES.search(heading) is not None
 
 
-def read_lines(prompt: str) -> Iterator[Line]:
-    """The lines of a prompt in its order, with the heading that limits each of them."""
+def _names_some(heading: str, known: Collection[str]) -> bool:
+    """`Domestic flights` speaks of some flights; `Leave requests` is the topic, if tools are named so (`known`)."""
+    words = re.findall(r"[A-Za-z][\w'-]*", re.sub(r"\([^()]*\)", " ", heading)[:_LONGEST_LINE])
+    is_plural = words[-1:] and re.search(r"[^su]s$", words[-1])
+    if not is_plural or not 2 <= len(words) <= _MOST_WORDS:
+        return False
+    each = [set(roots(word)) for word in words]
+    return not any(one & _NEUTRAL for one in each) and not all(one <= set(known) for one in each)
+
+
+def read_lines(prompt: str, known: Collection[str] = ()) -> Iterator[Line]:
+    """The lines of a prompt in its order, with the heading that limits each of them.
+
+    `known` are the roots of the tools' names.
+    """
     above: list[tuple[float, str]] = []
     denial = announced = above_text = ""
     is_open = False
@@ -146,12 +175,15 @@ def read_lines(prompt: str) -> Iterator[Line]:
             announced = ""
             denial = line.text if _DENIES.match(line.text) else "" if line.text or line.level < 1 else denial
             above = [one for one in above if one[0] < line.level]
-            above += [(line.level, line.text)] if line.level and limits_scope(line.text) else []
+            is_limit = limits_scope(line.text) or _names_some(line.text, known)
+            above += [(line.level, line.text)] if line.level and is_limit else []
         else:
             announced = line.text if _ANNOUNCES.search(line.text[:_LONGEST_LINE]) else announced
             line.under = line.under or (above[0][1] if above else "") or announced
             if line.role == "text" and line.introduces:
-                above_text, is_open = line.text if limits_scope(line.text[:_LONGEST_LINE]) else "", False
+                is_limit = limits_scope(line.text[:_LONGEST_LINE]) or _names_some(line.text, known)
+                line.limits = is_limit
+                above_text, is_open = line.text if is_limit else "", False
             elif line.role == "text":
                 line.under, is_open = line.under or above_text, True
             line.denied = "" if _OWN_DENIAL.match(line.text) else denial

@@ -185,6 +185,8 @@ def _read_together(view: View, tools: Bound) -> Reading | None:
     """`never call A and B in the same turn`."""
     if len(tools.tools) != 2 or not tools.is_named or view.clause.parts or not _TOGETHER.search(view.main):
         return None
+    if extra := view.extra(_TOGETHER.sub(" ", view.bare), tools):
+        return _narrowed(tools, extra)
     first, second = tools.tools
     draft = formula(f"G !({atom((first,))} & {atom((second,))})", "call", over="turns")
     return Reading(name=f"never {first} with {second}", drafts=(draft,), forbidden=f"{tools.calls} in one turn")
@@ -198,6 +200,8 @@ def _read_value(view: View, tools: Bound) -> Reading | None:
     param = find_param(view.main[: literals[0].start - view.clause.main.start], tools.tools, view.sentence)
     if param is None:
         return None
+    if narrowing := view.narrowing(view.bare, tools, [(param.name, "in", None)]):
+        return _narrowed(tools, narrowing)
     return _forbid_values(tools, param.name, [literal.text for literal in literals])
 
 
@@ -230,6 +234,8 @@ def _read_bound_with_exception(view: View, tools: Bound) -> Reading | None:
     condition = read_condition(view, parts[0], tools)
     if bound is None or not bound.tests or not condition.is_read:
         return None
+    if narrowing := view.narrowing(view.bare, tools, bound.tests):
+        return _narrowed(tools, narrowing)
     return allow_only(view, tools, condition, bound.tests)
 
 
@@ -239,6 +245,8 @@ def _read_choice(view: View, tools: Bound) -> Reading | None:
     if choice is None or view.clause.parts or tools.is_any:
         return None
     param, _, values = choice.tests[0]
+    if narrowing := view.narrowing(view.bare, tools, [(one, "in", None) for one in (param, *map(str, values))]):
+        return _narrowed(tools, narrowing)
     return _forbid_values(tools, param, values)
 
 

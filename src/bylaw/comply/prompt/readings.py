@@ -42,7 +42,8 @@ _HARMLESS = root_set(
 """words beside a tool's name that do not narrow which of its calls are meant"""
 _DONE = root_set(
     """called returned succeeded completed done finished been successful successfully result results each every same
-    once again fail fails failed error errors returns throws raises before after exception immediately"""
+    once again fail fails failed error errors returns throws raises before after exception immediately first having
+    obtained obtaining doing prior beforehand already previously earlier running getting"""
 )
 """words that say that a call was made"""
 _COMPARING = root_set(
@@ -291,11 +292,24 @@ class View:
 
     def narrowing(self, text: str, bound: Bound, tests: Sequence[ArgTest] = ()) -> str:
         """The same for a phrase that says when: words for a finished call, and for these tests, do not narrow it."""
-        text = without_class(text)
+        text = _without_gloss(without_class(text), bound)
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
         left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
         left = [word for word in left if not (tests and _QUOTED_WORD.fullmatch(word))]
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
+
+
+_GLOSS = (
+    r"\b(?:(?!(?:at|on|in|during|for|to|with|from|of|by|after|before|while|when|without|if|it|them)\b)[\w'-]+ ){{1,4}}"
+    r"\({}\)"
+)
+
+
+def _without_gloss(text: str, bound: Bound) -> str:
+    """The text without the words that a tool's name in brackets repeats: `alert the teacher (notify_teacher)`."""
+    for tool in bound.tools if "(" in text else ():
+        text = re.sub(_GLOSS.format(re.escape(tool)), f" {tool} ", text)
+    return text
 
 
 _ON_REQUEST = any_case(
@@ -348,7 +362,18 @@ def extra_words(text: str, bound: Bound, sentence: Sentence) -> str:
         if set(names) & set(bound.tools):
             known |= set(roots(phrase))
     words = re.findall(r"[\w$'-]+", text)
-    return " ".join(word for word in words if not set(roots(word)) <= known or _QUOTED_WORD.fullmatch(word))
+    which = set() if bound.is_named or bound.is_any else {one["which"] for one in _WHICH.finditer(text)}
+    return " ".join(
+        word for word in words if not set(roots(word)) <= known or _QUOTED_WORD.fullmatch(word) or word in which
+    )
+
+
+_WHICH = any_case(
+    r"(?<!be )(?<!been )(?<!is )(?<!are )(?<!not )(?<!ever )\b(?P<which>used|other|another|own|called|required|allowed"
+    r"|permitted|forbidden|prohibited|explicit|critical|important|running|directed|such|needed|wanted|their|his|her)"
+    r"(?= [a-z])"
+)
+"""`never refund used tickets`: beside ordinary words, these say which things are meant"""
 
 
 _PARTICIPLE = r"(?P<word>[a-z]+ed|[a-z]+(?<=[aeou])(?:nt|ld|pt|ught)|[a-z]{2,}en|paid|put|made|set)"
