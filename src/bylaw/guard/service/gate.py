@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bylaw.guard.service.auth import Principal, csrf_token, is_same_token
 from bylaw.guard.service.context import Context
-from bylaw.guard.service.errors import BadRequest, Forbidden, ServiceError, TooLarge, TooMany, Unauthorized
+from bylaw.guard.service.errors import BadRequest, Forbidden, ServiceError, TooLarge, TooMany, Unauthorized, Unavailable
+from bylaw.guard.stores.ports import StoreUnavailable
 
 LOGIN = "__Host-bylaw"
 FORMS = "__Host-bylaw-forms"
@@ -33,7 +34,7 @@ HEADERS = [
     (b"content-security-policy", CSP.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),  # with `no-referrer` a browser sends forms with `Origin: null`
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
@@ -67,6 +68,10 @@ class Gate:
             if answer.started:
                 raise
             await error_response(scope, problem)(scope, receive, answer.send)
+        except StoreUnavailable as problem:
+            if answer.started:
+                raise
+            await error_response(scope, Unavailable(str(problem)))(scope, receive, answer.send)
 
     # -- who asks -------------------------------------------------------------------------------------------------
 

@@ -17,15 +17,23 @@ from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
 from bylaw.guard.reviews import edited_attempt
 from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given
-from bylaw.guard.service.api.shapes import CallShape, DecisionShape, Found, Released, ReviewAnswer, VerdictShape
+from bylaw.guard.service.api.shapes import (
+    CallShape,
+    DecisionShape,
+    Found,
+    PastCall,
+    Released,
+    ReviewAnswer,
+    VerdictShape,
+)
 from bylaw.guard.service.errors import BadRequest, NotFound
 from bylaw.guard.stores.records import ReviewRecord
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall
 from bylaw.model.verdict import Verdict
 
 
-class DecideBody(Given, frozen=True, kw_only=True):
-    """One tool call that is about to be made."""
+class AttemptBody(Given, frozen=True, kw_only=True):
+    """One tool call."""
 
     tool: str
     session: str
@@ -41,6 +49,11 @@ class DecideBody(Given, frozen=True, kw_only=True):
     ts: float | None = None
     """seconds since 1970; null means now"""
     call_id: str | None = None
+
+
+class DecideBody(AttemptBody, frozen=True, kw_only=True):
+    """One tool call that is about to be made."""
+
     review: str | None = None
     """resumes a call that was paused"""
 
@@ -110,11 +123,26 @@ class WaitQuery(Given, frozen=True, kw_only=True):
 
 
 def decide(asked: Asked[DecideBody]) -> Any:
-    given, who, context = asked.body, asked.who, asked.context
-    agent = context.sessions.agent(who, given.agent)
+    attempt, is_new = _attempt(asked)
+    decision = asked.context.operations.guard.decide(attempt, review=asked.body.review)
+    if is_new:  # another agent may have begun it at the same moment
+        asked.context.sessions.check(asked.who, attempt.session)
+    return decision_json(decision)
+
+
+def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
+    attempt, _ = _attempt(asked)
+    with _refusals():
+        return PastCall(asked.context.operations.guard.record_past_call(attempt))
+
+
+def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
+    """The attempt, and whether nobody has used its session before. Raises Forbidden."""
+    given, sessions = asked.body, asked.context.sessions
+    agent = sessions.agent(asked.who, given.agent)
     if not given.session:
         raise BadRequest("`session` is empty: it names the user's task")
-    is_new = context.sessions.check(who, given.session)
+    is_new = sessions.check(asked.who, given.session)
     attempt = Attempt(
         tool=given.tool,
         arguments=given.arguments,
@@ -126,10 +154,7 @@ def decide(asked: Asked[DecideBody]) -> Any:
         ts=given.ts,
         call_id=given.call_id,
     )
-    decision = context.operations.guard.decide(attempt, review=given.review)
-    if is_new:  # another agent may have begun it at the same moment
-        context.sessions.check(who, given.session)
-    return decision_json(decision)
+    return attempt, is_new
 
 
 def record(asked: Asked[RecordBody]) -> Found:
@@ -295,6 +320,16 @@ ENDPOINTS = [
         body=ReleaseBody,
         returns=Released,
         fails=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/past_calls",
+        scope="agent",
+        noun="calls",
+        summary="count a call that was made without asking, such as while the service was away",
+        call=take_past_call,
+        body=AttemptBody,
+        returns=PastCall,
     ),
     Endpoint(
         method="POST",

@@ -1,13 +1,12 @@
-"""The endpoints of operators: reviews, incidents, tasks, sessions, decisions, the audit, kill switches."""
+"""The endpoints of operators: reviews, incidents, tasks, sessions, decisions, the audit."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from bylaw.guard.audit.report import AuditReport
-from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given, Items
+from bylaw.guard.service.api.declare import Asked, Endpoint, Given, Items
 from bylaw.guard.service.operations import Operations
-from bylaw.guard.service.operations.agents import AgentView, Switch
 from bylaw.guard.service.operations.audit import AuditPage
 from bylaw.guard.service.operations.decisions import Page, Series
 from bylaw.guard.service.operations.incidents import IncidentView, Task, TaskCounts, TaskKind, TaskStatus
@@ -137,20 +136,6 @@ class VerifyBody(Given, frozen=True, kw_only=True):
     """`SEQ:HASH` that were noted elsewhere"""
 
 
-class AgentQuery(Given, frozen=True, kw_only=True):
-    agent: str
-
-
-class KillBody(Given, frozen=True, kw_only=True):
-    agent: str
-    """`*`: all agents"""
-    why: str = ""
-
-
-class ReviveBody(Given, frozen=True, kw_only=True):
-    agent: str
-
-
 def _ops(asked: Asked[Any]) -> Operations:
     return asked.context.operations
 
@@ -170,11 +155,6 @@ def edit(asked: Asked[EditBody]) -> ReviewRecord:
 
 def reject(asked: Asked[RejectBody]) -> ReviewRecord:
     return _ops(asked).reviews.reject(asked.path["id"], by=asked.who.name, **_given(asked.body))
-
-
-def revive(asked: Asked[ReviveBody]) -> Done:
-    _ops(asked).agents.revive(asked.body.agent, by=asked.who.name)
-    return Done()
 
 
 def _reviews() -> list[Endpoint]:
@@ -410,54 +390,4 @@ def _record() -> list[Endpoint]:
     ]
 
 
-def _agents() -> list[Endpoint]:
-    of: dict[str, Any] = {"scope": "operator", "noun": "agents"}
-    return [
-        Endpoint(
-            method="GET",
-            path="/agents",
-            summary="agents with their versions, modes, allowlists and switches",
-            call=lambda a: Items(_ops(a).agents.list()),
-            returns=Items[AgentView],
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/agents/view",
-            summary="one agent",
-            call=lambda a: _ops(a).agents.get(a.query.agent),
-            query=AgentQuery,
-            returns=AgentView,
-            fails=(404,),
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/switches",
-            summary="kill switches that are on",
-            call=lambda a: Items(_ops(a).agents.switches()),
-            returns=Items[Switch],
-            **of,
-        ),
-        Endpoint(
-            method="POST",
-            path="/switches/kill",
-            summary="refuse every call of an agent, or of all, from now on",
-            call=lambda a: _ops(a).agents.kill(a.body.agent, by=a.who.name, why=a.body.why),
-            body=KillBody,
-            returns=Switch,
-            **of,
-        ),
-        Endpoint(
-            method="POST",
-            path="/switches/revive",
-            summary="undo a kill",
-            call=revive,
-            body=ReviveBody,
-            fails=(404,),
-            **of,
-        ),
-    ]
-
-
-ENDPOINTS = [*_reviews(), *_incidents(), *_record(), *_agents()]
+ENDPOINTS = [*_reviews(), *_incidents(), *_record()]

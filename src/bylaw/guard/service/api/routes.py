@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from bylaw.guard.service.api import calls, desk, jobs, rules
+from bylaw.guard.service.api import agents, calls, desk, jobs, rules
 from bylaw.guard.service.api.declare import Asked, Endpoint, Nothing
 from bylaw.guard.service.api.openapi import document
 from bylaw.guard.service.api.shapes import Health
@@ -23,7 +23,7 @@ from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unav
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.repeated_keys import repeated_key
 
-ENDPOINTS: list[Endpoint] = [*calls.ENDPOINTS, *desk.ENDPOINTS, *rules.ENDPOINTS, *jobs.ENDPOINTS]
+ENDPOINTS: list[Endpoint] = [*calls.ENDPOINTS, *desk.ENDPOINTS, *agents.ENDPOINTS, *rules.ENDPOINTS, *jobs.ENDPOINTS]
 V1 = "/v1"
 JSON = b"application/json"
 _encode = msgspec.json.Encoder().encode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
@@ -51,16 +51,6 @@ class ShadowBody(Given, frozen=True, kw_only=True):
 
 class PromoteBody(Given, frozen=True, kw_only=True):
     rule: str
-    note: str = ""
-
-
-class AgentBody(Given, frozen=True, kw_only=True):
-    agent: str
-    """`*`: the rules of every agent"""
-    mode: Literal["request", "hitl", "sub_agent"] | None = None
-    rules_on: bool | None = None
-    label: str | None = None
-    """the version of the manifest"""
     note: str = ""
 
 
@@ -307,13 +297,6 @@ def _changing() -> list[Endpoint]:
             call=lambda a: _ops(a).rules.promote(a.body.rule, by=a.who.name, note=a.body.note),
             body=PromoteBody,
             **of,
-        ),
-        Endpoint(
-            path="/agents/change",
-            summary="the execution mode of an agent, its version, or its rules on or off",
-            call=lambda a: _ops(a).rules.change_agent(by=a.who.name, **_given(a.body)),
-            body=AgentBody,
-            **{**of, "noun": "agents"},
         ),
     ]
 

@@ -80,6 +80,10 @@ class Found(Struct, frozen=True):
     found: tuple[VerdictShape, ...] = ()
 
 
+class PastCall(Struct, frozen=True):
+    call_id: str
+
+
 class Released(Struct, frozen=True):
     released: bool
     """whether anything was reserved"""

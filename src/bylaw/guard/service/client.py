@@ -1,0 +1,412 @@
+"""The guard of a service, with the interface of a guard in process.
+
+    guard = GuardClient("https://guard.example.org", key="bylaw_…")
+
+    @guard.tool
+    def issue_refund(order_id: str, amount: float): ...
+
+    with guard.session("ticket-7"):
+        issue_refund("A-23", 199)
+
+If the service cannot be reached, a call is denied (`on_unreachable="deny"`). `on_unreachable="allow"` lets it run
+without having been judged, and each such decision says so. Results and other events that could not be delivered wait,
+and are delivered before anything else is asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, Literal, Self, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.guard.decide.attempts import call_key, in_session, is_time, no_attempt
+from bylaw.guard.decide.decide import refusal
+from bylaw.guard.guard import Guard
+from bylaw.guard.json_values import Refused, own_json
+from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, check_names, check_type
+from bylaw.guard.scope import Lives, in_current_session
+from bylaw.guard.service.api.shapes import DecisionShape, ReviewAnswer
+from bylaw.guard.service.client_link import AsyncLink, Link, ServiceRefused, Unreachable, encode_body
+from bylaw.guard.stores import forks
+from bylaw.guard.tools import Tool
+from bylaw.model.events import Event, Message, Request, Response
+from bylaw.model.guard_policy import Action
+from bylaw.model.verdict import Outcome
+
+_log = logging.getLogger("bylaw")
+OnUnreachable: TypeAlias = Literal["deny", "allow"]
+MOST_LATE = 10_000
+"""events that wait for the service; beyond that the oldest are dropped, and the log says so"""
+_LIMITS = Limits()
+_WAIT = 25.0
+"""seconds of one request that waits for a review"""
+_EDITED = "a person changed the call: run `Decision.call`"
+
+
+class RemoteRule(Struct, frozen=True):
+    id: str
+
+
+class RemoteVerdict(Struct, frozen=True, kw_only=True):
+    """What `record`, `observe` and `end_session` return: the part of a verdict that the service tells."""
+
+    rule: RemoteRule
+    outcome: Outcome
+    message: str = ""
+
+
+class GuardClient(Guard):
+    """`url`: of the service, or `unix:PATH`. `key`: of the scope `agent`. `timeout`: seconds for one request.
+    `http`: an httpx2 client to use instead of a new one."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str,
+        on_unreachable: OnUnreachable = "deny",
+        timeout: float = 5.0,
+        http: Any = None,
+    ) -> None:
+        if on_unreachable not in ("deny", "allow"):
+            raise ValueError(f"on_unreachable={on_unreachable!r}: expected `deny` or `allow`")
+        if not is_time(timeout) or timeout <= 0:
+            raise ValueError(f"timeout={timeout!r}: expected a positive number of seconds")
+        self._link = Link(url, key, timeout, http)
+        self._on_unreachable: OnUnreachable = on_unreachable
+        self._sessions = SimpleNamespace(durable=True)  # type: ignore[assignment]  # so that asyncio uses threads
+        self._lives = Lives()
+        self.tools: dict[str, Tool] = {}
+        self._prefix, self._numbers = uuid.uuid4().hex[:12], itertools.count(1)
+        self._late: deque[tuple[str, dict[str, Any]]] = deque()
+        self._delivering = threading.Lock()
+        forks.add(self)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            self._prefix, self._delivering = uuid.uuid4().hex[:12], threading.Lock()
+
+    # -- decisions ------------------------------------------------------------------------------------------------
+
+    def decide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
+        """As `Guard.decide`: never raises for any content of the attempt, nor if the service is away."""
+        try:
+            prepared, body = self._prepare(attempt, review)
+        except Refused as why:
+            return refusal("", str(why), shadow=False)
+        try:
+            self._deliver()
+            return self._read(self._link.post("/v1/decide", body), prepared)
+        except (Unreachable, ServiceRefused) as problem:
+            return self._without_service(prepared, problem)
+
+    def _prepare(self, attempt: Attempt, review: str | None) -> tuple[Attempt, bytes]:
+        """The attempt with its session and an id, and as it is sent. Raises Refused."""
+        if not isinstance(attempt, Attempt):
+            attempt = no_attempt(attempt)
+        if not attempt.session:
+            attempt = in_current_session(self, attempt)
+        attempt = in_session(attempt, review, None)
+        if attempt.call_id is None:
+            attempt = replace(attempt, call_id=f"{self._prefix}-{next(self._numbers)}")
+        if attempt.arguments is not None:
+            attempt = replace(attempt, arguments=own_json(attempt.arguments, _LIMITS))
+        try:
+            return attempt, encode_body({**_plain(attempt), "review": review})
+        except (TypeError, ValueError):
+            raise Refused("the attempt has no JSON form") from None
+
+    def _read(self, answer: bytes, attempt: Attempt) -> Decision:
+        try:
+            decision = msgspec.json.decode(answer, type=DecisionShape).as_decision()
+        except ValueError:
+            raise Unreachable("the answer is not one of this service") from None
+        if decision.allowed and decision.call is None:
+            raise Unreachable("the answer allows no call")
+        return decision if decision.session else replace(decision, session=attempt.session)
+
+    def _without_service(self, attempt: Attempt, problem: Exception) -> Decision:
+        """The call may have been counted nevertheless: it is released as soon as the service answers."""
+        about = {"session": attempt.session, "call_id": attempt.call_id or "", "agent": attempt.agent}
+        if isinstance(problem, ServiceRefused):
+            reason = f"the guard's service refuses the request: {problem}"
+            return Decision(
+                action=Action.BLOCK, decided_by="service", reason=reason, denial=DenialClass.TRANSIENT, **about
+            )
+        reason = f"the guard's service cannot be reached: {problem}"
+        if self._on_unreachable == "allow":
+            call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
+            notes = ("the call was not judged: on_unreachable is `allow`",)
+            self._keep("/v1/past_calls", _plain(attempt))  # it counts, as soon as the service answers
+            return Decision(
+                action=Action.ALLOW, decided_by="on_unreachable", reason=reason, notes=notes, call=call, **about
+            )
+        self._keep("/v1/release", {"call_id": attempt.call_id, "session": attempt.session})
+        advice = "try again later; the call was not judged"
+        return Decision(
+            action=Action.BLOCK,
+            decided_by="on_unreachable",
+            reason=reason,
+            denial=DenialClass.TRANSIENT,
+            advice=advice,
+            **about,
+        )
+
+    async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
+        from asyncio import to_thread
+
+        return await to_thread(self.decide, attempt, review=review)
+
+    def ask(self, attempt: Attempt, *, timeout: float) -> Decision:
+        if not is_time(timeout):
+            raise ValueError(f"timeout={timeout!r}: expected a finite number of seconds")
+        decision = self.decide(attempt)
+        until = time.monotonic() + timeout
+        while decision.action is Action.PAUSE and decision.review is not None:
+            left = until - time.monotonic()
+            try:
+                answer = self._link.wait(decision.review, min(left, _WAIT))
+            except (Unreachable, ServiceRefused) as problem:
+                return replace(decision, reason=f"{decision.reason} ({problem})")
+            if answer.status != "pending" or until <= time.monotonic():
+                return self._after(attempt, decision, answer)
+        return decision
+
+    def _after(self, attempt: Attempt, decision: Decision, answer: ReviewAnswer) -> Decision:
+        resumed = self._resumed(attempt, decision, answer)
+        if isinstance(resumed, Decision):
+            return resumed
+        answered = self.decide(resumed, review=decision.review)
+        return replace(answered, notes=(*answered.notes, _EDITED)) if answer.edited else answered
+
+    def _resumed(self, attempt: Attempt, decision: Decision, answer: ReviewAnswer) -> Attempt | Decision:
+        """The attempt to resume; or the decision, if there is none."""
+        if answer.status != "approved":
+            return replace(decision, reason=f"{decision.reason} (the review is {answer.status})")
+        if answer.edited and answer.call is None:
+            return replace(decision, reason=f"{decision.reason} ({answer.note})")
+        same = replace(attempt, session=decision.session)
+        return same if answer.call is None else replace(same, tool=answer.call.tool, arguments=answer.call.arguments)
+
+    async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
+        from asyncio import to_thread
+
+        return await to_thread(self.ask, attempt, timeout=timeout)
+
+    # -- events around a call -------------------------------------------------------------------------------------
+
+    def record(  # type: ignore[override]  # the rule of a verdict is known by its id
+        self,
+        decision: Decision | str,
+        content: Any = None,
+        *,
+        session: str | None = None,
+        is_error: bool | None = None,
+        ts: float | None = None,
+    ) -> tuple[RemoteVerdict, ...]:
+        call_id, key = call_key(decision, session)
+        check_type("is_error", is_error, bool, type(None))
+        body = {"call_id": call_id, "session": key, "content": content, "is_error": is_error, "ts": ts or time.time()}
+        if isinstance(decision, Decision) and decision.decided_by == "on_unreachable":
+            _log.warning("the call `%s` ran without having been judged; its result is told to the service", call_id)
+        return _verdicts(self._tell("/v1/record", body))
+
+    def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
+        call_id, key = call_key(decision, session)
+        answer = self._tell("/v1/release", {"call_id": call_id, "session": key})
+        return bool(answer.get("released"))
+
+    def observe(self, event: Event) -> tuple[RemoteVerdict, ...]:  # type: ignore[override]
+        return _verdicts(self._tell("/v1/observe", event_body(event)))
+
+    def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
+        """Raises Unreachable: the calls of a run that is not known would be judged by too few rules."""
+        check_names(session=session, run=run, **{} if agent is None else {"agent": agent})
+        self._deliver()
+        body = {"session": session, "run": run, "agent": agent, "parent_run": parent_run}
+        self._link.post("/v1/runs", encode_body(body))
+
+    def end_if(self, is_over: Callable[[], bool], session: str, *, complete: bool) -> tuple[Any, ...]:
+        check_names(session=session)
+        if not cache(is_over)():
+            return ()
+        return _verdicts(self._tell("/v1/sessions/end", {"session": session, "complete": complete}))
+
+    def session_key(self, session: str) -> str:
+        return session
+
+    # -- what could not be delivered ------------------------------------------------------------------------------
+
+    def _tell(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Tell the service what has happened; later, if it is away. Raises ServiceRefused."""
+        try:
+            self._deliver()
+            answer: dict[str, Any] = json.loads(self._link.post(path, encode_body(body)))
+            return answer
+        except Unreachable as problem:
+            _log.warning("what happened in the session `%s` waits for the service: %s", body.get("session"), problem)
+            self._keep(path, body)
+            return {}
+
+    def _keep(self, path: str, body: dict[str, Any]) -> None:
+        self._late.append((path, body))
+        if len(self._late) > MOST_LATE:
+            self._late.popleft()
+            _log.error("too much waits for the service: the oldest event was dropped")
+
+    def _deliver(self) -> None:
+        """In the order in which it happened. Raises Unreachable."""
+        if not self._late:
+            return
+        with self._delivering:
+            while self._late:
+                path, body = first = self._late[0]
+                try:
+                    self._link.post(path, encode_body(body))
+                except ServiceRefused as problem:  # such as the release of a call that never arrived
+                    _log.warning("the service does not take what happened while it was away: %s", problem)
+                if self._late and self._late[0] is first:
+                    self._late.popleft()
+
+    def close(self) -> None:
+        """Deliver what waits, and close the connection."""
+        try:
+            self._deliver()
+        except Unreachable as problem:
+            _log.error("%d events could not be delivered: %s", len(self._late), problem)
+        self._link.close()
+
+    # -- what a service is asked for otherwise --------------------------------------------------------------------
+
+    def _elsewhere(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("a client decides and records; operators use the console or the JSON API")
+
+    reload = kill = revive = terminate = shadow_report = follower = replay = record_past_call = _elsewhere
+    incidents = property(_elsewhere)  # type: ignore[assignment]
+
+
+class AsyncGuardClient(GuardClient):
+    """For asyncio: `adecide`, `aask`, `arecord`, `arelease`, `aend_session` and async tools use no threads. `ahttp`: an
+    `httpx2.AsyncClient` to use instead of a new one."""
+
+    def __init__(self, url: str, *, key: str, ahttp: Any = None, **more: Any) -> None:
+        super().__init__(url, key=key, **more)
+        self._alink = AsyncLink(url, key, more.get("timeout", 5.0), ahttp)
+
+    async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
+        try:
+            prepared, body = self._prepare(attempt, review)
+        except Refused as why:
+            return refusal("", str(why), shadow=False)
+        try:
+            await self._adeliver()
+            return self._read(await self._alink.apost("/v1/decide", body), prepared)
+        except (Unreachable, ServiceRefused) as problem:
+            return self._without_service(prepared, problem)
+
+    async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
+        if not is_time(timeout):
+            raise ValueError(f"timeout={timeout!r}: expected a finite number of seconds")
+        decision = await self.adecide(attempt)
+        until = time.monotonic() + timeout
+        while decision.action is Action.PAUSE and decision.review is not None:
+            try:
+                answer = await self._alink.await_review(decision.review, min(until - time.monotonic(), _WAIT))
+            except (Unreachable, ServiceRefused) as problem:
+                return replace(decision, reason=f"{decision.reason} ({problem})")
+            if answer.status != "pending" or until <= time.monotonic():
+                resumed = self._resumed(attempt, decision, answer)
+                if isinstance(resumed, Decision):
+                    return resumed
+                answered = await self.adecide(resumed, review=decision.review)
+                return replace(answered, notes=(*answered.notes, _EDITED)) if answer.edited else answered
+        return decision
+
+    async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Any, ...]:
+        call_id, key = call_key(decision, more.pop("session", None))
+        body = {"call_id": call_id, "session": key, "content": content, "ts": time.time(), **more}
+        return _verdicts(await self._atell("/v1/record", body))
+
+    async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
+        call_id, key = call_key(decision, session)
+        return bool((await self._atell("/v1/release", {"call_id": call_id, "session": key})).get("released"))
+
+    async def aend_session(self, session: str, *, complete: bool = True) -> tuple[Any, ...]:
+        self._lives.end(session)
+        return _verdicts(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
+
+    async def _atell(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            await self._adeliver()
+            answer: dict[str, Any] = json.loads(await self._alink.apost(path, encode_body(body)))
+            return answer
+        except Unreachable as problem:
+            _log.warning("what happened in the session `%s` waits for the service: %s", body.get("session"), problem)
+            self._keep(path, body)
+            return {}
+
+    async def _adeliver(self) -> None:
+        if self._late:
+            from asyncio import to_thread
+
+            await to_thread(self._deliver)
+
+    async def aclose(self) -> None:
+        await self._adeliver_quietly()
+        await self._alink.aclose()
+        self._link.close()
+
+    async def _adeliver_quietly(self) -> None:
+        try:
+            await self._adeliver()
+        except Unreachable as problem:
+            _log.error("%d events could not be delivered: %s", len(self._late), problem)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _plain(attempt: Attempt) -> dict[str, Any]:
+    given = {name: getattr(attempt, name) for name in attempt.__struct_fields__}
+    return {name: value for name, value in given.items() if value is not None and value != ()}
+
+
+def _verdicts(answer: dict[str, Any]) -> tuple[RemoteVerdict, ...]:
+    return tuple(
+        RemoteVerdict(rule=RemoteRule(one["rule"]), outcome=Outcome(one["outcome"]), message=one["message"])
+        for one in answer.get("found", ())
+    )
+
+
+def event_body(event: Event) -> dict[str, Any]:
+    """An event as `/v1/observe` takes it."""
+    origin = event.origin
+    body: dict[str, Any] = {"session": origin.session, "agent": origin.agent, "run": origin.run}
+    body |= {"parent_run": origin.parent_run, "at": event.time}
+    match event:
+        case Message():
+            return {**body, "kind": "message", "role": event.role, "content": event.content}
+        case Request():
+            return {**body, "kind": "request", "model": event.model, "messages": event.messages}
+        case Response():
+            calls = [{"name": c.name, "call_id": c.call_id, "arguments": c.arguments} for c in event.tool_calls]
+            body |= {"kind": "response", "content": event.content, "text": event.text, "tool_calls": calls}
+            body |= {"stop_reason": event.stop_reason, "model": event.model}
+            return body if event.request is None else {**body, "messages": event.request.messages}
+        case _:
+            raise ValueError(f"event={event!r:.80}: expected a request, a response or a message")

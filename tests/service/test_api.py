@@ -1,0 +1,247 @@
+"""Whole stories over the JSON API."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bylaw.guard.stores import SqliteStore
+from tests.service.support import RULES, Site
+
+
+def test_an_agent_decides_records_and_ends(site: Site) -> None:
+    decision = site.decide("lookup_order", {"order": "A-23"})
+    assert (decision["action"], decision["agent"]) == ("allow", "support")
+    assert decision["call"] == {"tool": "lookup_order", "arguments": {"order": "A-23"}}
+    recorded = {"call_id": decision["call_id"], "session": "t-1", "content": {"total": 5}, "is_error": False}
+    assert site.ask("support", "POST", "/v1/record", recorded) == {"found": []}
+    said = {"kind": "message", "session": "t-1", "role": "user", "content": "where is my order?"}
+    assert site.ask("support", "POST", "/v1/observe", said) == {"found": []}
+    allowed = site.decide("issue_refund", {"amount": 5})
+    released = {"call_id": allowed["call_id"], "session": "t-1"}
+    assert site.ask("support", "POST", "/v1/release", released) == {"released": False}  # no rule about calls
+    assert site.ask("support", "POST", "/v1/sessions/end", {"session": "t-1"}) == {"found": []}
+    [run] = site.ask("operator", "GET", "/v1/sessions/view?session=t-1")["tree"]
+    assert [call["decision"]["tool"] for call in run["calls"]] == ["lookup_order", "issue_refund"]
+    assert run["calls"][0]["result"] == {"total": 5} and run["calls"][1]["released"]
+    assert run["counters"] == {"refund-limit: session issue_refund": 1}
+    [summary] = site.ask("operator", "GET", "/v1/sessions")["items"]
+    assert (summary["session"], summary["status"], summary["agents"]) == ("t-1", "ended", ["support"])
+
+
+def test_a_person_edits_and_approves_and_the_audit_shows_it(site: Site) -> None:
+    site.decide("issue_refund", {"amount": 100, "order": "A-1"})
+    paused = site.decide("issue_refund", {"amount": 900, "order": "A-1"})
+    assert paused["action"] == "pause"
+    id = paused["review"]
+    view = site.ask("operator", "GET", f"/v1/reviews/{id}")
+    assert view["review"]["status"] == "pending" and view["missing"] == 1
+    assert [rule["line"] for rule in view["rules"]] == [6]
+    assert view["similar"]["changes"] == [{"path": "amount", "before": 100, "after": 900, "what": "changed"}]
+    assert site.ask("operator", "GET", "/v1/tasks/counts")["reviews"] == 1
+    assert site.ask("support", "GET", f"/v1/reviews/{id}/wait?timeout=0")["status"] == "pending"
+
+    edited = {"edited": {"tool": "issue_refund", "arguments": {"amount": 400, "order": "A-1"}}, "note": "only half"}
+    answered = site.ask("operator", "POST", f"/v1/reviews/{id}/edit", edited)
+    assert (answered["status"], answered["decided_by"]) == ("approved", "ann")
+    waited = site.ask("support", "GET", f"/v1/reviews/{id}/wait")
+    assert waited["call"] == edited["edited"]
+    resumed = site.decide("issue_refund", waited["call"]["arguments"], review=id)
+    assert (resumed["action"], resumed["call"]["arguments"]["amount"]) == ("allow", 400)
+    again = site.decide("issue_refund", waited["call"]["arguments"], review=id)
+    assert (again["action"], again["reason"]) == ("block", "the review is used")
+
+    rows = site.ask("operator", "GET", "/v1/audit?kind=review")["rows"]
+    assert [row["data"]["what"] for row in rows] == ["spent", "approved", "opened"]
+    assert site.ask("operator", "POST", "/v1/audit/verify", {})["findings"] == []
+    lines = site.raw("operator", "GET", "/v1/audit/export?session=t-1").text.splitlines()
+    assert [json.loads(line)["data"]["kind"] for line in lines][-1] == "decision"
+
+
+def test_two_operators_do_not_answer_one_review_unknowingly(site: Site) -> None:
+    site.keys["bob"] = site.key("bob", "operator")
+    id = site.decide("issue_refund", {"amount": 900})["review"]
+    site.ask("operator", "POST", f"/v1/reviews/{id}/claim")
+    site.ask("bob", "POST", f"/v1/reviews/{id}/claim", status=409)
+    assert site.ask("bob", "GET", f"/v1/reviews/{id}")["claimed_by"] == "ann"
+    version = site.ask("bob", "GET", f"/v1/reviews/{id}")["review"]["version"]
+    site.ask("operator", "POST", f"/v1/reviews/{id}/reject", {"version": version})
+    problem = site.ask("bob", "POST", f"/v1/reviews/{id}/approve", {"version": version}, status=409)
+    assert problem["error"]["code"] == "conflict"
+    site.ask("bob", "POST", "/v1/reviews/none/approve", {}, status=404)
+
+
+def test_an_incident_from_first_alert_to_solved() -> None:
+    window = "{call_count_in_window_gt: {tool: send_email, value: 1, windowSeconds: 60}}"
+    rules = f"guard:\n  mode: hitl\n  rules:\n  - {{id: burst, when: {window}, then: pause, reason: many}}\n"
+    site = Site({"guard.yaml": rules})
+    for _ in range(3):
+        assert site.decide("send_email", session="s")["action"] == "allow"
+    site.guard.follower().once()
+    [task] = site.ask("operator", "GET", "/v1/tasks?kind=anomaly_alert&status=pending")["items"]
+    assert (task["kind"], task["rules"]) == ("anomaly_alert", ["burst"])
+    [incident] = site.ask("operator", "GET", "/v1/incidents?open=true")["items"]
+    path = f"/v1/incidents/{incident['id']}"
+    site.ask("operator", "POST", f"/v1/tasks/{task['id']}/acknowledge", {"note": "seen"})
+    site.ask("operator", "POST", f"{path}/assign", {"to": "bob"})
+    site.ask("operator", "POST", f"{path}/note", {"text": "called them"})
+    assert site.ask("operator", "POST", f"{path}/solve", {})["status"] == "solved"
+    view = site.ask("operator", "GET", path)
+    done = ["opened", "acknowledged", "assigned", "noted", "solved"]
+    assert [change["what"] for change in view["incident"]["history"]] == done
+    assert view["sessions"] == ["s"] and view["alert"]["status"] == "acknowledged"
+    assert site.ask("operator", "GET", "/v1/incidents?open=true")["items"] == []
+    assert len(site.ask("operator", "GET", "/v1/incidents?open=false")["items"]) == 1
+    site.ask("operator", "POST", f"{path}/solve", {}, status=409)
+    assert site.ask("operator", "GET", f"/v1/tasks/{task['id']}")["status"] == "completed"
+
+
+def test_rules_are_validated_activated_compared_and_rolled_back(site: Site) -> None:
+    assert site.decide("issue_refund", {"amount": 300})["action"] == "allow"
+    active = site.ask("operator", "GET", "/v1/rules")
+    assert active["in_force"] and active["version"]["files"] == {"guard.yaml": RULES}
+    assert {rule["id"]: rule["effect"] for rule in active["rules"]}["large-refund"] == "preventive"
+
+    stricter = {"guard.yaml": RULES.replace("value: 500", "value: 200")}
+    report = site.ask("operator", "POST", "/v1/rules/compare", {"files": stricter})
+    assert {flip: tally["count"] for flip, tally in report["flips"].items()} == {"allow → pause": 1}
+    assert site.ask("operator", "POST", "/v1/rules/validate", {"files": stricter})["ok"]
+    wrong = {"guard.yaml": RULES.replace("mode: hitl", "mode: request")}
+    found = site.ask("operator", "POST", "/v1/rules/validate", {"files": wrong})
+    assert not found["ok"] and found["diagnostics"][0]["code"] == "pause-in-request-mode"
+    problem = site.ask("admin", "POST", "/v1/rules/activate", {"files": wrong}, status=422)
+    assert problem["error"]["diagnostics"][0]["span"]["line"] == 10
+
+    new = site.ask("admin", "POST", "/v1/rules/activate", {"files": stricter, "note": "less", "expected": "rules-1"})
+    assert (new["id"], new["by"], new["before"]) == ("rules-2", "root", "rules-1")
+    assert site.decide("issue_refund", {"amount": 300})["action"] == "pause"
+    late = {"files": stricter, "expected": "rules-1"}
+    assert site.ask("admin", "POST", "/v1/rules/activate", late, status=409)["error"]["active"] == "rules-2"
+    diff = site.ask("operator", "GET", "/v1/rules/diff?before=rules-1&after=rules-2")["diff"]
+    assert "\n-          any_of" in diff and "\n+          any_of" in diff
+    site.ask("admin", "POST", "/v1/rules/rollback", {})
+    assert site.decide("issue_refund", {"amount": 300})["action"] == "allow"
+    versions = site.ask("operator", "GET", "/v1/rules/versions")["items"]
+    assert [(one["id"], one["in_force"]) for one in versions] == [
+        ("rules-3", True),
+        ("rules-2", False),
+        ("rules-1", False),
+    ]
+    assert site.ask("operator", "POST", "/v1/audit/verify", {})["findings"] == []
+
+
+def test_a_proposal_from_evidence_to_shadow_to_active(site: Site) -> None:
+    for number in range(12):
+        for tool in ("lookup_order", "issue_refund"):
+            decision = site.guard.decide(_attempt(tool, f"s-{number}"))
+            site.guard.record(decision, "ok", is_error=False)
+        site.guard.end_session(f"s-{number}")
+    mined = site.ask("admin", "POST", "/v1/proposals/mine", {"min_support": 3, "agent": "support"})["items"]
+    one = next(item for item in mined if item["proposal"]["kind"] == "order")
+    assert site.ask("admin", "POST", "/v1/proposals/mine", {"min_support": 3, "agent": "support"})["items"] == []
+    report = site.ask("operator", "POST", f"/v1/proposals/{one['id']}/try")
+    assert report["calls"] == 24 and not report["flips"]
+
+    accepted = site.ask("admin", "POST", f"/v1/proposals/{one['id']}/accept", {"note": "yes"})
+    rule = one["proposal"]["rule"]["id"]
+    assert accepted["proposal"]["rules"] == accepted["rules"]["id"] == "rules-2"
+    in_shadow = site.decide("issue_refund", {"amount": 20}, session="new")
+    assert (in_shadow["action"], in_shadow["would"]) == ("allow", "block")
+    shadow = site.ask("operator", "GET", "/v1/rules/shadow")
+    assert shadow["rules"][rule]["changed"] == {"allow → block": 1}
+    site.ask("admin", "POST", "/v1/rules/promote", {"rule": rule})
+    assert site.decide("issue_refund", {"amount": 20}, session="newer")["decided_by"] == rule
+    site.ask("admin", "POST", f"/v1/proposals/{one['id']}/dismiss", {}, status=409)
+    other = next(item for item in mined if item is not one)
+    assert site.ask("admin", "POST", f"/v1/proposals/{other['id']}/dismiss", {})["status"] == "dismissed"
+    assert len(site.ask("operator", "GET", "/v1/proposals?status=open")["items"]) == len(mined) - 2
+
+
+def _attempt(tool: str, session: str) -> Any:
+    from bylaw import Attempt
+
+    return Attempt(tool=tool, arguments={"amount": 20}, session=session, agent="support")
+
+
+def test_agents_switches_and_sessions_that_are_stopped(site: Site) -> None:
+    site.decide("lookup_order")
+    agents = {one["agent"]: one for one in site.ask("operator", "GET", "/v1/agents")["items"]}
+    assert agents["support"]["tools"] == ["lookup_order", "issue_refund", "send_email"]
+    assert (agents["support"]["mode"], agents["mailer"]["mode"]) == ("hitl", "sub_agent")
+    site.ask("operator", "POST", "/v1/switches/kill", {"agent": "support", "why": "odd calls"})
+    killed = site.decide("lookup_order")
+    assert (killed["action"], killed["decided_by"]) == ("block", "kill-switch")
+    assert site.ask("operator", "GET", "/v1/switches")["items"][0]["why"] == "odd calls (ann)"
+    site.ask("operator", "POST", "/v1/switches/revive", {"agent": "support"})
+    site.ask("operator", "POST", "/v1/switches/revive", {"agent": "support"}, status=404)
+    stopped = site.ask("operator", "POST", "/v1/sessions/terminate", {"session": "t-1", "why": "fraud"})
+    assert stopped["terminated"] == "ann: fraud" and stopped["summary"]["status"] == "terminated"
+    assert site.decide("lookup_order")["decided_by"] == "session"
+
+    refused = site.ask("admin", "POST", "/v1/agents/change", {"agent": "support", "mode": "request"}, status=422)
+    assert refused["error"]["diagnostics"][0]["code"] == "pause-in-request-mode"
+    site.ask("admin", "POST", "/v1/agents/change", {"agent": "support", "rules_on": False})
+    assert site.decide("issue_refund", {"amount": 900}, session="t-2")["action"] == "allow"
+    assert site.ask("operator", "GET", "/v1/agents/view?agent=support")["rules_on"] is False
+    site.ask("admin", "POST", "/v1/agents/change", {"agent": "nobody", "rules_on": False}, status=400)
+
+
+def test_sub_agents_have_the_rules_of_those_above(site: Site) -> None:
+    site.ask("support", "POST", "/v1/runs", {"session": "t", "run": "r1", "agent": "support"})
+    site.ask("support", "POST", "/v1/runs", {"session": "t", "run": "r2", "agent": "mailer", "parent_run": "r1"})
+    rules = site.ask("operator", "GET", "/v1/sessions/rules?session=t&run=r2")["items"]
+    assert [rule["id"] for rule in rules] == ["large-refund", "refund-limit", "ticket"]
+    blocked = site.decide("send_email", session="t", who="mailer", run="r2")
+    assert (blocked["action"], blocked["decided_by"]) == ("block", "ticket")
+    [top] = site.ask("operator", "GET", "/v1/sessions/view?session=t")["tree"]
+    assert (top["run"], top["below"][0]["run"], top["below"][0]["agent"]) == ("r1", "r2", "mailer")
+
+
+def test_the_rule_that_ended_a_session_is_named(site: Site) -> None:
+    for _ in range(4):
+        last = site.decide("issue_refund", {"amount": 1})
+    assert last["action"] == "terminate_session"
+    view = site.ask("operator", "GET", "/v1/sessions/view?session=t-1")
+    assert (view["summary"]["status"], view["summary"]["ended_by"]) == ("terminated", "refund-limit")
+
+
+def test_decisions_can_be_searched_and_counted(site: Site) -> None:
+    for amount in (1, 900, 2):
+        site.decide("issue_refund", {"amount": amount})
+    page = site.ask("operator", "GET", "/v1/decisions?limit=2")
+    assert [one["arguments"]["amount"] for one in page["decisions"]] == [2, 900]
+    older = site.ask("operator", "GET", f"/v1/decisions?before={page['before']}")
+    assert [one["arguments"]["amount"] for one in older["decisions"]] == [1]
+    [paused] = site.ask("operator", "GET", "/v1/decisions?rule=large-refund")["decisions"]
+    assert paused["matches"][0]["rule"] == "large-refund"
+    series = site.ask("operator", "GET", "/v1/decisions/series?buckets=2")
+    assert [(one["allow"], one["pause"]) for one in series["buckets"]] == [(0, 0), (2, 1)]
+    assert series["rules"] == {"large-refund": [0, 1]}
+    assert site.ask("operator", "GET", "/v1/rules/hits?buckets=1")["rules"] == {"large-refund": [1]}
+
+
+def test_check_and_compliance_have_endpoints(site: Site) -> None:
+    trace = (Path(__file__).parents[2] / "src/bylaw/demo/files/v1.jsonl").read_text()
+    rules = (Path(__file__).parents[2] / "src/bylaw/demo/files/bylaw.yaml").read_text()
+    report = site.ask("operator", "POST", "/v1/check", {"trace": trace, "files": {"bylaw.yaml": rules}})
+    assert report["job"] == "check" and report["rules"] == 5
+    wrong = site.ask("operator", "POST", "/v1/check", {"trace": trace, "files": {"a.yaml": "rules: 3"}}, status=422)
+    assert wrong["error"]["diagnostics"]
+    asked = {"system_prompt": "Never call delete_order.", "trace_events": [], "tools": [{"name": "delete_order"}]}
+    result = site.ask("operator", "POST", "/v1/check_compliance", asked)
+    assert result["extracted_rules"][0]["rule_id"] == "never-delete-order"
+
+
+def test_a_second_worker_sees_rules_keys_and_limits_at_once(tmp_path: Path) -> None:
+    one = Site(store=SqliteStore(tmp_path / "guard.db"))
+    other = Site(store=SqliteStore(tmp_path / "guard.db"))
+    actions = [(one, other)[number % 2].decide("issue_refund", {"amount": 1})["action"] for number in range(4)]
+    assert actions == ["allow", "allow", "allow", "terminate_session"]
+    other.keys["support"] = one.keys["support"]
+    new = {"files": {"guard.yaml": RULES.replace("value: 500", "value: 5")}}
+    one.ask("admin", "POST", "/v1/rules/activate", new)
+    other.context.operations.versions.look(now=True)  # or half a second later
+    assert other.decide("issue_refund", {"amount": 6}, session="t-2")["action"] == "pause"
+    assert other.guard.policy == one.guard.policy
+    assert one.ask("operator", "POST", "/v1/audit/verify", {})["findings"] == []

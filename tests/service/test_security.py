@@ -1,0 +1,309 @@
+"""Who may do what, and what a hostile request gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from bylaw.guard.service.api.routes import ENDPOINTS
+from bylaw.guard.service.auth import People
+from bylaw.guard.service.context import Settings
+from bylaw.guard.service.gate import LOGIN
+from bylaw.guard.service.sign_in import safe_path
+from tests.service.support import Site
+
+ALLOWED = {"agent": {"support"}, "operator": {"operator", "admin"}, "admin": {"admin"}}
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.method} {one.path}")
+def test_every_endpoint_needs_its_scope(endpoint: Any, shared: Site) -> None:
+    path = "/v1" + endpoint.path.replace("{id}", "none")
+    assert shared.raw(None, endpoint.method, path).status_code == 401
+    for who in ("support", "operator", "admin"):
+        is_let_through = who in ALLOWED[endpoint.scope] or (endpoint.path.endswith("/wait") and who != "support")
+        status = shared.raw(who, endpoint.method, path, headers={"content-type": "text/plain"}).status_code
+        assert (status != 403) == is_let_through, (who, status)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Site:
+    return Site()
+
+
+def test_a_key_that_is_revoked_expired_or_wrong_is_refused(site: Site) -> None:
+    key, record = site.context.credentials.create("bob", ["operator"])
+    assert site.raw(key, "GET", "/v1/reviews").status_code == 200
+    site.ask("admin", "DELETE", f"/v1/keys/{record.id}")
+    assert site.raw(key, "GET", "/v1/reviews").status_code == 401
+    brief = site.key("carl", "operator", seconds=0.01)
+    time.sleep(0.02)
+    good = site.keys["operator"]
+    forms = (
+        brief,
+        good[:-1] + ("a" if good[-1] != "a" else "b"),
+        good + "x",
+        good.split("_")[0],
+        "",
+        "bylaw__x",
+        "é" * 9,
+    )
+    for wrong in forms:
+        response = site.raw(None, "GET", "/v1/reviews", headers={"authorization": f"Bearer {wrong}".encode()})
+        assert (response.status_code, response.json()["error"]["code"]) == (401, "unauthorized"), wrong
+    assert site.raw(None, "GET", "/v1/reviews", headers={"authorization": f"Basic {good}"}).status_code == 401
+
+
+def test_keys_are_stored_hashed_and_never_listed(site: Site) -> None:
+    secret = site.keys["operator"].split("_")[2]
+    assert all(secret not in json.dumps(row.data) + row.stored for row in site.store.audit())
+    listed = site.raw("admin", "GET", "/v1/keys").text
+    assert secret not in listed and all(one["digest"] == "" for one in json.loads(listed)["items"])
+
+
+def test_a_key_of_an_agent_has_no_other_scope(site: Site) -> None:
+    for body in (
+        {"name": "x", "scopes": ["agent", "operator"], "agents": ["support"]},
+        {"name": "x", "scopes": ["agent"]},
+        {"name": "x", "scopes": ["operator"], "agents": ["support"]},
+        {"name": " ", "scopes": ["operator"]},
+        {"name": "x\n", "scopes": ["operator"]},
+        {"name": "x", "scopes": []},
+        {"name": "x", "scopes": ["root"]},
+        {"name": "x", "scopes": ["operator"], "seconds": -1},
+    ):
+        site.ask("admin", "POST", "/v1/keys", body, status=400)
+
+
+def test_an_agent_uses_only_its_own_name_and_sessions(site: Site) -> None:
+    call = {"tool": "lookup_order", "session": "mine"}
+    site.ask("support", "POST", "/v1/decide", {**call, "agent": "mailer"}, status=403)
+    decision = site.ask("support", "POST", "/v1/decide", call)
+    told = {"call_id": decision["call_id"], "session": "mine"}
+    site.ask("mailer", "POST", "/v1/decide", call, status=403)
+    site.ask("mailer", "POST", "/v1/record", told, status=403)
+    site.ask("mailer", "POST", "/v1/release", told, status=403)
+    site.ask("mailer", "POST", "/v1/observe", {"kind": "message", "session": "mine"}, status=403)
+    site.ask("mailer", "POST", "/v1/sessions/end", {"session": "mine"}, status=403)
+    site.ask("mailer", "POST", "/v1/past_calls", call, status=403)
+    run = {"session": "mine", "run": "r", "agent": "mailer"}
+    site.ask("mailer", "POST", "/v1/runs", run, status=403)
+    site.ask("support", "POST", "/v1/runs", run, status=403)  # not as the agent at the top
+    site.ask("support", "POST", "/v1/record", {**told, "session": "nobody's"}, status=404)
+    site.ask("support", "POST", "/v1/runs", {"session": "mine", "run": "r1", "agent": "support"})
+    site.ask("support", "POST", "/v1/runs", {**run, "run": "r2", "parent_run": "r1"})
+    site.ask("mailer", "POST", "/v1/decide", {**call, "run": "r2"})  # announced by the agent above
+
+
+def test_nobody_answers_a_review_of_their_own(site: Site) -> None:
+    id = site.decide("issue_refund", {"amount": 900})["review"]
+    site.ask("support", "POST", f"/v1/reviews/{id}/approve", {}, status=403)
+    for name in ("support", "Support ", "su\u200bpport"):
+        try:
+            key = site.key(name, "operator")
+        except Exception:
+            continue
+        site.ask(key, "POST", f"/v1/reviews/{id}/approve", {}, status=403)
+    site.ask("mailer", "GET", f"/v1/reviews/{id}/wait?timeout=0", status=404)
+    body = {"by": "somebody else"}
+    site.ask("operator", "POST", f"/v1/reviews/{id}/approve", body, status=400)
+    assert site.ask("operator", "POST", f"/v1/reviews/{id}/approve", {})["decided_by"] == "ann"
+
+
+def test_bodies_that_cannot_be_read_are_refused(site: Site) -> None:
+    head = {"content-type": "application/json"}
+    for content, status in (
+        (b"", 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b'{"tool": 3, "session": "s"}', 400),
+        (b'{"tool": "t", "session": "s", "unknown": 1}', 400),
+        (b'{"tool": "t", "session": "s", "arguments": {"a": 1, "a": 2}}', 400),
+        (b'{"tool": "t", "session": "s", "arguments": {"a": "\\ud800"}}', 400),
+        (b'{"tool": "t", "session": "s", "arguments": {"a": NaN}}', 400),
+        (b'{"tool": "t", "session": "s", "arguments": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400),
+        (b"\xff", 400),
+    ):
+        response = site.raw("support", "POST", "/v1/decide", content=content, headers=head)
+        assert response.status_code == status, content[:80]
+    wrong = site.raw("support", "POST", "/v1/decide", content=b"{}", headers={"content-type": "text/plain"})
+    assert wrong.status_code == 415
+    deep: Any = 1
+    for _ in range(80):
+        deep = [deep]
+    assert site.decide("lookup_order", {"a": deep})["denial"] == "structural"
+
+
+def test_large_bodies_are_refused_whatever_their_length_claims() -> None:
+    site = Site(settings=Settings(largest_body=1000))
+    head = {"content-type": "application/json"}
+    body = json.dumps({"tool": "lookup_order", "session": "s", "arguments": {"a": "x" * 2000}}).encode()
+    assert site.raw("support", "POST", "/v1/decide", content=body, headers=head).status_code == 413
+
+    def parts() -> Any:
+        yield body[:600]
+        yield body[600:]
+
+    assert site.raw("support", "POST", "/v1/decide", content=parts(), headers=head).status_code == 413
+    assert (
+        site.raw("support", "POST", "/v1/decide", content=b"{}", headers={**head, "content-length": "-1"}).status_code
+        == 400
+    )
+
+
+def test_a_slow_body_is_given_up() -> None:
+    site = Site(settings=Settings(body_seconds=0.05))
+    status = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(5)
+
+    async def send(message: Any) -> None:
+        status.append(message.get("status"))
+
+    key = site.keys["support"].encode()
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/decide",
+        "query_string": b"",
+        "scheme": "http",
+        "headers": [(b"authorization", b"Bearer " + key), (b"content-type", b"application/json")],
+    }
+    asyncio.run(site.app(scope, receive, send))
+    assert status[0] == 400
+
+
+def test_too_many_requests_are_refused() -> None:
+    site = Site(settings=Settings(rate=0.001, burst=2))
+    statuses = [site.raw("operator", "GET", "/v1/switches").status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
+    assert site.raw("admin", "GET", "/v1/switches").status_code == 200  # somebody else
+    assert [site.raw(None, "GET", "/healthz").status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_paths_lead_nowhere(site: Site) -> None:
+    for path in (
+        "/v1/../etc/passwd",
+        "/v1/reviews/..%2f..%2fetc",
+        "/v1/%2e%2e/x",
+        "/static/../app.py",
+        "//evil.example/",
+    ):
+        assert site.raw("admin", "GET", path).status_code in (404, 400), path
+    for name in ("../x.yaml", "/etc/x.yaml", "", "a\nb.yaml", "x" * 300):
+        site.ask("admin", "POST", "/v1/rules/activate", {"files": {name: "guard: {}"}}, status=400)
+
+
+def test_rules_from_the_network_read_no_file_of_the_server(site: Site, tmp_path: Any) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"type": "object"}')
+    kind = "kind: must_match_json_schema, then: block"
+    for key in ("schema_path", "sche\\x6da_path"):
+        rule = f'guard:\n  rules:\n  - {{id: a, {kind}, params: {{"{key}": "{secret}"}}}}\n'
+        found = site.ask("operator", "POST", "/v1/rules/validate", {"files": {"a.yaml": rule}})
+        assert [one["code"] for one in found["diagnostics"]] == ["unreadable-schema"]
+        asked = {"files": {"a.yaml": rule}, "trace": ""}
+        assert site.ask("operator", "POST", "/v1/check", asked, status=422)["error"]["diagnostics"]
+    index = f"kind: Index\nincludes: [{secret}]\n"
+    assert not site.ask("operator", "POST", "/v1/rules/validate", {"files": {"a.yaml": index}})["ok"]
+
+
+def test_nothing_of_a_request_gets_into_headers(site: Site) -> None:
+    response = site.raw(None, "POST", "/auth/login", data={"key": site.keys["admin"], "next": "/console/\r\nx: y"})
+    assert "x" not in response.headers
+    for after in (
+        "https://evil.example",
+        "//evil.example",
+        "/\\evil.example",
+        "/console\\..",
+        "/consolex",
+        "/console//x",
+    ):
+        site.http.cookies.clear()
+        form = {"key": site.keys["admin"], "next": after}
+        response = site.http.post("/auth/login", data=form, follow_redirects=False)
+        assert (response.status_code, response.headers["location"]) == (303, "/console/"), after
+    assert safe_path("/console/reviews?status=all") == "/console/reviews?status=all"
+
+
+def test_every_answer_forbids_frames_and_inline_script(site: Site) -> None:
+    for path in ("/v1/reviews", "/healthz", "/nowhere"):
+        headers = site.raw("operator", "GET", path).headers
+        policy = headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in policy and "unsafe" not in policy and "script-src 'self'" in policy
+        assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
+
+
+def test_the_stream_needs_a_key(site: Site) -> None:
+    assert site.raw(None, "GET", "/v1/stream").status_code == 401
+    assert site.raw("support", "GET", "/v1/stream").status_code == 403
+    assert site.raw("operator", "GET", "/v1/stream", headers={"last-event-id": "x"}).status_code == 400
+    assert site.raw("support", "GET", "/metrics").status_code == 403
+    assert site.raw(None, "GET", "/metrics").status_code == 401
+
+
+def sign_in(site: Site, who: str) -> str:
+    response = site.http.post("/auth/login", data={"key": site.keys.get(who, who)}, follow_redirects=False)
+    cookie = response.headers["set-cookie"]
+    assert response.status_code == 303
+    assert all(word in cookie for word in (f"{LOGIN}=", "Secure", "HttpOnly", "SameSite=lax", "Path=/"))
+    return str(site.http.cookies[LOGIN])
+
+
+def test_a_login_needs_a_form_token_for_changes(site: Site) -> None:
+    from bylaw.guard.service.auth import csrf_token
+
+    cookie = sign_in(site, "operator")
+    assert cookie != site.keys["operator"]
+    assert site.raw(None, "GET", "/v1/reviews").status_code == 200
+    body = {"agent": "support"}
+    assert site.raw(None, "POST", "/v1/switches/kill", body).status_code == 403
+    token = {"x-csrf-token": csrf_token(cookie)}
+    for more in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {"x-csrf-token": "0" * 64}):
+        assert site.raw(None, "POST", "/v1/switches/kill", body, headers={**token, **more}).status_code == 403
+    assert site.raw(None, "POST", "/v1/switches/kill", body, headers=token).status_code == 200
+    assert site.raw(cookie, "GET", "/v1/reviews").status_code == 401  # a login is not a key
+    site.http.cookies.clear()
+    site.http.cookies.set(LOGIN, site.keys["operator"])
+    assert site.raw(None, "GET", "/v1/reviews").status_code == 401  # nor a key a login
+    site.http.cookies.clear()
+    site.http.cookies.set(LOGIN, cookie)
+    out = site.http.post("/auth/logout", data={"csrf_token": csrf_token(cookie)}, follow_redirects=False)
+    assert out.headers["location"] == "/console/login"
+    site.http.cookies.set(LOGIN, cookie)
+    assert site.raw(None, "GET", "/v1/reviews").status_code == 401
+
+
+def test_agents_do_not_sign_in(site: Site) -> None:
+    assert site.http.post("/auth/login", data={"key": site.keys["support"]}).status_code == 403
+    assert site.http.post("/auth/login", data={"key": "x"}).status_code == 401
+    assert site.http.get("/auth/oidc").status_code == 404
+
+
+def test_only_a_trusted_proxy_names_people() -> None:
+    people = People(operators=("ann", "group:desk"), admins=("root",), trusted=("10.0.0.0/8",))
+    headers = {"x-forwarded-user": "ann"}
+    assert people.forwarded("192.0.2.1", headers) is None
+    assert people.forwarded(None, headers) is None
+    known = people.forwarded("10.1.2.3", headers)
+    assert known is not None and known.may("operator") and not known.may("admin")
+    stranger = people.forwarded("10.1.2.3", {"x-forwarded-user": "eve"})
+    assert stranger is not None and not stranger.scopes
+    grouped = people.forwarded("10.1.2.3", {"x-forwarded-user": "eve", "x-forwarded-groups": "x, desk"})
+    assert grouped is not None and grouped.may("operator")
+    assert people.forwarded("10.1.2.3", {"x-forwarded-user": "a\nb"}) is None
+    site = Site(people=people)
+    assert site.raw(None, "GET", "/v1/reviews", headers=headers).status_code == 401  # comes from `testclient`
+
+
+def test_without_a_store_nothing_is_let_through(site: Site) -> None:
+    site.store.close()
+    assert site.raw("support", "POST", "/v1/decide", {"tool": "lookup_order", "session": "s"}).status_code in (401, 503)
+    assert site.raw("operator", "GET", "/v1/reviews").status_code == 503
+    ready = site.http.get("/readyz")
+    assert (ready.status_code, ready.json()["ok"]) == (503, False)
+    assert site.http.get("/healthz").status_code == 200
