@@ -1,7 +1,7 @@
 """The paths of the console. Reading is GET, every change is POST; a change that is refused shows its page again.
 
-Ids that the guard has made are parts of a path. Names that others have chosen, of sessions, rules and agents, may contain
-anything, so they are in the query or the form.
+Ids that the guard has made are parts of a path. Names that others have chosen, of sessions, rules and agents, may
+contain anything, so they are in the query or the form.
 """
 
 from __future__ import annotations

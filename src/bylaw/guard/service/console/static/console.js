@@ -71,7 +71,7 @@
     if (key === "?") { event.preventDefault(); actions.help(); return; }
     if (key === "j" || key === "k") { event.preventDefault(); step(key === "j" ? 1 : -1); return; }
     const target = document.querySelector(`main [data-key="${CSS.escape(key)}"]`);
-    if (target) { event.preventDefault(); target.matches("button, a") ? target.click() : target.focus(); }
+    if (target) { event.preventDefault(); target.matches("button, a, summary") ? target.click() : target.focus(); }
   });
 
   // Live updates. One tab listens and tells the others, since browsers allow few open connections to a server.
