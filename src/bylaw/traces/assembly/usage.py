@@ -9,6 +9,7 @@ decide: a part that is larger than its whole was counted in addition to it.
 | `prompt_tokens` and its details                                 | everything inside                                 |
 | `input_tokens`, `cache_read_…`, `cache_creation_…`, `cached_write_…` | cache counts not in the input, added to it   |
 | `cached_input_tokens`                                           | inside, unless larger than the input or `claude…` |
+| `cache_read_tokens`                                             | inside, unless larger than the input              |
 | `thinking_tokens`                                               | inside the output, unless larger                  |
 | `promptTokenCount`, `candidatesTokenCount`, `thoughtsTokenCount` | thoughts not in the candidates, added to them    |
 """
@@ -30,6 +31,8 @@ _READ_OUTSIDE = "cache_read_input_tokens"
 _WRITE_OUTSIDE = "cache_creation_input_tokens"
 _WRITES_OUTSIDE = ("cached_write_5m_tokens", "cached_write_1h_tokens")
 _READ_INSIDE = "cached_input_tokens"
+_READ_ALWAYS_INSIDE = "cache_read_tokens"
+"""pydantic-ai and Agno, which add what Anthropic counts apart"""
 _WRITE_INSIDE = "cache_write_tokens"
 _REASONING = ("thinking_tokens", "reasoning_tokens")
 
@@ -39,6 +42,7 @@ _DETAILS_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("input_token
 _DETAILS_REASONING = (
     ("completion_tokens_details", "reasoning_tokens"),
     ("output_tokens_details", "reasoning_tokens"),
+    ("details", "reasoning_tokens"),
 )
 _OTHERS = frozenset(
     (
@@ -46,6 +50,7 @@ _OTHERS = frozenset(
         "completion_tokens",
         *_WRITES_OUTSIDE,
         _READ_INSIDE,
+        _READ_ALWAYS_INSIDE,
         _WRITE_INSIDE,
         *_REASONING,
         *(outer for outer, _ in (*_DETAILS_READ, *_DETAILS_REASONING)),
@@ -106,6 +111,8 @@ def _read_slowly(recorded: dict[str, Any], model: str | None) -> tuple[Usage, li
         if inside > (input_tokens or 0) or (model or "").rpartition("/")[2].startswith("claude"):
             outside.append(inside)
         read = _sum([read, inside])
+    if read is None and (read := counts.get(_READ_ALWAYS_INSIDE)) is not None and read > (input_tokens or 0):
+        outside.append(read)
     input_tokens = _sum([input_tokens, *outside])
     thoughts, cached = counts.first(_THOUGHTS), counts.first(_CACHED)
     read = cached if read is None else read

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from bylaw.traces.assembly.conversation import MOST_MESSAGES
 from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
+from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
 _THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent"
+_CHUNK = "ModelClientStreamingChunkEvent"
 _TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage"))
 _OWN = frozenset((_THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage", "FunctionExecutionResultMessage"))
 """types that no other framework has"""
@@ -64,15 +68,29 @@ def _calls_in(messages: list[Any]) -> int:
 
 
 class AutoGenReader(GatheringReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._streamed: deque[Any] = deque(maxlen=MOST_MESSAGES)
+        """messages that were a record each: the result that ends a stream repeats them"""
+
     def read_record(self, record: Record) -> None:
         value = record.value
         found = [*_conversations(value)] if isinstance(value, dict) and "content" not in value else []
         reason = value.get("stop_reason") if found else None
+        if not found and isinstance(value, dict) and value.get("type") != _CHUNK:
+            self._streamed.append(value)
+        if len(found) == 1 and self._repeats(found[0][1]):
+            self._streamed.clear()
+            return
         for name, messages in found:
             metadata = {"stop_reason": reason} if isinstance(reason, str) else None
             self.read_list(record, messages, ("messages",), name, metadata=metadata)
         if not found:
             super().read_record(record)
+
+    def _repeats(self, messages: list[Any]) -> bool:
+        streamed = list(self._streamed)
+        return bool(messages) and messages == streamed[-len(messages) :]
 
     def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
         kind, source, content = text_field(event, "type"), text_field(event, "source"), event.get("content")

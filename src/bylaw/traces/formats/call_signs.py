@@ -16,14 +16,16 @@ from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, Problems
 
-_HINTS = (b'ool_calls"', b'oolCalls"', b'ool_uses"', b'unction_call"', b'unctionCall"', b'oolUse"', b'oolCall"',
-          b'ool_call"', b'ool_use"', b'ool-call"', b'mcp_call"')  # fmt: skip
+_HINTS = (b"ool_call", b"oolCall", b"ool_use", b"unction_call", b"unctionCall", b"oolUse", b"ool-call", b"mcp_call")
 """a record without any of these holds no sign; finding out is much faster than the pattern"""
-_CALLS = re.compile(
-    rb'"(?:tool_calls|toolCalls|tool_uses)"\s*:\s*\[\s*\{'
-    rb'|"(?:function_call|functionCall|toolUse|toolCall|tool_call)"\s*:\s*\{\s*"(?!type"\s*:\s*"object)'
-    rb'|"(?:type|kind|part_kind|event_type)"\s*:\s*"(?:tool_use|function_call|tool-call|tool_call|toolCall|mcp_call)"'
+_PATTERN = (
+    r'"(?:tool_calls|toolCalls|tool_uses)"\s*:\s*\[\s*\{'
+    r'|"(?:function_call|functionCall|toolUse|toolCall|tool_call)"\s*:\s*\{\s*"(?!type"\s*:\s*"object)'
+    r'|"(?:type|kind|part_kind|event_type)"\s*:\s*"(?:tool_use|function_call|tool-call|tool_call|toolCall|mcp_call)"'
 )
+_CALLS = re.compile(_PATTERN.encode())
+_QUOTED_CALLS = re.compile(_PATTERN.replace('"', r'\\*"').encode())
+"""the same, also in JSON that is text inside of JSON, as attributes of spans are"""
 _NAMES = frozenset(("tool_calls", "toolCalls", "tool_uses", "function_call", "functionCall", "toolUse", "toolCall"))
 _TYPES = frozenset(("tool_use", "function_call", "tool-call", "tool_call", "toolCall", "mcp_call", "tool-invocation"))
 _MOST_LEVELS = 6
@@ -59,6 +61,7 @@ class CallSigns:
         """`repeats_history`: requests show earlier calls, so signs mean something only if nothing was read at all.
         `is_own`: Bylaw wrote the file, so nothing in it is unread."""
         self._repeats_history = repeats_history
+        self._pattern = _QUOTED_CALLS if repeats_history else _CALLS
         self._first: tuple[bytes, int | Place] | None = None
         self._has_turns = False
         self.has_calls = is_own
@@ -76,7 +79,7 @@ class CallSigns:
             if (
                 self._first is None
                 and any(hint in raw for hint in _HINTS)
-                and (self._repeats_history or _CALLS.search(raw) is not None)
+                and (self._repeats_history or self._pattern.search(raw) is not None)
             ):
                 self._first = (raw, place)
             yield raw, place
@@ -97,12 +100,12 @@ class CallSigns:
         return [replace(event, complete=False) if type(event) is SessionEnd else event for event in events]
 
     def report(self, problems: Problems) -> None:
-        if self._first is not None and (problems.skipped or _CALLS.search(self._first[0]) is None):
+        if self._first is not None and (problems.skipped or self._pattern.search(self._first[0]) is None):
             self._first = None  # what was skipped on request is told and counted
         if self._first is not None and self.is_unread:
             raw, place = self._first
             text = raw.decode(errors="replace")
-            found = _CALLS.search(raw)
+            found = self._pattern.search(raw)
             offset = 0 if found is None else len(raw[: found.start()].decode(errors="replace"))
             problems.report_at(
                 place, text, offset, code="unread-content", message=_MESSAGE, severity="warning", help=_HELP

@@ -17,6 +17,8 @@ from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
+from bylaw.traces.formats.framework_messages import is_framework_message
+from bylaw.traces.formats.messages import chat_message
 from bylaw.traces.formats.reader import ConversationReader, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, text_field
 
@@ -37,6 +39,8 @@ PARAMS = (
     "top_k",
     "top_p",
 )
+_PARTS = frozenset(("blocks", "items", "parts"))
+"""what frameworks have instead of `content`, or beside it"""
 _PLAIN = frozenset(("role", "content", "tool_calls", "function_call", "refusal", "reasoning_content"))
 """most messages have only these keys: then nothing else is looked for"""
 
@@ -77,6 +81,11 @@ class ChatReader(ConversationReader):
                     unread = f"only the first of {len(choices)} choices is read"
                     record.warn("unread-content", unread, (*path, "choices"))
                 message = unwrap(message)
+            elif type(message) is dict and not _PARTS.isdisjoint(message) and is_framework_message(message):
+                for one in chat_message(message):
+                    plain = {key: value for key, value in one.items() if key not in _PARTS}
+                    self.read_item(conversation, record, plain, path)
+                return
             if role_of(message) == ASSISTANT:
                 self._read_answer(conversation, record, message, path, source, EVERYTHING if others else ())
                 return
@@ -135,7 +144,12 @@ class ChatReader(ConversationReader):
 
 def read_recorded_usage(record: Record, message: dict[str, Any], path: Path) -> Usage | None:
     """The usage of a message; what cannot be read in it is a warning."""
-    usage, unread = read_usage(message.get("usage"), text_field(message, "model"))
+    recorded = message.get("usage")
+    if recorded is None and isinstance(metrics := message.get("metrics"), dict) and "input_tokens" in metrics:
+        recorded = metrics  # Agno
+    if recorded is None and isinstance(about := message.get("meta", message.get("_meta")), dict):
+        recorded = about.get("usage")  # Haystack
+    usage, unread = read_usage(recorded, text_field(message, "model"))
     for problem in unread:
         record.warn("bad-usage", problem, path)
     return usage

@@ -129,7 +129,7 @@ def _add_calls(found: AssistantContent, message: dict[str, Any]) -> None:
 def results_in(message: dict[str, Any]) -> list[Result]:
     role, content = message.get("role"), message.get("content")
     if role in ("tool", "function"):
-        call_id, name = text_field(message, "tool_call_id"), text_field(message, "name")
+        call_id, name = text_field(message, "tool_call_id"), text_field(message, "name", "tool_name")
         inside = _results_among(content) if call_id is None and type(content) is list else None
         return inside or [Result(call_id, name, content, _is_error(message), message.get("arguments"))]
     return _results_among(content) if type(content) is list else []
@@ -141,5 +141,5 @@ def _results_among(content: list[Any]) -> list[Result]:
 
 
 def _is_error(message: dict[str, Any]) -> bool | None:
-    flag = message.get("is_error")
+    flag = message.get("is_error", message.get("tool_call_error"))  # the latter is Agno's
     return flag if isinstance(flag, bool) else None

@@ -10,6 +10,7 @@ from bylaw.traces.formats.bylaw.header import KNOWN_KEYS
 from bylaw.traces.formats.catalogue import CATALOGUE
 from bylaw.traces.formats.chat_message import ROLES
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, LISTS, NAME_KEYS, RESULT_KEYS
+from bylaw.traces.formats.framework_messages import is_framework_message
 
 _FOREIGN = frozenset(("jsonrpc", "suite_name", "pipeline_name", "spans", "resourceSpans", "trajectory"))
 """keys of formats that resemble a chat or an event list: MCP logs, AgentDojo, OpenInference, OTLP, SWE-agent"""
@@ -99,7 +100,9 @@ def _is_message(value: Any) -> bool:
         return False
     if isinstance(value.get("choices"), list):
         return True
-    return value.get("role") in ROLES and ("content" in value or not _OPENAI_KEYS.isdisjoint(value))
+    return value.get("role") in ROLES and (
+        "content" in value or not _OPENAI_KEYS.isdisjoint(value) or is_framework_message(value)
+    )
 
 
 def _is_converse(block: Any) -> bool:

@@ -87,10 +87,8 @@ class GeminiReader(ChatReader):
     def read_record(self, record: Record) -> None:
         value = record.value
         if isinstance(value, list):
-            self._order = CallOrder()
             self.read_list(record, value, (), None)
         elif isinstance(value, dict) and _listed(value):
-            self._order = CallOrder()
             body = read_request({"contents": _listed(value), **value})
             settings = Settings() if body is None else Settings(model=body.model, params=body.params, tools=body.tools)
             system = None if body is None else body.system
@@ -100,6 +98,10 @@ class GeminiReader(ChatReader):
             self.read_list(record, _listed(value), (key,), name, settings, None, system)
         else:
             self.read_open(record)
+
+    def _begin(self, *args: Any, **options: Any) -> Conversation:
+        self._order = CallOrder()
+        return super()._begin(*args, **options)
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
         if not isinstance(item, dict) or not isinstance(item.get("parts"), list):

@@ -13,8 +13,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bylaw.model.events import Event, Usage
-from bylaw.traces.assembly.usage import count_of, usage_from_counts
+from bylaw.model.events import Event
 from bylaw.traces.formats.bodies import answer_of, has_calls
 from bylaw.traces.formats.langfuse_tables import sidecar_of, sidecars_of
 from bylaw.traces.formats.messages import parsed
@@ -22,6 +21,7 @@ from bylaw.traces.formats.otlp import interpret
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.langfuse_sdk import usage_of
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
@@ -160,31 +160,8 @@ def _model(row: dict[str, Any], span: Span) -> ModelCall:
         tools=tools if isinstance(tools, list) else None,
         answer=answer,
         stop_reason=text_field(answer or {}, "finish_reason", "stop_reason"),
-        usage=_usage(parsed(row.get("usage_details")) or parsed(row.get("usage")), parsed(row.get("cost_details"))),
+        usage=usage_of(parsed(row.get("usage_details")) or parsed(row.get("usage")), parsed(row.get("cost_details"))),
     )
-
-
-def _usage(usage: Any, cost: Any) -> Usage | None:
-    """Usage. If Langfuse's own total shows it, cached and reasoning tokens are counted in addition."""
-    if not isinstance(usage, dict):
-        return None
-    recorded = {**usage, "cost_details": cost} if isinstance(cost, dict) and cost else usage
-    counts = {key: found for key, value in usage.items() if (found := count_of(value)) is not None}
-    whole = _first(counts, "input", "prompt_tokens", "promptTokens")
-    out = _first(counts, "output", "completion_tokens", "completionTokens")
-    read = _first(counts, "cache_read_input_tokens", "input_cached_tokens", "input_cache_read")
-    written = _first(counts, "cache_creation_input_tokens", "input_cache_creation")
-    reasoning = _first(counts, "output_reasoning_tokens", "reasoning_tokens", "output_reasoning")
-    added = (read or 0) + (written or 0)
-    if whole is not None and counts.get("total") == whole + (out or 0) + added + (reasoning or 0):
-        whole, out = whole + added, None if out is None else out + (reasoning or 0)
-    usages = usage_from_counts(recorded, input=whole, output=out, read=read, written=written, reasoning=reasoning)
-    total = _first(counts, "total", "totalTokens")
-    return Usage(recorded={**recorded, "total_tokens": total}) if usages is None and total is not None else usages
-
-
-def _first(counts: dict[str, int], *keys: str) -> int | None:
-    return next((counts[key] for key in keys if key in counts), None)
 
 
 def _says_more(answer: dict[str, Any] | None, other: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from bylaw.traces.assembly.content import foreign_result, read_arguments
+from bylaw.traces.formats.framework_messages import framework_messages
 from bylaw.traces.formats.responses_items import ITEMS, message_of
 from bylaw.traces.records.jsontext import decode_whole
 
@@ -79,6 +80,10 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
         value = _unwrap(value)
     known = value.get("role")
     known = _ROLES.get(known, known) if isinstance(known, str) else role
+    if (found := framework_messages(value, known)) is not None:
+        if len(found) != 1:
+            return found
+        value = found[0]
     if isinstance(value.get("parts"), list):
         return _of_parts(value, known)
     message = {**value, "role": known}
@@ -87,8 +92,6 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     calls = value.get("tool_calls") or value.get("toolCalls")
     if not calls and isinstance(extra := value.get("additional_kwargs"), dict):
         calls = extra.get("tool_calls")
-    if "content" not in value and isinstance(blocks := value.get("blocks"), list):
-        message["content"] = [_llama_block(block) for block in blocks]
     if isinstance(calls, list):
         message["tool_calls"] = [_call(call) for call in calls]
     content = value.get("content")
@@ -100,17 +103,6 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         return _of_parts({**value, **content}, known)
     return [message]
-
-
-def _llama_block(block: Any) -> Any:
-    """LlamaIndex names the type of a block differently."""
-    if not isinstance(block, dict) or not isinstance(kind := block.get("block_type"), str):
-        return block
-    if kind == "tool_call":
-        call = _call(block)
-        function = call["function"]
-        return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": function["arguments"]}
-    return {**{key: value for key, value in block.items() if key != "block_type"}, "type": kind}
 
 
 def _written_calls(text: str) -> list[Any] | None:

@@ -27,6 +27,9 @@ _LISTS = ("spans", "rows", "data")
 _MLFLOW = "mlflow.spanType"
 _MOST_SAMPLED = 50
 
+_MOST_ATTRIBUTES = 128
+"""OpenTelemetry's default limit of a span"""
+
 
 def claims(value: Any) -> bool:
     """A span, or an object or list of spans."""
@@ -127,8 +130,15 @@ def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) 
         events=list(_events(value.get("events"))),
         links=tuple(_links(value.get("links"))),
         error=_error(value, attributes),
+        dropped=_dropped(value, attributes),
         source=Locator(file, line, f"span {span_id}" if span_id else None),
     )
+
+
+def _dropped(value: dict[str, Any], attributes: dict[str, Any]) -> int:
+    """How many attributes the recorder dropped. Python's does not say, but then the span has as many as it may."""
+    counts = [value[key] for key in ("droppedAttributesCount", "dropped_attributes") if type(value.get(key)) is int]
+    return max(0, counts[0]) if counts else int(len(attributes) == _MOST_ATTRIBUTES)
 
 
 def _links(links: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import decode_typed_again
 from bylaw.traces.formats.roundtrip_otlp import OwnOtlpReader, is_foreign, is_own_export
 from bylaw.traces.formats.roundtrip_slots import KEEP_APART
-from bylaw.traces.formats.spans import genai, openinference, vercel
+from bylaw.traces.formats.spans import genai, langfuse_sdk, openinference, vercel
 from bylaw.traces.formats.spans.attributes import nanoseconds, text
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import Span
@@ -73,6 +73,8 @@ class WireSpan(Struct, gc=False):
     events: list[SpanEvent] = []
     links: list[Link] = []
     status: Status | None = None
+    droppedAttributesCount: int | None = None
+    droppedEventsCount: int | None = None
 
 
 class LogRecord(Struct, gc=False):
@@ -162,6 +164,8 @@ def claims(value: Any) -> bool:
 
 def interpret(span: Span) -> None:
     """Interpret a span by its vocabulary. OpenInference and Vercel may be mixed with OpenTelemetry's, and say more."""
+    if langfuse_sdk.KIND in span.attributes and langfuse_sdk.interpret(span):
+        return
     if vercel.OPERATION in span.attributes and openinference.KIND not in span.attributes:
         vercel.interpret(span)
     elif openinference.KIND in span.attributes or not genai.interpret(span):
@@ -220,6 +224,7 @@ class OtlpReader(SpanReader):
             events=[(event.name, mapping(event.attributes)) for event in wire.events],
             links=tuple(link.spanId for link in wire.links),
             error=_error(wire, attributes),
+            dropped=(wire.droppedAttributesCount or 0) + (wire.droppedEventsCount or 0),
             source=self._locator(place, wire.spanId),
         )
 

@@ -109,6 +109,32 @@ class AssemblingReader:
         self._assembler.add(Annotation(origin=origin, at=at, source=source, label=label, data=data))
 
 
+class _Listed(Struct, eq=False, frozen=True):
+    """The conversation of the latest record that held a whole one."""
+
+    conversation: Conversation
+    items: list[Any]
+    session: str | None
+
+    def repeated_in(self, items: list[Any]) -> int:
+        """How many items are those of this record: all if `items` is the same list later on, else none.
+
+        Some logs hold the state of a conversation after each step. Two equal lists are the same only if their messages
+        have ids: benchmarks record several runs that may be equal.
+        """
+        size = len(self.items)
+        if not 0 < size <= len(items) or self.items[-1] != items[size - 1]:
+            return 0
+        is_later = size < len(items) or _has_id(items[-1])
+        return size if is_later and self.items == items[:size] else 0
+
+
+def _has_id(item: Any) -> bool:
+    fields = item if isinstance(item, dict) else {}
+    inner = next((fields[key] for key in ("kwargs", "data") if isinstance(fields.get(key), dict)), fields)
+    return isinstance(inner.get("id"), str)
+
+
 class ConversationReader(AssemblingReader, ABC):
     """Reads recorded conversations: one session per list, or one session for all records of a file."""
 
@@ -122,6 +148,7 @@ class ConversationReader(AssemblingReader, ABC):
         self._names = SessionNames()
         self._open: Conversation | None = None
         """the conversation whose parts are one record each"""
+        self._listed: _Listed | None = None
         self._latest: Conversation | None = None
 
     def read(self, block: Block) -> list[Event]:
@@ -147,26 +174,31 @@ class ConversationReader(AssemblingReader, ABC):
         metadata: dict[str, Any] | None = None,
         system: Any = None,
     ) -> None:
-        """Read a whole conversation in one record."""
-        self._close()
-        conversation = self._begin(session, settings or Settings(), metadata, record, bounded=False)
-        if system is not None:
-            conversation.add_input({"role": "system", "content": system}, record.locator(".system"))
-        for index, item in enumerate(items):
-            self.read_item(conversation, record, item, (*path, index))
-        self.end_answer(conversation)
-        conversation.end()
+        """Read a whole conversation in one record, or what it adds to the record before if it repeats all of that."""
+        known = self._listed
+        start = 0 if known is None or known.session != session else known.repeated_in(items)
+        if known is None or not start:
+            self._close()
+            conversation = self._begin(session, settings or Settings(), metadata, record, bounded=False)
+            if system is not None:
+                conversation.add_input({"role": "system", "content": system}, record.locator(".system"))
+        else:
+            conversation = known.conversation
+        self._listed = _Listed(conversation, items, session)
+        for index in range(start, len(items)):
+            self.read_item(conversation, record, items[index], (*path, index))
 
     def read_open(self, record: Record) -> None:
         """Read a record that is one part of the open conversation."""
         if self._open is None:
+            self._close()
             self._open = self._begin(None, Settings(), None, record, bounded=self._records.streamed)
         self.read_item(self._open, record, record.value, ())
         self._is_truncated = self._is_truncated or self._open.is_truncated
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
-        """Read one message, event or item of a conversation."""
-        raise NotImplementedError
+        """Read one message, event or item of a conversation; only readers that have such parts are asked to."""
+        raise AssertionError(f"{type(self).__name__} reads no conversation item by item")
 
     def end_answer(self, conversation: Conversation) -> None:
         """Add the answer that is being collected, for formats in which it consists of several items."""
@@ -183,10 +215,12 @@ class ConversationReader(AssemblingReader, ABC):
         return self._latest
 
     def _close(self) -> None:
-        if self._open is not None:
-            self.end_answer(self._open)
-            self._open.end()
-            self._open = None
+        listed = None if self._listed is None else self._listed.conversation
+        for conversation in (listed, self._open):
+            if conversation is not None:
+                self.end_answer(conversation)
+                conversation.end()
+        self._listed = self._open = None
 
 
 def unanswered_notes(assembler: Assembler) -> list[str]:

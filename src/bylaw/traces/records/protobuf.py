@@ -92,6 +92,8 @@ def _span(data: memoryview) -> dict[str, Any]:
             found["startTimeUnixNano" if number == 7 else "endTimeUnixNano"] = _fixed(value)
         elif number == 9 and kind == _BYTES:
             found["attributes"].append(_pair(value, 0))
+        elif number in (10, 12) and kind == _VARINT:
+            found["droppedAttributesCount" if number == 10 else "droppedEventsCount"] = value
         elif number == 11 and kind == _BYTES:
             found["events"].append(_event(value))
         elif number == 13 and kind == _BYTES:

@@ -40,6 +40,28 @@ _RESULT = (
     "output.value",
 )
 """what recorders wrote before there were names for it, and some still do"""
+_MERGED = "(merged tools)"
+"""ADK's span for the results of parallel calls together, beside the span of each"""
+_CONVERSE = frozenset(("text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"))
+"""the only key of each block in the messages that Strands writes as text"""
+_CACHE_READ = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "gen_ai.usage.details.cache_read_tokens",
+    "gen_ai.usage.details.cache_read_input_tokens",
+    "gen_ai.usage.details.cached_tokens",
+)
+_CACHE_WRITTEN = (
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_creation_input_tokens",
+    "gen_ai.usage.cache_write.input_tokens",
+    "gen_ai.usage.details.cache_write_tokens",
+)
+_REASONING = (
+    "gen_ai.usage.reasoning.output_tokens",
+    "gen_ai.usage.reasoning_tokens",
+    "gen_ai.usage.details.reasoning_tokens",
+)
 EVENT_NAMES = frozenset((DETAILS, _CHOICE, *_MESSAGE_EVENTS, *_CONTENT_EVENTS))
 _PARAMS = {
     f"gen_ai.request.{name}": name
@@ -66,6 +88,8 @@ def interpret(span: Span) -> bool:
     span.agent = text(attributes, "gen_ai.agent.name", "gen_ai.agent.id")
     if operation is None and tool is None and text(attributes, "traceloop.span.kind") == "tool":
         tool = text(attributes, "traceloop.entity.name")  # before there were names for it
+    if tool == _MERGED:
+        return True
     if operation == "execute_tool" or (operation is None and tool) or method == "tools/call":
         name = tool or span.name.removeprefix("execute_tool ").removeprefix("tools/call ")
         span.about = _tool(span, attributes, name)
@@ -94,7 +118,7 @@ def _with_details(span: Span) -> dict[str, Any]:
 
 
 def _calls_model(span: Span, attributes: dict[str, Any]) -> bool:
-    """Whether a span without an operation calls a model: older recinstructions name only the provider."""
+    """Whether a span without an operation calls a model: older recorders name only the provider."""
     if any(name in EVENT_NAMES for name, _ in span.events):
         return True
     wanted = ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.input.messages", "gen_ai.output.messages")
@@ -124,6 +148,7 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
             (found for found in (reason, answer_reason, event_reason) if isinstance(found, str) and found), None
         ),
         usage=_usage(attributes),
+        response_id=text(attributes, "gen_ai.response.id"),
     )
 
 
@@ -151,13 +176,15 @@ def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | 
     for name, body in span.events:
         role = _MESSAGE_EVENTS.get(name)
         if role == "tool":
-            content = parsed(first(body, "content", "gen_ai.event.content"))
+            content = _blocks(parsed(first(body, "content", "gen_ai.event.content")))
             messages.append({"role": "tool", "tool_call_id": text(body, "id"), "content": content})
         elif role is not None:
             messages.extend(chat_messages({"role": role, **_decoded(body)}) or ())
         elif name == _CHOICE and choice is None:
             body = _decoded(body)
             message = body.get("message")
+            if isinstance(message, (str, list)):
+                message = {"content": _blocks(message)}
             found = chat_messages(
                 {"role": "assistant", **(message if isinstance(message, dict) else body)}, "assistant"
             )
@@ -167,7 +194,15 @@ def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | 
 
 def _decoded(body: dict[str, Any]) -> dict[str, Any]:
     """Events on spans hold only flat values, so lists and objects in them are text."""
-    return {key: parsed(value) if key in ("tool_calls", "message") else value for key, value in body.items()}
+    found = {key: parsed(value) if key in ("tool_calls", "message") else value for key, value in body.items()}
+    return {**found, "content": _blocks(found["content"])} if "content" in found else found
+
+
+def _blocks(content: Any) -> Any:
+    """Content that is text and holds blocks of Bedrock's Converse; any other content as it is."""
+    found = parsed(content)
+    is_blocks = isinstance(found, list) and all(isinstance(one, dict) and _CONVERSE.issuperset(one) for one in found)
+    return found if is_blocks and found else content
 
 
 def _usage(attributes: dict[str, Any]) -> Any:
@@ -176,20 +211,29 @@ def _usage(attributes: dict[str, Any]) -> Any:
         recorded,
         input=first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
         output=first(attributes, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
-        read=first(attributes, "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
-        written=first(
-            attributes, "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens"
-        ),
-        reasoning=first(attributes, "gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens"),
+        read=first(attributes, *_CACHE_READ),
+        written=first(attributes, *_CACHE_WRITTEN),
+        reasoning=first(attributes, *_REASONING),
     )
 
 
 def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
+    given, result = first(attributes, *_ARGUMENTS), first(attributes, *_RESULT)
+    for event, body in span.events:  # Strands records them as messages
+        if event == "gen_ai.tool.message" and given is None:
+            given = body.get("content")
+        elif event == _CHOICE and result is None:
+            result = _only_text(_blocks(body.get("message")))
     return ToolRun.recorded(
         name,
-        first(attributes, *_ARGUMENTS),
-        first(attributes, *_RESULT),
+        given,
+        result,
         namespace=text(attributes, "mcp.server.name"),
         call_id=text(attributes, "gen_ai.tool.call.id"),
         failed=span.error is not None or attributes.get("error.type") is not None,
     )
+
+
+def _only_text(content: Any) -> Any:
+    is_text = isinstance(content, list) and len(content) == 1 and isinstance(content[0].get("text"), str)
+    return content[0]["text"] if is_text else content

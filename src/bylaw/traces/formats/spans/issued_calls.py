@@ -81,11 +81,13 @@ class IssuedCalls:
     def __init__(self, turns: list[Turn]) -> None:
         self._by_id: dict[str, list[IssuedCall]] = {}
         self._by_name: dict[tuple[Origin, str], list[IssuedCall]] = {}
+        self._by_tool: dict[str, list[IssuedCall]] = {}
         self._by_turn: dict[tuple[str, str], list[IssuedCall]] = {}
         for turn in turns:
             for number, use in enumerate(turn.answer.uses if turn.answer is not None else ()):
                 call = IssuedCall(turn, number)
                 self._by_name.setdefault((turn.origin, str(use["name"])), []).append(call)
+                self._by_tool.setdefault(str(use["name"]), []).append(call)
                 self._by_turn.setdefault((turn.span.id, str(use["name"])), []).append(call)
                 if isinstance(use.get("id"), str) and use["id"]:
                     self._by_id.setdefault(use["id"], []).append(call)
@@ -127,7 +129,16 @@ class IssuedCalls:
             given = [call for call in waiting if same_arguments(tool.given, call.given)]
             run.is_guess = not given and not all(same_arguments(waiting[0].given, call.given) for call in waiting)
             waiting = given or waiting
-        return waiting[0] if waiting else None
+        return waiting[0] if waiting else self._issued_elsewhere(run)
+
+    def _issued_elsewhere(self, run: Run) -> IssuedCall | None:
+        """An open call by another agent with the same arguments: frameworks run tools beside the agent's own span."""
+        calls = self._by_tool.get(run.tool.name, [])
+        end = bisect_right(calls, run.when, key=lambda call: call.turn.when)
+        is_open = (call for call in calls[max(0, end - _MOST_WAITING) : end] if not call.taken)
+        if run.tool.call_id is not None:
+            is_open = (call for call in is_open if not call.use.get("id"))
+        return next((call for call in is_open if same_arguments(run.tool.given, call.given)), None)
 
     def _waiting(self, run: Run) -> list[IssuedCall]:
         """Open calls of the tool that were issued by then, oldest first; clocks differ, so else the next one."""

@@ -45,7 +45,7 @@ def interpret(span: Span) -> bool:
         return False
     span.agent = text(attributes, "agent.name", "graph.node.id")
     kind = kind.upper()
-    if kind == "LLM":
+    if kind == "LLM" and not span.name.endswith("._prepare_chat_with_tools"):  # a helper of LlamaIndex
         span.about = _model(attributes)
     elif kind == "TOOL":
         span.about = _tool(span, attributes)
@@ -105,8 +105,23 @@ def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
     parts = message.get("contents")
     if not isinstance(parts, list) or message.get("content") is not None:
         return message
-    blocks = [part.get("message_content", part) if isinstance(part, dict) else part for part in parts]
+    calls = message.get("tool_calls")
+    blocks = [_part(part) for part in parts if not (calls and _holds_call(part))]  # recorded in both places
     return {**{key: value for key, value in message.items() if key != "contents"}, "content": blocks}
+
+
+def _part(part: Any) -> Any:
+    if not _holds_call(part):
+        return part.get("message_content", part) if isinstance(part, dict) else part
+    call = part["tool_call"]
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    name, arguments = function.get("name"), function.get("arguments")
+    return {"type": "tool_use", "id": call.get("id"), "name": name, "input": arguments}
+
+
+def _holds_call(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("tool_call"), dict)
 
 
 def _tool_schemas(recorded: dict[str, Any]) -> list[Any] | None:

@@ -157,6 +157,7 @@ class Tree:
 
         If a model's span contains several, these were several calls, and the outer span is ignored.
         """
+        self._merge_answers()
         inner: dict[str, list[Span]] = {}
         for span in self.spans:
             if span.parent not in self._by_id:
@@ -176,6 +177,25 @@ class Tree:
             elif isinstance(outer.about, ModelCall) and isinstance(spans[0].about, ModelCall):
                 _absorb_model(outer.about, spans[0].about)
                 spans[0].about = None
+
+    def _merge_answers(self) -> None:
+        """Two recorders at once: their spans overlap and name the same answer, and one has no content of it."""
+        by_answer: dict[str, Span] = {}
+        for span in self.spans:
+            call = span.about
+            if not isinstance(call, ModelCall) or call.response_id is None:
+                continue
+            other = by_answer.setdefault(call.response_id, span)
+            known = other.about
+            if other is span or not isinstance(known, ModelCall) or not _overlap(other, span):
+                continue
+            if call.answer is not None and known.answer is not None:
+                continue
+            if known.answer is None:
+                other, span, known, call = span, other, call, known
+                by_answer[call.response_id or ""] = other
+            _absorb_model(known, call)
+            span.about = None
 
     def _add_whole_turns(self) -> None:
         """An agent without a model's span below it gets one turn, from its own input and output."""
@@ -206,6 +226,12 @@ class Tree:
 
 def _agent_name(span: Span) -> str | None:
     return span.about.name if isinstance(span.about, AgentRun) else None
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    if one.start is None or one.end is None or other.start is None or other.end is None:
+        return False
+    return one.start <= other.end and other.start <= one.end
 
 
 def _absorb_model(outer: ModelCall, inner: ModelCall) -> None:

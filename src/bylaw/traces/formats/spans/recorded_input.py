@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from bylaw.model.events import Deferred
 from bylaw.traces.assembly.content import Result
-from bylaw.traces.formats.chat_message import results_in
+from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.messages import chat_message, listed
+from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.attributes import Element
 from bylaw.traces.records.jsontext import REFUSED, decode_whole
 
@@ -67,26 +69,31 @@ class RecordedInput:
         found = [message for one in listed(self._read_once()) or () for message in self._converted(one)]
         return [*(self._system or ()), *found] or None
 
-    def results(self, wanted: set[str]) -> tuple[list[Result], list[Result]]:
-        """The latest result of each of these calls; if one lacks, also those without an id since the last answer."""
+    def results(self, wanted: set[str], known: Container[str]) -> tuple[list[Result], list[Result]]:
+        """The latest result of each of these calls; if one lacks, also those since the last answer that name no call.
+
+        `known`: the ids of all calls. An answer may be recorded without ids, or with others than its results have: what
+        the input itself says about the call of such a result is returned with it.
+        """
         by_id: dict[str, Result] = {}
-        without_id: list[Result] = []
+        unnamed: list[Result] = []
         answered = False
         for one in reversed(pieces(self._read_once()) or ()):
             for message in reversed(self._converted(one)):
                 if message.get("role") == "assistant":
                     answered = True
+                    unnamed = [_with_call(result, message) for result in unnamed]
                     if not wanted.isdisjoint(_ids(message)):
-                        return list(by_id.values())[::-1], without_id[::-1]  # results follow their call
+                        return list(by_id.values())[::-1], unnamed[::-1]  # results follow their call
                     continue
-                for result in results_in(message):
-                    if result.call_id is None:
-                        without_id += [] if answered else [result]
-                    elif result.call_id in wanted:
-                        by_id.setdefault(result.call_id, result)
+                for result in reversed(results_in(message)):
+                    if result.call_id in wanted:
+                        by_id.setdefault(result.call_id or "", result)
+                    elif not answered and (result.call_id is None or result.call_id not in known):
+                        unnamed.append(result)
             if len(by_id) == len(wanted):
                 return list(by_id.values())[::-1], []  # no call is left that a result without an id could answer
-        return list(by_id.values())[::-1], without_id[::-1]
+        return list(by_id.values())[::-1], unnamed[::-1]
 
     def _read_once(self) -> Any:
         if self._read is not None:
@@ -96,6 +103,20 @@ class RecordedInput:
     def _converted(self, one: Any) -> list[dict[str, Any]]:
         found = chat_message(one.nested() if type(one) is Element else one)
         return found if self._each is None else [self._each(message) for message in found]
+
+
+def _with_call(result: Result, answer: dict[str, Any]) -> Result:
+    """The result with the name and the arguments of its call, if the answer holds that."""
+    if result.call_id is None or result.arguments is not None or result.call_id not in _ids(answer):
+        return result
+    try:
+        content = read_assistant(answer)
+    except MalformedRecord:
+        return result  # the answer itself was reported when it was read
+    for use, (arguments, raw) in zip(content.uses, content.arguments, strict=True):
+        if use.get("id") == result.call_id:
+            return replace(result, name=str(use["name"]), arguments=raw if arguments is None else arguments)
+    return result
 
 
 def _ids(message: dict[str, Any]) -> Iterator[str]:

@@ -18,7 +18,15 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
 from bylaw.model.source import Span as Place
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, Result, calls_in, read_content, unread_kinds
+from bylaw.traces.assembly.content import (
+    EVERYTHING,
+    UNREAD_BLOCK,
+    AssistantContent,
+    Result,
+    calls_in,
+    read_content,
+    unread_kinds,
+)
 from bylaw.traces.assembly.session_buffer import GUESSED, GUESSED_HELP, SHARED_ID, SessionBuffer
 from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import read_assistant, results_in
@@ -28,6 +36,8 @@ from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.problems import Problems
 
+DROPPED = "the recorder dropped {} attributes or events of this span, because there were too many"
+DROPPED_HELP = "raise `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`; rules that they may decide are inconclusive"
 _RESULT, _ANSWER, _CALL, _OTHER, _LATE = range(5)
 """the order of what happened at the same moment"""
 
@@ -55,8 +65,11 @@ class SessionSpans:
         starts, ends, has_unknown = set[float](), set[float](), False
         for number, (when, span, origin) in enumerate(_dated(spans)):
             about = span.about
+            if span.dropped:
+                self._warn(span, "unread-content", DROPPED.format(span.dropped), DROPPED_HELP)
             if type(about) is ModelCall:
-                turn = Turn(span, when, about, self._read_answer(span, about), origin)
+                unread = frozenset(EVERYTHING if span.dropped else ())
+                turn = Turn(span, when, about, self._read_answer(span, about), origin, unread)
                 self._turns.append(turn)
                 steps.append((when, _ANSWER, number, self._add_turn, turn))
             elif type(about) is ToolRun:
@@ -184,9 +197,9 @@ class SessionSpans:
         wanted = {call_id for call_id, known in buffer.calls.items() if not known.answered} if buffer.calls else None
         if not wanted or messages is None:
             return
-        found, without_id = messages.results(wanted)
-        for result in (*found, *without_id):
-            if result.call_id is None and buffer.find_call(None, result.name) is None:
+        found, unnamed = messages.results(wanted, buffer.calls)
+        for result in (*found, *(replace(one, call_id=None) for one in unnamed)):
+            if result.call_id is None and buffer.find_call(None, result.name, result.arguments) is None:
                 continue
             waiting = [run for run in self._runs_by_id.get(result.call_id or "", ()) if not run.has_result]
             if waiting:
@@ -203,6 +216,7 @@ class SessionSpans:
                     content=result.content,
                     is_error=result.is_error,
                 ),
+                result.arguments if result.call_id is None else None,
             )
 
     # A tool's span

@@ -25,6 +25,8 @@ class ModelCall(Struct, kw_only=True):
     """the output, as an assistant's chat message"""
     stop_reason: str | None = None
     usage: Usage | None = None
+    response_id: str | None = None
+    """the provider's id of the answer: two spans with the same one recorded one call"""
 
 
 class ToolRun(Struct, kw_only=True):
@@ -98,6 +100,8 @@ class Span(Struct, kw_only=True, eq=False):
     events: list[tuple[str, dict[str, Any]]] = []
     """the span's events, by name"""
     error: str | None = None
+    dropped: int = 0
+    """attributes and events that the recorder left out, because there were too many"""
     source: Locator
     about: ModelCall | ToolRun | AgentRun | Mark | None = None
 

@@ -14,6 +14,8 @@ from bylaw.traces.formats.record import text_field
 _MOST_LAYERS = 4
 _LANGCHAIN_INPUT = frozenset(("input_str", "inputs", "tags", "metadata", "kwargs"))
 _LANGCHAIN_OUTPUT = frozenset(("output", "kwargs"))
+_PYTHON_CALL = frozenset(("args", "kwargs", "sanitize_inputs_outputs"))
+"""how smolagents records the call of a tool's function"""
 _MCP = frozenset(("content", "isError", "is_error", "structuredContent", "_meta"))
 
 
@@ -27,9 +29,12 @@ def inner_arguments(arguments: Any) -> Any:
     if "input_str" in keys and keys <= _LANGCHAIN_INPUT:  # LangChain's callback, as OpenLLMetry records it
         inputs = arguments.get("inputs")
         return inputs if isinstance(inputs, dict) else parsed(arguments["input_str"])
+    if keys == {"kwargs"} and isinstance(arguments["kwargs"], dict):  # LlamaIndex
+        return arguments["kwargs"]
     if {"args", "kwargs"} <= keys:  # Python's own: if all are named, `kwargs` are the arguments
         named = arguments["kwargs"]
-        return named if isinstance(named, dict) and named and not arguments["args"] else arguments
+        is_named = isinstance(named, dict) and not arguments["args"]
+        return named if is_named and (named or keys <= _PYTHON_CALL) else arguments
     return arguments
 
 
@@ -91,6 +96,9 @@ def _inside(value: Any) -> Any:
         return found
     if "output" in value and value.keys() <= _LANGCHAIN_OUTPUT and isinstance(parsed(value["output"]), dict):
         return parsed(value["output"])
+    if {"raw_output", "tool_name", "is_error"} <= value.keys():  # LlamaIndex
+        failed = value["is_error"]
+        return Result(None, text_field(value, "tool_name"), value["raw_output"], failed if failed is True else None)
     if value.keys() == {"id", "name", "response"}:  # ADK
         return Result(value["id"], value["name"], value["response"], None)
     if isinstance(value.get("content"), list) and value.keys() <= _MCP:
