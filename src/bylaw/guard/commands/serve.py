@@ -16,7 +16,6 @@ from bylaw.guard.commands.options import (
     INPUT,
     JSON_LINES,
     MODE,
-    POLICY,
     STORE,
     TOOLS,
     VERSION,
@@ -37,7 +36,8 @@ _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 @click.command(name="serve")
-@POLICY
+@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Guard rules.")
+@click.option("--demo", is_flag=True, help="Serve a temporary store with example rules and traffic, and print a key.")
 @click.option("--store", metavar="FILE", help="The guard's SQLite file (default: in memory, until the service ends).")
 @click.option(
     "--listen", default="127.0.0.1:8787", show_default=True, metavar="ADDRESS", help="HOST:PORT or unix:PATH."
@@ -60,6 +60,7 @@ _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 def serve(
     ctx: click.Context,
     policies: tuple[str, ...],
+    demo: bool,
     store: str | None,
     listen: str,
     workers: int,
@@ -83,7 +84,11 @@ def serve(
     files change. Several workers need a store.
     """
     removed = make_redaction(store or "memory", **redaction)
-    if workers > 1 and store is None:
+    if demo and (policies or store is not None):
+        raise click.UsageError("--demo has rules and a store of its own: leave out --policy and --store")
+    if not demo and not policies:
+        raise click.UsageError("Missing option '--policy' / '-p'.")
+    if workers > 1 and store is None and not demo:
         raise click.UsageError("--workers needs --store: workers share nothing else")
     if webhook is None and escalate_to is not None:
         raise click.UsageError("--escalate-to needs --webhook")
@@ -109,8 +114,9 @@ def serve(
             escalate_to=escalate_to,
             jobs=(ctx.find_root().obj or {}).get("service_jobs"),
             otel=otel,
+            demo=demo,
         )
-        return _serve(told)
+        return _serve_demo(told) if demo else _serve(told)
     except ImportError as problem:
         raise click.ClickException(f"{INSTALL} ({problem})") from None
 
@@ -126,6 +132,21 @@ def _service_file(path: str | None) -> ServiceFile:
         raise click.UsageError(f"{path}: {problem.strerror}") from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
+
+
+def _serve_demo(config: ServeConfig) -> ExitCode:
+    """The files and the store are gone when the service ends."""
+    from tempfile import TemporaryDirectory
+
+    from bylaw.guard.service.auth import Credentials
+    from bylaw.guard.service.demo import PEOPLE, make_demo
+
+    with TemporaryDirectory(prefix="bylaw-demo-") as folder:
+        made = make_demo(Path(folder))
+        with open_store(made.store) as store:
+            key, _ = Credentials(store).create(PEOPLE[0], ["admin"], by="--demo")
+        click.echo(f"open /console at the address below, and sign in with this key:\n{key}", err=True)
+        return _serve(msgspec.structs.replace(config, policies=made.policies, store=made.store))
 
 
 def _serve(config: ServeConfig) -> ExitCode:

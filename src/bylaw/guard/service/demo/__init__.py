@@ -16,6 +16,7 @@ from random import Random
 from msgspec import Struct
 
 from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.guard import Guard
 from bylaw.guard.incidents.follow import make_follower
 from bylaw.guard.incidents.incidents import Incidents
 from bylaw.guard.service.demo.conversations import (
@@ -28,8 +29,10 @@ from bylaw.guard.service.demo.conversations import (
     refund,
     stubborn_refund,
 )
+from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.stores import SqliteStore
+from bylaw.model.guard_policy import GuardSet
 
 HOURS = 8.0
 RULE_FILES = ("support.yaml", "billing.yaml")
@@ -77,6 +80,7 @@ def make_demo(folder: Path, *, now: float | None = None, hours: float = HOURS) -
         follower = make_follower(policies, store, None, None, clock=clock)
         scripts = [*_traffic(guard, now, hours), (now - hours * 3600, _people(guard, clock, now))]
         _run(scripts, clock, now, follower.once)
+        Operations(Guard(GuardSet(tuple(policies)), store=store), versions, clock).proposals.mine(by=PEOPLE[1])
         clock.now = now - 1500
         guard.kill("crawler", "paused while the supplier's site is down")
     finally:
