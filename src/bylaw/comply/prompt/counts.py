@@ -53,6 +53,8 @@ _OFTEN_WORDS = any_case(rf"\b(?:once|twice|thrice|{NUMBER} times?)\b(?! more tha
 _AT_ONCE = any_case(
     r"\b(?:at a time|at once|at the same time|in parallel|simultaneously|concurrently|together|in a row)\b"
 )
+_AT_AN_END = any_case(r"finish|end|start|begin|open|close|conclude")
+_ALSO_WHEN = "it also says when"
 _OFTEN = {"once": 1, "twice": 2, "thrice": 3}
 _ENTITY = any_case(
     r"\b(?:per|for (?:each|every|any|the same|a single|one)|each|on the same|with the same|to the same"
@@ -140,6 +142,8 @@ def _thing(view: View, tools: Bound) -> str:
 def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call issue_refund at most once per order`: in a turn, in the conversation, or for each value of a parameter."""
     name = f"limit {tools.names}"
+    if _AT_AN_END.fullmatch(view.marker.word):
+        return Reading(name=name, undecided=_ALSO_WHEN)
     if narrowing := _narrowing(view, tools, count):
         return Reading(name=name, undecided=not_shown(narrowing))
     if view.clause.parts:
@@ -163,6 +167,8 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
 
 def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call verify_identity exactly once`, `call search at least twice`."""
+    if _AT_AN_END.fullmatch(view.marker.word):
+        return Reading(name=view.name, undecided=_ALSO_WHEN)
     if narrowing := _narrowing(view, tools, count):
         return Reading(name=view.name, undecided=not_shown(narrowing))
     if view.clause.parts:

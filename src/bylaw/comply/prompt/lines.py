@@ -23,6 +23,9 @@ MAX_PROMPT = 2_000_000
 _HEADING = re.compile(r"(?P<marks>#{1,6})\s+(?P<text>.*?)\s*#*\s*$")
 _ITEM = re.compile(r"(?P<mark>[-*+•‣▪◦·–]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+(?P<text>\S.*)$")
 _BOLD_LINE = re.compile(r"(?:\*\*|__)(?P<text>[^*_]{1,80}?):?(?:\*\*|__):?\s*$")
+_CAPITALS = re.compile(r"[A-Z][A-Z&/-]+(?: [A-Z&/-]+){0,5}")
+"""`LOST AND FOUND`"""
+_DEMANDS = re.compile(r"\b(?:NEVER|ALWAYS|NOT|NO|MUST|ONLY|FORBIDDEN|PROHIBITED|CALL|USE|AVOID)\b")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _TAG = re.compile(
     r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*(?: [A-Z]\w*)*)(?P<more>\s[^<>\n]{0,200})?/?>|\{[%#][^\n]{0,300}?[%#]\}"
@@ -310,6 +313,8 @@ def _plain_lines(raw: str, begin: int, below: str, *, is_item: bool = False) -> 
     elif heading := _HEADING.match(text) or _BOLD_LINE.match(text):
         level = len(heading["marks"]) if heading.re is _HEADING else 7
         yield Line("heading", heading["text"], offset + heading.start("text"), indent, level=level)
+    elif _CAPITALS.fullmatch(text) and below.strip() and not _DEMANDS.search(text):
+        yield Line("heading", text, offset, indent, level=7)
     elif item := _ITEM.match(text):
         is_number = item["mark"].strip("().").isdigit()
         yield Line("item", _without_key(item["text"]), offset + item.start("text"), indent, is_number)

@@ -159,6 +159,36 @@ def _severity(word: str, whole: str) -> RuleSeverity:
     return "low" if _WEAK.search(word) else "medium"
 
 
+# -- exceptions --------------------------------------------------------------------------------------------------------
+
+_EXCEPTION = any_case(
+    r"\W*(?:(?:and|so)\W+)?(?:(?:the )?(?:only |sole |one )?exceptions?(?: to (?:this|that))?\b|except\b|unless\b"
+    r"|however\b|but\b|that said\b|nevertheless\b|nonetheless\b|having said that\b)"
+)
+"""how a sentence begins that takes something back from those before it"""
+_LIMITATION = any_case(
+    r"\W*(?:otherwise\b|this (?:rule |limit )?"
+    r"(?:does not|doesn't|only) appl|(?:this|it|that) (?:is (?:only|not)|only|may be|can be|does not|doesn't)\b"
+    r"|(?:you|it|they) (?:may|can) (?:still|also|skip|ignore|omit|use|do)\b|(?:only|ignore|skip) (?:this|it"
+    r"|do (?:this|so))\b"
+    r"|it(?:'s| is) (?:ok|okay|fine|acceptable|allowed)\b|(?:not|except) (?:including|for)\b|in (?:that|this|such"
+    r"|these) cases?\b"
+    r"|the only (?:time|case)\b|for (?:everything|anything|all) else\b)"
+)
+"""how one begins that may take something back, if it stands in the same paragraph or below"""
+TAKES_BACK = any_case(
+    r"\bexempt|(?<!no )(?<!without )(?<!any )\bexceptions?\b|\bexcluded\b|\b(?:do|does) not apply\b|\bneeds? no\b"
+    r"|\bneed not\b|\bno (?:\w+ ){1,2}(?:is|are) (?:needed|required|necessary)\b|\bnot (?:needed|required|necessary)\b"
+    r"|\bwaived?\b|^\W*(?:for|with|in|on) [^.;]{1,60}?,? (?:you|it|they|this|that) (?:may|can|could|is|are)\b"
+)
+"""words of a sentence or of a part of one that take something back"""
+
+
+def takes_back(text: str, *, is_tied: bool) -> bool:
+    """Whether a sentence takes something back from those before it; `is_tied`: it stands in their paragraph."""
+    return bool(_EXCEPTION.match(text) or (is_tied and (_LIMITATION.match(text) or TAKES_BACK.search(text))))
+
+
 # -- imperatives -------------------------------------------------------------------------------------------------------
 
 _LEAD = any_case(

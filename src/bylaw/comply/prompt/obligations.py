@@ -151,7 +151,7 @@ def _read_first(view: View, tools: Bound) -> Reading | None:
     opening = _OPENING.search(view.main)
     if opening is None:
         return None
-    if not tools.is_named and opening[0].lower() == "first" and view.marker.severity == "medium":  # `give a hint first`
+    if opening[0].lower() == "first" and view.marker.severity == "medium":  # `give a hint first`: before what?
         return Reading(name=view.name, undecided=OPEN)
     if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
         return Reading(name=view.name, undecided=NO_TOOL)

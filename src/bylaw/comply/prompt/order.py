@@ -48,6 +48,10 @@ _PRONOUN = any_case(r"\b(?:on|to|for|of|with|in) (?:it|them|that|this|those|thes
 _SAME = any_case(r"\bsame\b")
 _OR = any_case(r"\bor\b")
 _PIECES = any_case(r"[,(]|\b(?:and|or)\b")
+_EACH_THING = any_case(
+    r"\b(?:on|for|of|with|to|in) (?:every|each|all|both)\b(?! (?:time|conversation|session|call|case)s?\b)(?: [\w'-]+)?"
+)
+"""`call A on every picture`: one call is not enough"""
 PRONOUN = "it does not say which values the two calls share"
 HOW = "it also says how often or how soon"
 ANOTHER = "it also demands another action before the call"
@@ -206,6 +210,8 @@ def _why_open(view: View, main: str, behind: str, first: Bound, second: Bound) -
     is_same = _SAME.search(behind) and not all(shared_ids(one, second.tools, view.sentence) for one in first.groups)
     if is_same or _PRONOUN.search(behind):
         return PRONOUN
+    if each := _EACH_THING.search(main):
+        return not_shown(each[0])
     others = (piece for piece in _PIECES.split(main)[1:] if not view.bind(piece, likeness=False))
     other = next((one for one in others if view.extra(one, Bound()) and (imperative_at(one) or _OR.search(main))), "")
     return not_shown(other.strip(" )")) if other else ""

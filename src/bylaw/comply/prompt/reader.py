@@ -19,7 +19,7 @@ from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of, read_clauses, re
 from bylaw.comply.prompt.comparisons import stated_today
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.lines import MAX_PROMPT, limits_scope
-from bylaw.comply.prompt.markers import Force, find_marker
+from bylaw.comply.prompt.markers import TAKES_BACK, Force, find_marker, takes_back
 from bylaw.comply.prompt.preconditions import read_preconditions
 from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
@@ -31,27 +31,6 @@ from bylaw.rules.loader import parse_rules
 _EXCEPTED = "the next sentence makes an exception"
 _PERMITTED = "a later sentence permits it in some cases"
 _MAY = any_case(r"\b(?:may|can|are allowed to|is allowed)\b")
-_EXCEPTION = any_case(
-    r"\W*(?:(?:and|so)\W+)?(?:(?:the )?(?:only |sole |one )?exceptions?(?: to (?:this|that))?\b|except\b|unless\b"
-    r"|however\b|but\b|that said\b|nevertheless\b|nonetheless\b|having said that\b)"
-)
-"""how a sentence begins that takes something back from those before it"""
-_LIMITATION = any_case(
-    r"\W*(?:otherwise\b|this (?:rule |limit )?"
-    r"(?:does not|doesn't|only) appl|(?:this|it|that) (?:is (?:only|not)|only|may be|can be|does not|doesn't)\b"
-    r"|(?:you|it|they) (?:may|can) (?:still|also|skip|ignore|omit|use|do)\b|(?:only|ignore|skip) (?:this|it"
-    r"|do (?:this|so))\b"
-    r"|it(?:'s| is) (?:ok|okay|fine|acceptable|allowed)\b|(?:not|except) (?:including|for)\b|in (?:that|this|such"
-    r"|these) cases?\b"
-    r"|the only (?:time|case)\b|for (?:everything|anything|all) else\b)"
-)
-"""how one begins that may take something back, if it stands in the same paragraph or below"""
-_TAKES_BACK = any_case(
-    r"\bexempt|(?<!no )(?<!without )(?<!any )\bexceptions?\b|\bexcluded\b|\b(?:do|does) not apply\b|\bneeds? no\b"
-    r"|\bneed not\b|\bno (?:\w+ ){1,2}(?:is|are) (?:needed|required|necessary)\b|\bnot (?:needed|required|necessary)\b"
-    r"|\bwaived?\b|^\W*(?:for|with|in|on) [^.;]{1,60}?,? (?:you|it|they|this|that) (?:may|can|could|is|are)\b"
-)
-"""words of a sentence or of a part of one that take something back"""
 _LABEL_WORDS = root_set(
     """important critical note notes rule rules policy policies warning warnings security safety reminder remember
     general always caution attention constraint constraints requirement requirements guideline guidelines instruction
@@ -117,10 +96,7 @@ def extract_rules(
     read = statements[:MAX_STATEMENTS]
     found = [_read(statement, every) for statement in read]
     for index, statement in enumerate(read[1:], 1):
-        is_tied = not statement.leads or statement.is_below
-        if _EXCEPTION.match(statement.text) or (
-            is_tied and (_LIMITATION.match(statement.text) or _TAKES_BACK.search(statement.text[:MAX_SENTENCE]))
-        ):
+        if takes_back(statement.text[:MAX_SENTENCE], is_tied=not statement.leads or statement.is_below):
             _except(found, read, index)
         elif _MAY.search(statement.text[:MAX_SENTENCE]):
             _permit(found, read, index, every)
@@ -181,7 +157,7 @@ def _is_harmless(label: str, text: str, tools: Tools) -> bool:
 
 def _takes_back(part: str) -> bool:
     marker = find_marker(part)
-    return bool(_TAKES_BACK.search(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
+    return bool(TAKES_BACK.search(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
 
 
 def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int) -> None:
@@ -221,7 +197,10 @@ def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Sta
     introduction, steps = "", list[Statement]()
     for statement in statements:
         if statement.numbered and statement.tool is None:
-            steps += [statement] if statement.leads else []
+            if statement.leads:
+                steps.append(statement)
+            elif steps and takes_back(statement.text[:MAX_SENTENCE], is_tied=True):
+                steps[-1].follows_condition = True  # `Call A. Skip this if …`
             continue
         if len(steps) > 1:
             yield introduction, steps

@@ -19,7 +19,7 @@ from bylaw.comply.prompt.binding import Bound, bind, is_destructive, names_tool
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope
-from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, is_denied_twice
+from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, is_denied_twice, takes_back
 from bylaw.comply.prompt.obligations import read_obligation
 from bylaw.comply.prompt.prohibitions import read_prohibition
 from bylaw.comply.prompt.readings import NO_TOOL, Reading, View, called_before, extra_words, shorten, slug
@@ -217,6 +217,9 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
     if marker and marker.force is Force.FORBID:
         return [rule for part in statement.parts for rule in _read_forbidden_item(part, tools)]
     actor = _actor(sentence)
+    for part, below in pairwise(statement.parts):
+        if not below.leads and takes_back(below.text[:MAX_SENTENCE], is_tied=True):
+            part.follows_condition = True
     steps = [_Step(part, _tools_of(part, tools)) for part in statement.parts]
     if actor and statement.junction == "any":
         return [_require_one(statement, steps, actor)]
