@@ -276,6 +276,46 @@ def test_one_long_session_is_compared_in_time() -> None:
     assert time.process_time() - started < 4
 
 
+# -- what answers decide ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("result", "before", "after", "gates"),
+    [
+        ("x", "It is sent.", "It is sent with PayPal. Have a nice Monday!", False),  # merely mentioned
+        ("x", "Your contact is Alice.", "Your contact will call.", False),
+        ("x", "Your contact is Alice.", "Your contact is Bob.", True),
+        ("x", "It is sent.", "Yes, it is sent.", False),
+        ("x", "It is sent.", "No, it is sent.", True),
+        ("due 2026-03-{i}", "It is due on March {i}.", "Due date: {i} March 2026.", False),
+        ("due 2026-03-{i}", "It is due on March {i}.", "It is due on August {i}.", True),
+        ("owner u{i}@a.com", "Write to u{i}@a.com.", "Write to u{i}@b.com.", True),
+        ("made ORD-77{i}", "Your order ORD-77{i} is placed.", "Your order ORD-55{i} is placed.", True),
+        ("made ORD-77{i}", "Your order ORD-77{i} is placed.", "Your order is placed.", False),
+    ],
+)
+def test_what_answers_decide(result: str, before: str, after: str, gates: bool) -> None:
+    def run(i: int, said: str) -> Turns:
+        return talk(f"t{i}", f"Do job {i}.", [("look", {}, result.format(i=i + 10))], said.format(i=i + 10))
+
+    report = diff([run(i, before) for i in range(TASKS)], [run(i, after) for i in range(TASKS)])
+    assert (report.exit_code == 1) is gates
+
+
+def test_ids_that_differ_from_run_to_run_do_not_gate() -> None:
+    rng = random.Random(3)
+
+    def run(i: int) -> Turns:
+        made = {
+            "order": f"ORD-{rng.getrandbits(30)}",
+            "request_id": f"{rng.getrandbits(64):x}",
+            "at": rng.getrandbits(31),
+        }
+        return talk(f"t{i}", f"Do job {i}.", [("create", made, f"made ORD-{rng.getrandbits(30)}")], f"Done: {made}.")
+
+    assert diff(*([run(i) for i in range(TASKS)] for _ in range(2))).exit_code == 0
+
+
 # -- pairs that are guesses ------------------------------------------------------------------------------------------
 
 ASKED = ["Refund order 12, my kettle is broken", "Where is my parcel to Lisbon", "I forgot my password", "Book a table"]

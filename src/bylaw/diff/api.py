@@ -129,7 +129,7 @@ def compare_versions(
         repeats=judgement.has_repeats,
         by_turn=judgement.by_turn,
         deterministic=deterministic,
-        cases=sort_cases(units, judgement.measured, sessions, judgement.unexpected(units)),
+        cases=sort_cases(units, judgement.measured, sessions, judgement.unexpected),
         unused_expectations=announced.unused,
         strict=strict,
         pairing=dict(Counter(group.matched_by for group in pairing.groups)),

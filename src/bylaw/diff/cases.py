@@ -12,7 +12,7 @@ import numpy as np
 
 from bylaw.diff.columns import Column
 from bylaw.diff.model import Cases
-from bylaw.diff.units import DISTANCES, Distances, Unit
+from bylaw.diff.units import DISTANCES, Distances, Unit, mean_change
 
 _BAD = {"violations": 1, "refusals": 1, "no answer": 1, "score": -1, "judge": -1}
 _DECIDING = [DISTANCES.index(measure) for measure in ("calls", "answer")]
@@ -25,7 +25,7 @@ def sort_cases(
     names: dict[str, dict[str, None]] = {"regressed": {}, "improved": {}, "changed": {}, "unchanged": {}}
     for unit, measured in zip(units, distances, strict=True):
         differs = (np.nan_to_num(measured.across) > np.nan_to_num(measured.within) + 1e-9)[_DECIDING].any()
-        differs = differs or any(abs(_change(unit, column)) > 1e-9 for column in confirmed)
+        differs = differs or any(abs(mean_change(unit, column)) > 1e-9 for column in confirmed)
         names["changed" if differs else "unchanged"][unit.group.name] = None
     for unit in sessions if sessions is units else [*units, *sessions]:
         if kind := _direction(unit):
@@ -40,13 +40,5 @@ def sort_cases(
 
 def _direction(unit: Unit) -> str | None:
     columns = {column for row in unit.rows for column in row if column.what in _BAD}
-    moved = [_BAD[column.what] * _change(unit, column) for column in columns]
+    moved = [_BAD[column.what] * mean_change(unit, column) for column in columns]
     return "regressed" if max(moved, default=0) > 1e-9 else "improved" if min(moved, default=0) < -1e-9 else None
-
-
-def _change(unit: Unit, column: Column) -> float:
-    """The candidate's mean minus the baseline's; 0 where a side did not record it."""
-    rows = [row.get(column, np.nan if column.is_measure else 0.0) for row in unit.rows]
-    sides = [np.array(side) for side in (rows[: len(unit.baseline)], rows[len(unit.baseline) :])]
-    before, after = (side[~np.isnan(side)] for side in sides)
-    return float(after.mean() - before.mean()) if len(before) and len(after) else 0.0

@@ -36,6 +36,8 @@ _DIRECTIONS = {
     "turns": 1,
     "values from nowhere": 1,
     "numbers from nowhere": 1,
+    "dates from nowhere": 1,
+    "addresses from nowhere": 1,
     "no answer": 1,
     "empty turn": 1,
     "final refusal": 1,
@@ -53,6 +55,8 @@ _MEASURES = frozenset(
         "judge",
         "values from nowhere",
         "numbers from nowhere",
+        "dates from nowhere",
+        "addresses from nowhere",
         "yes or no",
         "opposite",
     }

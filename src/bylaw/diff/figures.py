@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from bylaw.diff.calls import find_word, read_calls
 from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
-from bylaw.text.decisions import Decisions, begins_negated, decisions, is_courtesy, numbers, quantities
+from bylaw.text.decisions import Decisions, decisions, facts, is_courtesy, numbers, quantities
+from bylaw.text.negation import begins_negated
 from bylaw.text.prices import Prices, cost_of
 from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.statistics import Matrix
@@ -25,6 +26,7 @@ ABSURD_LATENCY = 1e12
 """milliseconds (thirty years); a longer latency is a mistake in the recording and counts as not recorded"""
 _MOST_SEARCHED = 100_000
 """characters before an answer in which its numbers are looked for"""
+_LOOKED_FOR = ("date", "time", "id", "e-mail address", "link", "phone number")
 MOST_COLUMNS = 400
 """columns that are tested; of more, those that occur in most sessions"""
 
@@ -77,8 +79,9 @@ def figures(
         result[Column("answer", "empty turn")] = float(not text and not calls)
     else:
         result[Column("answer", "no answer")] = float(not text or bool(calls))
-        if recording.context.text:  # who says nothing makes up no number
-            result.setdefault(Column("answer", "numbers from nowhere"), 0.0)
+        if recording.context.text:  # who says nothing makes up nothing
+            for what in ("numbers", "dates", "addresses"):
+                result.setdefault(Column("answer", f"{what} from nowhere"), 0.0)
         result |= _final_decision(recording)
     return result
 
@@ -95,8 +98,8 @@ def _final_decision(recording: Recording) -> dict[Column, float]:
         Column("answer", "final refusal"): float(stopped or says_refusal(last)),
         Column("answer", "final denial"): float(begins_negated(last)),
     }
-    if says := decisions(last).says:
-        found[Column("answer", "first word", says)] = 1.0
+    if decisions(last).says == "no":  # "Yes, it is done" says no more than "It is done"
+        found[Column("answer", "first word", "no")] = 1.0
     return found
 
 
@@ -129,13 +132,27 @@ def _answer(recording: Recording) -> dict[Column, float]:
         if kind == "amount":
             found[Column("answer", "currency", spelling.rsplit(" ", 1)[1])] = 1.0
         found[Column("answer", kind, spelling)] = 1.0
+    return found | _from_nowhere(recording)
+
+
+def _from_nowhere(recording: Recording) -> dict[Column, float]:
+    """How many numbers, dates and addresses of the answer nothing before mentions."""
     end = recording.context.ends[-1]
     known = recording.context.text[max(0, end - _MOST_SEARCHED) : end]
-    if known:
-        said = frozenset[str]().union(*(quantities(text) for text in recording.answers))
-        left = {one for one in said if find_word(one, known, 0, len(known)) < 0}  # most are found as they stand
-        found[Column("answer", "numbers from nowhere")] = len(left - numbers(known)) if left else 0
-    return found
+    if not known:
+        return {}
+    said = frozenset[tuple[str, str]]().union(*(facts(text) for text in recording.answers))
+    missing = {one for one in quantities(said) if find_word(one, known, 0, len(known)) < 0}
+    others = {fact for fact in said if fact[0] in _LOOKED_FOR and fact[1] not in known}
+    if missing or others:  # most are found as they stand
+        mentioned = facts(known)
+        missing -= numbers(known, mentioned)
+        others -= mentioned
+    return {
+        Column("answer", "numbers from nowhere"): len(missing),
+        Column("answer", "dates from nowhere"): sum(kind in ("date", "time") for kind, _ in others),
+        Column("answer", "addresses from nowhere"): sum(kind not in ("date", "time") for kind, _ in others),
+    }
 
 
 def answer_decisions(recording: Recording) -> Decisions | None:

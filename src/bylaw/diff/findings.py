@@ -13,9 +13,11 @@ from bylaw.diff.axes import RATE, Scale
 from bylaw.diff.columns import OWN_ROW, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement
 from bylaw.diff.model import Finding
+from bylaw.diff.units import mean_change
 
 _COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere", "argument source")
 _OF_ARGUMENTS = ("argument values", "argument source")
+_MENTIONED = ("name", "weekday")
 _DENIALS = ("final refusal", "first word", "negation", "final denial")
 """columns that one denial moves, the most telling first"""
 TURNS = Scale(0.10, 0.30, 1.0)
@@ -30,6 +32,7 @@ _DISTANCES = {
 def find_changes(judgement: Judgement) -> tuple[Finding, ...]:
     """Confirmed changes, the gravest first. What mends a rule is among them and does not gate."""
     figures = [f for f in judgement.figures.values() if f.is_confirmed and f.column.what not in OWN_ROW]
+    figures = [f for f in figures if f.column.what not in _MENTIONED or _is_replaced(f, judgement)]
     found = [
         _finding(figure)
         for figure in _distinct(figures)
@@ -43,6 +46,20 @@ def find_changes(judgement: Judgement) -> tuple[Finding, ...]:
             found.append(_of_distance(distance, axis, words, judgement.by_turn))
             explained.add(axis)
     return tuple(sorted(found, key=lambda one: (-one.severity.rank, one.p, -one.sessions, one.what)))
+
+
+def _is_replaced(figure: Figure, judgement: Judgement) -> bool:
+    """Whether another one of the kind came or went where this one did, in at least half of the cases: `Alice` for
+    `Bob` is a decision. A name that is merely mentioned too, or no more, is none.
+    """
+    sign = 1 if figure.delta > 0 else -1
+    moved = replaced = 0
+    for unit in judgement.units if figure.of_turns else judgement.sessions:
+        if sign * mean_change(unit, figure.column) > 0:
+            moved += 1
+            others = {column for row in unit.rows for column in row if column.what == figure.column.what}
+            replaced += any(sign * mean_change(unit, column) < 0 for column in others)
+    return 2 * replaced >= moved
 
 
 def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
@@ -153,8 +170,9 @@ def describe(figure: Figure) -> str:
             return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} JSON"
         case "JSON key":
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the key `{column.detail}`"
-        case "numbers from nowhere":
-            return f"{share} answers have numbers that nothing before mentions ({rates})"
+        case "numbers from nowhere" | "dates from nowhere" | "addresses from nowhere" as what:
+            things = {"addresses": "ids, links or addresses"}.get(what.split()[0], what.split()[0])
+            return f"{share} answers have {things} that nothing before mentions ({rates})"
         case kind:
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the {kind} {subject}"
 

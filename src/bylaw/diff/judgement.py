@@ -94,12 +94,14 @@ class Judgement(Struct):
     """the units are turns of a replay"""
     measured: list[Distances]
     """of each unit"""
+    units: Sequence[Unit]
     sessions: Sequence[Unit]
     """the units, or in a replay the sessions that the turns belong to"""
 
-    def unexpected(self, units: Sequence[Unit]) -> list[Column]:
+    @property
+    def unexpected(self) -> list[Column]:
         """The figures that changed, without expected calls, calls that mend a rule, and what axes and rules show."""
-        expected = units[0].expected if units else ()
+        expected = self.units[0].expected if self.units else ()
         changed = [one for one in self.figures.values() if one.is_confirmed and not one.is_mended]
         return [one.column for one in changed if one.column.what not in OWN_ROW and one.column.subject not in expected]
 
@@ -135,6 +137,7 @@ def judge_units(
         any(len(unit.baseline) > 1 for unit in units),
         any(unit.is_turn for unit in units),
         distances,
+        units,
         sessions,
     )
 

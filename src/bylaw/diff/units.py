@@ -179,6 +179,14 @@ def fill_figures(units: Sequence[Unit], measures: Measures, broken: Sequence[Bro
         leave_out_same_values(unit.rows)
 
 
+def mean_change(unit: Unit, column: Column) -> float:
+    """The candidate's mean minus the baseline's; 0 where a side did not record it."""
+    rows = [row.get(column, np.nan if column.is_measure else 0.0) for row in unit.rows]
+    sides = [np.array(side) for side in (rows[: len(unit.baseline)], rows[len(unit.baseline) :])]
+    before, after = (side[~np.isnan(side)] for side in sides)
+    return float(after.mean() - before.mean()) if len(before) and len(after) else 0.0
+
+
 def _figures(
     unit: Unit, kept: Recording, whole: Recording, broken: Mapping[str, int], measures: Measures
 ) -> dict[Column, float]:

@@ -17,6 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.model.values import json_type
+from bylaw.text.names import WORD, names
+from bylaw.text.negation import first_word, is_negated
 
 MOST_TEXT = 200_000
 """characters of a text that are looked at"""
@@ -35,6 +37,8 @@ _SIGNATURE = re.compile(
     r"^[ \t]*(?:(?:best|kind|warm|many)[ \t]+)?(?:regards|wishes|sincerely|cheers|yours)\b.*\Z",
     re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
+_BESIDE_DIGIT = re.compile(r"(?<=[\u3040-\u9fff\uac00-\ud7af])(?=\d)|(?<=\d)(?=[\u3040-\u9fff\uac00-\ud7af])")
+"""where a script without blanks meets a number"""
 _EVERYWHERE = re.compile(r"\b24/7\b")
 
 # Dates, amounts, numbers
@@ -42,7 +46,22 @@ _EVERYWHERE = re.compile(r"\b24/7\b")
 _CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
 _CODES = "USD|EUR|GBP|JPY|INR|CHF|CAD|AUD|CNY|KRW|SEK|NOK|DKK|PLN|BRL|MXN"
 _NAMED = {"dollar": "USD", "dollars": "USD", "euro": "EUR", "euros": "EUR", "pound": "GBP", "pounds": "GBP"}
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTHS = {
+    spelling: number
+    for number, spellings in enumerate(
+        (
+            "jan january januar janvier enero gennaio janeiro januari", "feb february februar février febrero febbraio "
+            "fevereiro februari", "mar march märz mars marzo março maart", "apr april avril abril aprile",
+            "may mai mayo maggio maio mei", "jun june juni juin junio giugno junho",
+            "jul july juli juillet julio luglio julho", "aug august août agosto augustus",
+            "sep sept september septembre septiembre settembre setembro", "oct october oktober octobre octubre ottobre "
+            "outubro", "nov november novembre noviembre novembro", "dec december dezember décembre diciembre dicembre "
+            "dezembro",
+        ),
+        1,
+    )
+    for spelling in spellings.split()
+}  # fmt: skip
 _TO_TWENTY = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty"
@@ -51,18 +70,29 @@ _TENS = "thirty forty fifty sixty seventy eighty ninety"
 _SMALL = {word: str(number) for number, word in enumerate(_TO_TWENTY.split())}
 _SMALL |= {word: str(10 * tens) for tens, word in enumerate(_TENS.split(), 3)}
 _SMALL_WORD = re.compile(rf"\b(?:{'|'.join(sorted(_SMALL, key=len, reverse=True))})\b", re.IGNORECASE)
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|"
-    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
+_MONTH = rf"(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})"
 _DATE = re.compile(
     r"(?P<iso>\b\d{4}-\d{2}-\d{2}\b)"
     rf"|\b(?P<month>{_MONTH})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s+(?P<year>\d{{4}})\b)?"
-    rf"|\b(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month2>{_MONTH})\b\.?(?:,?\s+(?P<year2>\d{{4}})\b)?",
+    rf"|\b(?P<day2>\d{{1,2}})(?:st|nd|rd|th|\.|er|º)?\s+(?:(?:of|de)\s+)?(?P<month2>{_MONTH})\b\.?(?:,?\s+(?P<year2>\d{{4}})\b)?",
     re.IGNORECASE,
 )
 _TIME = re.compile(r"\b(\d{1,2}):(\d{2})(?::\d{2})?\s*([ap]\.?m\b\.?)?|\b(\d{1,2})\s*([ap])\.?m\b\.?", re.IGNORECASE)
-_WEEKDAY = re.compile(r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
+_WEEKDAYS = {
+    spelling: day
+    for spellings in (
+        "monday montag lundi lunes lunedì maandag понедельник 月曜 星期一 周一",
+        "tuesday dienstag mardi martes martedì dinsdag вторник 火曜 星期二 周二",
+        "wednesday mittwoch mercredi miércoles mercoledì woensdag среду 水曜 星期三 周三",
+        "thursday donnerstag jeudi jueves giovedì donderdag четверг 木曜 星期四 周四",
+        "friday freitag vendredi viernes venerdì vrijdag пятницу 金曜 星期五 周五",
+        "saturday samstag sonnabend samedi sábado sabato zaterdag субботу 土曜 星期六 周六",
+        "sunday sonntag dimanche domingo domenica zondag воскресенье 日曜 星期日 周日",
+    )
+    for spelling in spellings.split()
+    for day in spellings.split()[:1]
+}
+_WEEKDAY = re.compile(rf"(?:\b|(?<=[\u3040-\u9fff]))({'|'.join(_WEEKDAYS)})(?:s?\b|(?=[\u3040-\u9fff]))", re.IGNORECASE)
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _LINK = re.compile(r"\b(?:https?://|www\.)[^\s)\]>\"']+", re.IGNORECASE)
 _PHONE = re.compile(r"(?<![\w.-])\+?\(?\d(?:[ ().-]{0,2}\d){9,14}(?![\w-])")
@@ -90,53 +120,10 @@ _MEASURED = re.compile(rf"(?<![\w.])(?P<number>-?{_DIGITS})\s?(?P<unit>{_UNITS}|
 _RANGE = re.compile(r"(?<![\w.-])(\d{1,3}(?:\.\d+)?)\s?-\s?(\d{1,3}(?:\.\d+)?)(?![\w-])")
 _NUMBER = re.compile(rf"(?<![\w.])-?{_DIGITS}(?:{_SCALE}|\s?%|\s+percent\b)?")
 
-# Names
+# Opposites
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(*>•|–—-])\s*[\"'“\u2018(*_#]*\s*$")
-_NO_NAME = (
-    "i i'm i'll i've i'd ok okay yes no the a an and or but if you your we our please thank thanks hello hi dear sorry "
-    "am pm sure great however additionally also so then well now once again first second finally next note important "
-    "january february march april may june july august september october november december unfortunately currently "
-    "true false none pass fail json"
-)
-_NOT_NAMES = frozenset(_NO_NAME.split())
-
-# Yes and no
-
-_NEGATION = re.compile(
-    r"\b(?:not|never|cannot|no|none|nothing|neither|nor|unable|impossible|den(?:y|ied|ies)|decline[ds]?|reject(?:s|ed)?|"
-    r"refuse[ds]?|fail(?:s|ed|ing|ure)?|forbidden|disallowed|prohibited|unfortunately|regret|false|without|"
-    r"against (?:our|the|company|your) (?:polic(?:y|ies)|rules?|terms)|(?:outside|beyond) (?:of )?(?:our|the|your)|"
-    r"(?:un(?:available|successful|safe|authori[sz]ed|lawful|supported|covered)|in(?:eligible|valid|correct|compatible|"
-    r"active|sufficient)|il(?:legal|legitimate)|ir(?:regular|relevant)|dis(?:approved|qualified|honou?red)|"
-    r"non-?(?:compliant|eligible|refundable))|"
-    r"nicht|keine?[nmrs]?|nie|niemals|leider|abgelehnt|unmöglich|ne|jamais|aucune?|refusée?|nunca|ningun[ao]?|ningún|"
-    r"tampoco|rechazad[ao]|não|non(?!-)|nessun[ao]?|niet|geen|нет|не|нельзя)\b"
-    r"|n['’]t\b|\bn['’](?=[aeiouyhéèêœ])|[不没無无未]|拒|ません|ない|できず|않|못|없|아니|❌|✗|✘|🚫|👎",
-    re.IGNORECASE,
-)
-_NO_NEGATION = re.compile(
-    r"\boh,? no\b|\bno (?:problem|worries|doubt|matter|rush|need to worry|issues?|extra|charge|fees?|(?:further|"
-    r"additional|other|more) (?:actions?|steps?|questions?|information|details?)"
-    r"(?: (?:is|are) (?:needed|required|necessary))?)\b|"
-    r"\bnothing (?:else|more|further)\b|\bnot only\b|\bwhy not\b|\bif not\b|\bnot to worry\b|"
-    r"\b(?:do not|don['’]t) (?:worry|hesitate|forget|need to do anything)\b|\bwhether or not\b|\b(?:if|should) .{0,40}?"
-    r"\b(?:do not|don['’]t|doesn['’]t|does not) (?:arrive|work|help|receive)\b|"
-    r"\b(?:is|are|isn['’]t|aren['’]t|do|don['’]t) (?:it|they|you) not\b|\bno\.(?=\s*\d)|"
-    r"\b(?:ca|could|would|wo|do|does|did|is|are|have|has)n['’]t (?:you|we|it|they)\b|\bno longer than\b|"
-    r"\bnot (?:a problem|an issue)\b|\bwithout (?:any )?(?:problems?|issues?|delay|further ado|hesitation)\b|"
-    r"\bwithout charge\b|\bfail-?safe\b|\bnon-?stop\b|不客气|没问题|没关系",
-    re.IGNORECASE,
-)
-_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
-_MOST_BEGINNING = 2_000
-"""characters in which the first sentences are looked for"""
 _MOST_COURTEOUS = 30
 """words"""
-_YES = re.compile(
-    r"^\W*(yes|yeah|yep|correct|certainly|absolutely|no|nope|y|n)\b(?!\s*(?:problem|worries))", re.IGNORECASE
-)
 _OPPOSITES = (
     ("buy", "sell"), ("increase", "decrease"), ("rise", "fall"), ("upgrade", "downgrade"), ("credit", "debit"),
     ("deposit", "withdraw"), ("enable", "disable"), ("lock", "unlock"), ("grant", "revoke"), ("include", "exclude"),
@@ -213,29 +200,16 @@ def _decisions(text: str) -> Decisions:
     value = _json(text)
     if value is not None:
         return Decisions(frozenset(_values(value[0])), False, None, _shape(value[0]))
-    said = _YES.match(_NO_NEGATION.sub(" ", text[:100]))
-    says = None if said is None else "no" if said[1].lower() in ("no", "nope", "n") else "yes"
     prose = _prose(text)
     sides: dict[str, set[str]] = {}
-    for word in _WORD.findall(prose.lower()):
+    for word in WORD.findall(prose.lower()):
         if (pole := _POLES.get(word)) is not None:
             sides.setdefault(pole[0], set()).add(pole[1])
-    return Decisions(frozenset(_facts(prose)), is_negated(text), says, None, _one_sided(sides))
+    return Decisions(frozenset(_facts(prose)), is_negated(text), first_word(text), None, _one_sided(sides))
 
 
 def _one_sided(sides: dict[str, set[str]]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((pair, *found) for pair, found in sides.items() if len(found) == 1))  # type: ignore[misc]
-
-
-def is_negated(text: str) -> bool:
-    """Whether the text denies something: `not possible`, `unable to`, `against our policy`; not `no problem`."""
-    return _NEGATION.search(_NO_NEGATION.sub(" ", text)) is not None
-
-
-def begins_negated(text: str) -> bool:
-    """Whether one of its first two sentences denies something: there an answer says its decision."""
-    sentences = [one for one in _SENTENCE_END.split(text.strip()[:_MOST_BEGINNING]) if _WORD.search(one)]
-    return is_negated(" ".join(sentences[:2]))
 
 
 def is_courtesy(text: str) -> bool:
@@ -295,22 +269,34 @@ def _values(value: Any) -> Iterator[tuple[str, str]]:
 # Prose
 
 
-def numbers(text: str) -> frozenset[str]:
-    """Every number of a text in one spelling, also in its other readings: those inside amounts, dates, identifiers."""
-    text = text[:MOST_TEXT]
-    spelled = (_plain(found) for found in re.findall(r"\d+(?:\.\d+)?", text))
-    return frozenset(spelled) | quantities(text)
+def facts(text: str) -> frozenset[tuple[str, str]]:
+    """Every fact of a prose text: kind and spelling."""
+    return frozenset(_facts(_prose(text[:MOST_TEXT])))
 
 
-def quantities(text: str) -> frozenset[str]:
-    """The plain numbers and amounts of a text, without their unit; not dates, times, identifiers or list marks."""
-    facts = _facts(_prose(text[:MOST_TEXT]))
-    return frozenset(said.split(" ")[0].rstrip("%") for kind, said in facts if kind in ("number", "amount"))
+def numbers(text: str, found: frozenset[tuple[str, str]]) -> frozenset[str]:
+    """Every number of a text in one spelling, also in its other readings: those inside amounts, dates, identifiers.
+
+    `found`: its facts.
+    """
+    spelled = (_plain(number) for number in re.findall(r"\d+(?:\.\d+)?", text[:MOST_TEXT]))
+    return frozenset(spelled) | quantities(found)
+
+
+def quantities(found: frozenset[tuple[str, str]]) -> frozenset[str]:
+    """The plain numbers and amounts among facts, without their unit."""
+    return frozenset(said.split(" ")[0].rstrip("%") for kind, said in found if kind in ("number", "amount"))
 
 
 def _prose(text: str) -> str:
     """The text without its layout, with one spelling of signs and small numbers."""
-    text = text.replace("\u2212", "-").replace("\u2013", "-").replace("\u2014", " - ").replace("\u00a0", " ")
+    text = (
+        _BESIDE_DIGIT.sub(" ", text)
+        .replace("\u2212", "-")
+        .replace("\u2013", "-")
+        .replace("\u2014", " - ")
+        .replace("\u00a0", " ")
+    )
     text = _EVERYWHERE.sub(" ", _SIGNATURE.sub("", _LABEL.sub("\n", _HEADING.sub("", text))))
     if re.search(r"(?:^|\s)\(?1[.)]\s", text) and re.search(r"\s\(?2[.)]\s", text):
         text = _INLINE_MARK.sub("\n", text)
@@ -329,7 +315,7 @@ def _facts(text: str) -> Iterator[tuple[str, str]]:
             rest = pattern.sub(_taking(found, kind, read), rest)
     # `one` is mostly a pronoun, and `1 bag` is `a bag`
     yield from (fact for fact in found if fact != ("number", "1"))
-    yield from (("name", name) for name in _names(rest))
+    yield from (("name", name) for name in names(rest))
 
 
 def _taking(found: list[tuple[str, str]], kind: str, read: Any) -> Any:
@@ -347,9 +333,9 @@ _WITH_DIGITS = frozenset(("date", "time", "phone number", "amount", "quantity", 
 def _date(match: re.Match[str]) -> str:
     if match["iso"]:
         return str(match["iso"])[5:]
-    month = (match["month"] or match["month2"])[:3].lower()
+    month = (match["month"] or match["month2"]).lower()
     day = int(match["day"] or match["day2"])
-    return f"{_MONTHS.index(month) + 1:02d}-{day:02d}"  # the year is often left out
+    return f"{_MONTHS[month]:02d}-{day:02d}"  # the year is often left out
 
 
 def _time(match: re.Match[str]) -> str:
@@ -397,7 +383,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str], Any], ...] = (
     ("link", _LINK, lambda match: match[0].rstrip(".,;:!?/").lower()),
     ("e-mail address", _EMAIL, lambda match: match[0].lower()),
     ("date", _DATE, _date),
-    ("weekday", _WEEKDAY, lambda match: match[1].lower() + "day"),
+    ("weekday", _WEEKDAY, lambda match: _WEEKDAYS[match[1].lower()]),
     ("time", _TIME, _time),
     ("phone number", _PHONE, lambda match: re.sub(r"\D", "", match[0])),
     ("amount", _AMOUNT, _amount),
@@ -405,17 +391,3 @@ _KINDS: tuple[tuple[str, re.Pattern[str], Any], ...] = (
     ("id", _IDENTIFIER, lambda match: match[0].rstrip(".:/").lower()),
     ("number", _NUMBER, _number),
 )
-
-
-def _names(text: str) -> Iterator[str]:
-    """Capitalised words inside a sentence, and one that is spoken to: `Alice, it is done`.
-
-    The first word of a sentence is capitalised anyway and says nothing.
-    """
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if word[0].isupper() and len(word) > 1 and word.lower() not in _NOT_NAMES:
-            before = text[max(0, match.start() - 12) : match.start()]
-            is_first = _SENTENCE_START.search(before)
-            if not is_first or (text[match.end() : match.end() + 2] == ", " and not word.endswith(("ly", "ed", "ing"))):
-                yield word.lower()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bylaw.text.decisions import decisions, disagree, is_negated
+from bylaw.text.decisions import decisions, disagree
+from bylaw.text.negation import is_negated
 
 FLIPS = [
     ('{"approved": true}', '{"approved": false}'),
@@ -34,6 +35,20 @@ FLIPS = [
     ("返金できます。", "返金できません。"),
     ("We asked Ann to call.", "We asked Bea to call."),
     ("Yes, it is in stock.", "No, it is in stock elsewhere."),
+    ("Ja, das geht.", "Nein, das geht."),
+    ("Alice will call you.", "Bob will call you."),
+    ("Ihr Flug geht nach Paris.", "Ihr Flug geht nach London."),
+    ("Sie kommt am Montag.", "Sie kommt am Dienstag."),
+    ("Sie kommt am 3. Mai.", "Sie kommt am 3. Juni."),
+    ("Elle arrive le 3 juillet.", "Elle arrive le 3 août."),
+    ("将于5月3日到达。", "将于5月4日到达。"),
+    ("Это возможно.", "Это невозможно."),
+    ("To jest możliwe.", "To nie jest możliwe."),
+    ("Det är möjligt.", "Det är inte möjligt."),
+    ("Je to možné.", "Není to možné."),
+    ("Bu mümkün.", "Bu mümkün değil."),
+    ("هذا ممكن.", "هذا غير ممكن."),
+    ("यह संभव है।", "यह संभव नहीं है।"),
 ]
 
 
@@ -43,7 +58,18 @@ def test_a_flip_is_a_disagreement(before: str, after: str) -> None:
     assert not disagree(decisions(before), decisions(before))
 
 
+REFUNDED = "Your refund has been issued."
 HARMLESS = [
+    *((REFUNDED, f"{opener}, your refund is on its way.") for opener in ("Perfect", "Alright", "Absolutely", "Yes")),
+    ("Perfect, it is done.", "Congratulations, it is done."),
+    (REFUNDED, "Your Refund Has Been Issued."),
+    (REFUNDED, "The Support Team has issued it. No problem!"),
+    ("Ihre Rückerstattung wurde veranlasst.", "Wir haben Ihnen das Geld zurückgezahlt."),
+    ("Ihre Buchung ist bestätigt.", "Natürlich, die Reservierung steht."),
+    ("Le remboursement est fait.", "D'accord, pas de problème, c'est remboursé."),
+    ("El reembolso está hecho.", "No hay problema, listo, ya tiene su dinero."),
+    ("返金が完了しました。", "お金をお返ししました。"),
+    ("Возврат оформлен.", "Нет проблем, мы вернули вам деньги."),
     ('{"items": [1, 2]}', '{"items":[1,2]}'),
     ('{"total": 1}', '{"total": 1.0}'),
     ("The refund is done.", "The refund is done.\n\n**Next Steps:** Check your statement."),
