@@ -194,8 +194,12 @@ def _leave_open(rule: PromptRule, why: str) -> PromptRule:
 
 def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
     """Numbered items that follow each other, with the sentence before them, outside the sections of tools."""
-    introduction, steps = "", list[Statement]()
+    introduction, steps, block = "", list[Statement](), 0
     for statement in statements:
+        if statement.block != block:  # a heading ends what stands above it
+            if len(steps) > 1:
+                yield introduction, steps
+            introduction, steps, block = "", [], statement.block
         if statement.numbered and statement.tool is None:
             if statement.leads:
                 steps.append(statement)

@@ -314,6 +314,8 @@ def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: s
         return []
     if _NO_ORDER.search(introduction[:MAX_SENTENCE]):
         return []
+    if re.search(r":\s*\w", introduction[:MAX_SENTENCE]):  # `Work in this order: A, then B.` has a list of its own
+        introduction = ""
     steps = [_Step(statement, _tools_of(statement, tools)) for statement in statements]
     if not _IN_ORDER.search(introduction) and not all(_only_calls(step, tools) for step in steps):
         return []
