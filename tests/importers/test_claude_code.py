@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bylaw.errors import InputError
+from bylaw.model.events import Request
 from bylaw.traces import load_trace
+from bylaw.traces.formats.claude_code import lines as claude_code_lines
+from bylaw.traces.records.files import open_path
+from bylaw.traces.source import TraceStream
 from tests.importers.support import calls, lines, read, requests, responses, results, story
 
 
@@ -235,3 +240,34 @@ def test_a_field_of_the_wrong_type_counts_as_absent_and_costs_nothing_else() -> 
     trace = read(*({**one, **odd} for one in told))
     assert (story(trace), trace.problems) == (plain, ())
     assert [result.latency_ms for result in results(trace)] == [1000]
+
+
+def test_a_viewer_reads_only_a_few_megabytes_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first page of a large session is shown before the file was read; what is shown is the same."""
+    monkeypatch.setattr(claude_code_lines, "_AHEAD", 400)
+    again = line("user", "u1", None, "go")
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(
+        lines(
+            again,
+            line("assistant", "a1", "u1", [{"type": "text", "text": "one"}], message={"id": "m1"}),
+            line("assistant", "a2", "a1", [use("c1", command="ls")], message={"id": "m1"}),
+            line("user", "r1", "a2", [returned("c1", "x" * 2000)]),
+            again,
+            *(line("assistant", f"b{n}", "r1", f"{n}", message={"id": f"n{n}"}) for n in range(9)),
+            line("user", "u2", "a2", "instead"),
+            line("assistant", "a9", "u2", "else", message={"id": "m9"}),
+        )
+    )
+    source = open_path(str(path))
+    stream = TraceStream(source, eager=True)
+    events = list(stream)
+    whole = load_trace(path)
+    assert [(event.kind, event.turn) for event in events] == [(event.kind, event.turn) for event in whole.events]
+    assert [event.messages for event in events if isinstance(event, Request)] == [
+        event.messages for event in whole.events if isinstance(event, Request)
+    ]
+    assert list(stream.notes) == list(whole.notes)
+    read_ahead: list[bytes] = []
+    branches = claude_code_lines.Branches((read_ahead.append(one) or one for one in [b"{}" * 100] * 99), is_lazy=True)  # type: ignore[func-returns-value]
+    assert (branches.is_lazy, len(read_ahead)) == (True, 2)

@@ -100,6 +100,8 @@ class CallSigns:
         return [replace(event, complete=False) if type(event) is SessionEnd else event for event in events]
 
     def report(self, problems: Problems) -> None:
+        if not self.is_unread:
+            return  # nearly always: the pattern is slow
         if self._first is not None and (problems.skipped or self._pattern.search(self._first[0]) is None):
             self._first = None  # what was skipped on request is told and counted
         if self._first is not None and self.is_unread:

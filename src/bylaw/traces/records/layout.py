@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
+from io import BytesIO
 from itertools import islice
 from typing import Any
 
@@ -138,7 +139,8 @@ def sniff(source: Input) -> Layout:
         if looks_bare(start):
             return Layout.PROTOBUF
     head, ended = head_of(source)
-    lines = [line for line in head.split(b"\n")[: None if ended else -1] if line.strip()]
+    every = head if ended else head[: head.rfind(b"\n") + 1]
+    lines = list(islice(_filled(every), 2))
     first = head.lstrip()[:1]
     if first not in (b"[", b"{") and lines and looks_tabular(lines[0]):
         return Layout.TABLE
@@ -153,7 +155,11 @@ def sniff(source: Input) -> Layout:
     if _holds_values(source):
         return Layout.VALUES
     # Neither is complete: choose the layout that more of the file has, so that the error is reported once.
-    return Layout.LINES if any(isinstance(_decoded(line), dict) for line in lines) else Layout.VALUE
+    return Layout.LINES if any(isinstance(_decoded(line), dict) for line in _filled(every)) else Layout.VALUE
+
+
+def _filled(lines: bytes) -> Iterator[bytes]:
+    return (line[:-1] if line.endswith(b"\n") else line for line in BytesIO(lines) if line.strip())
 
 
 def sample(source: Input, layout: Layout) -> Iterator[Any]:

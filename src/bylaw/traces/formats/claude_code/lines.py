@@ -22,6 +22,8 @@ from bylaw.traces.records.problems import Problems
 SPOKEN = ("user", "assistant")
 ANNOTATIONS = ("summary", "system", "result")
 """kinds of lines that become annotations; lines of other kinds do not concern the agent"""
+_AHEAD = 8 << 20
+"""bytes: parts of one response, and a subagent and the result of the call that started it, are nearer to each other"""
 _TEXTS = ("type", "uuid", "sessionId", "session_id", "agentId", "parent_tool_use_id", "requestId")
 
 
@@ -122,7 +124,12 @@ class Branches:
     the branch. Not every fork is a branch: results of parallel calls each stand below the line of their call.
     """
 
-    def __init__(self, lines: Iterable[bytes]) -> None:
+    def __init__(self, lines: Iterable[bytes], *, is_lazy: bool = False) -> None:
+        """`is_lazy`: look only a few megabytes ahead of what `follow` was told, so that a first page is shown soon."""
+        self.is_lazy = is_lazy
+        self._lines = iter(lines)
+        self._left = 0
+        """bytes that were looked at and not yet followed"""
         self.jumps: dict[str, str] = {}
         """lines that do not follow the line before, each with the line that it follows"""
         self.points: set[str] = set()
@@ -142,7 +149,16 @@ class Branches:
         self._tail: set[str] = set()
         """lines of the latest response and of its results: the next line may follow any of them"""
         self._answer: str | None = None
-        for line in lines:
+        self.follow(0)
+
+    def follow(self, size: int) -> None:
+        """The reader has come so many bytes further."""
+        self._left -= size
+        while not self.is_lazy or self._left < _AHEAD:
+            line = next(self._lines, None)
+            if line is None:
+                return
+            self._left += len(line)
             try:
                 self._add(_decode_skim(line), line)
             except REFUSED:

@@ -38,7 +38,8 @@ class ClaudeCodeReader(AssemblingReader):
         super().__init__(opened)
         path = opened.source.path
         self._outputs = StoredOutputs(None if path is None else folder_of(path))
-        self._file = describe_file(path, Branches(opened.raw_records()), self._outputs)
+        is_lazy = opened.eager and path is not None  # what is spooled can be read only once at a time
+        self._file = describe_file(path, Branches(opened.raw_records(), is_lazy=is_lazy), self._outputs)
         self._subagents = SubagentFiles(path, self._file, opened.problems)
         self._agents = Agents()
         self._shared = Shared(self._assembler)
@@ -52,7 +53,10 @@ class ClaudeCodeReader(AssemblingReader):
         self._called_at: dict[str, float] = {}
 
     def read(self, block: Block) -> list[Event]:
+        branches = self._file.branches
         for record in lines_of(block, self._problems):
+            if branches.is_lazy:
+                branches.follow(len(record.raw))
             if self._subagents.waiting:
                 self._catch_up(record)
             self._read_line(record, self._file)
@@ -101,11 +105,14 @@ class ClaudeCodeReader(AssemblingReader):
         session = line.session_id if line.sessionId is None else line.sessionId
         if session:
             self._session = session
-        if file.branches.repeated and (mark := line_hash(record.raw)) in file.branches.repeated:
-            if mark in self._seen:
+        branches = file.branches
+        if branches.repeated or branches.is_lazy:
+            mark = line_hash(record.raw)
+            if mark in self._seen and mark in branches.repeated:
                 self._repeats += 1
                 return
-            self._seen.add(mark)
+            if branches.is_lazy or mark in branches.repeated:
+                self._seen.add(mark)
         if kind in SPOKEN:
             self._read_message(record, line, kind, file)
         elif kind in ANNOTATIONS:
@@ -142,8 +149,8 @@ class ClaudeCodeReader(AssemblingReader):
         except MalformedRecord as error:
             record.malformed(error, ("message",))
             return
-        points = file.branches.points
-        if points and line.uuid in points:
+        branches = file.branches
+        if (branches.points or branches.is_lazy) and line.uuid and (branches.is_lazy or line.uuid in branches.points):
             agent.reached.append(line.uuid)
 
     def _read_assistant(
