@@ -10,6 +10,7 @@ import pytest
 import bylaw
 from bylaw.diff.expectations import Expectation, as_expectations, parse_expectation
 from bylaw.diff.judge import checked_score, load_judge
+from bylaw.diff.report.wording import headline
 from bylaw.lint.report import lint_files
 from tests.support.build import trace
 from tests.support.command import run_bylaw
@@ -126,6 +127,20 @@ def test_expect_on_the_command_line() -> None:
     assert "axis NAME: REASON" in done.stderr
     done = run_bylaw([*sides, "--expect", "axis latency: a larger model"])
     assert "Expected and not seen: axis latency." in done.stdout
+
+
+@pytest.mark.parametrize("body", ["raise SystemExit(0)", "return 5", "return float('fine')", "raise TimeoutError"])
+def test_a_judge_that_fails_is_no_pass(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"judge_{abs(hash(body))}"
+    (tmp_path / f"{name}.py").write_text(f"def score(response):\n    {body}\n\ndef none(response): ...\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = trace([{"session": f"s{i}", "calls": ["pay"]} for i in range(4)])
+    report = bylaw.diff(before, before, judge=f"{name}:score")
+    assert (report.exit_code, "failed at turn 0" in (report.judge_failure or "")) == (4, True)
+    assert headline(report).startswith("NOT JUDGED")
+    assert dropped(judge=f"{name}:score").exit_code == 1
+    report = bylaw.diff(before, before, judge=f"{name}:none")
+    assert (report.exit_code, report.notes) == (0, ("warning: the judge scored no response",))
 
 
 def test_a_judge_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,6 @@ def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[st
 def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Part:
     from bylaw.diff.api import as_level, as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import load_with_expectations
-    from bylaw.diff.judge import load_judge
     from bylaw.diff.report.wording import headline
 
     files = list(settings.policies) or ([config] if config else [])
@@ -175,6 +174,10 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
     )
     rules = loaded.rules if loaded else ()
     warnings += map(summarize, loaded.diagnostics if loaded else ())
+    try:
+        judge = as_step_judge(settings.judge)
+    except ValueError as problem:
+        raise InputError([Diagnostic(code="unknown-value", message=str(problem), file="ci.diff.judge")]) from None
     unread: list[Diagnostic] = []
     before, after = (open_side(side, unread) for side in (settings.baseline, settings.candidate))
     report = compare_versions(
@@ -182,7 +185,7 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
         after,
         rules,
         fail_on=as_level(settings.fail_on),
-        judge=as_step_judge(load_judge(settings.judge) if settings.judge else None),
+        judge=judge,
         deterministic=settings.deterministic,
         expected=expected,
         strict=settings.strict,

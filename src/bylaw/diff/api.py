@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from bylaw.diff.axes import axis_rows
 from bylaw.diff.cases import sort_cases
+from bylaw.diff.columns import JUDGED
 from bylaw.diff.divergence import divergences
 from bylaw.diff.expectations import (
     Expectation,
@@ -22,7 +23,7 @@ from bylaw.diff.expectations import (
 from bylaw.diff.figures import Judge, Measures
 from bylaw.diff.findings import find_changes
 from bylaw.diff.fingerprint import compare as compare_fingerprints
-from bylaw.diff.judge import checked_score, load_judge
+from bylaw.diff.judge import NamedJudge, checked_score
 from bylaw.diff.judgement import judge_units
 from bylaw.diff.mending import excused_calls
 from bylaw.diff.model import Change, DiffReport, Fingerprint, PolicyDiff, SessionIssue
@@ -136,7 +137,11 @@ def compare_versions(
         guessed=sum(group.is_guess for group in pairing.groups),
         unlike=any(group.is_unlike for group in pairing.groups),
         rules=len(rules),
-        notes=_notes(before, after, pairing, program, unread or ()),
+        notes=(
+            *_notes(before, after, pairing, program, unread or ()),
+            *(["warning: the judge scored no response"] if judge and not _is_judged(units) else ()),
+        ),
+        judge_failure=judge.failure if isinstance(judge, NamedJudge) else None,
         unread=tuple(unread or ()),
         refuses_unread=refuses_unread,
         fail_on=fail_on,
@@ -163,11 +168,18 @@ def _measure(
     left_out = expected_tools(expected, groups), excused_calls(policy, rules, groups, broken[CANDIDATE])
     units = make_units(groups, *left_out)
     fill_figures(units, measures, broken)
+    if isinstance(measures.judge, NamedJudge) and measures.judge.failure:
+        for row in (row for unit in units for row in (*unit.rows, *unit.rest)):
+            row.pop(JUDGED, None)  # what it scored before it failed is no comparison
     if not any(unit.is_turn for unit in units):
         return units, units
     sessions = make_units(groups, *left_out, by_session=True)
     fill_figures(sessions, Measures(), broken)
     return units, sessions
+
+
+def _is_judged(units: Iterable[Unit]) -> bool:
+    return any(JUDGED in row for unit in units for row in unit.rows)
 
 
 def _tools(*sides: Side) -> set[str]:
@@ -218,8 +230,11 @@ def _fingerprint(units: Sequence[Unit]) -> Fingerprint | None:
     return compare_fingerprints(tasks, by_turn=all(unit.is_turn for unit in units))  # type: ignore[arg-type]
 
 
-def as_step_judge(judge: Callable[[Response], float | None] | None) -> Judge | None:
-    return None if judge is None else lambda step: checked_score(judge(step.response))
+def as_step_judge(judge: Callable[[Response], float | None] | str | None) -> Judge | None:
+    """A function of the caller raises what it raises; the failure of one that is named is part of the report."""
+    if judge is None or isinstance(judge, str):
+        return None if judge is None else NamedJudge(judge)
+    return lambda step: checked_score(judge(step.response))
 
 
 def diff(
@@ -253,7 +268,7 @@ def diff(
         as_sources(candidate),
         loaded.rules,
         fail_on=as_level(fail_on),
-        judge=as_step_judge(load_judge(judge) if isinstance(judge, str) else judge),
+        judge=as_step_judge(judge),
         prices=None if prices is None else load_prices(prices),
         embedder=load_embedder() if embeddings else None,
         deterministic=deterministic,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from bylaw.diff.columns import AMOUNTS, Column
+from bylaw.diff.columns import AMOUNTS, JUDGED, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement, interval
 from bylaw.diff.model import AxisRow, Change
 from bylaw.diff.units import Unit
@@ -58,7 +58,7 @@ SCALES = {"verbosity": TOKENS, "latency": MILLISECONDS, "cost": DOLLARS, "reason
 _FIGURES = {
     **{axis: Column(axis, what) for what, axis in AMOUNTS.items()},
     "safety": Column("safety", "refusals"),
-    "judge": Column("judge", "judge"),
+    "judge": JUDGED,
     "score": Column("score", "score"),
 }
 _LOWER_IS_WORSE = ("judge", "score")

@@ -24,8 +24,8 @@ def sort_cases(
     """`sessions`: the units, or in a replay the sessions that the turns belong to. `confirmed`: what changed."""
     names: dict[str, dict[str, None]] = {"regressed": {}, "improved": {}, "changed": {}, "unchanged": {}}
     for unit, measured in zip(units, distances, strict=True):
-        differs = (np.nan_to_num(measured.across) > np.nan_to_num(measured.within) + 1e-9)[_DECIDING].any()
-        differs = differs or any(abs(mean_change(unit, column)) > 1e-9 for column in confirmed)
+        further = np.nan_to_num(measured.across) > np.nan_to_num(measured.within) + 1e-9
+        differs = bool(further[_DECIDING].any()) or any(abs(mean_change(unit, column)) > 1e-9 for column in confirmed)
         names["changed" if differs else "unchanged"][unit.group.name] = None
     for unit in sessions if sessions is units else [*units, *sessions]:
         if kind := _direction(unit):

@@ -69,3 +69,5 @@ OF_SESSIONS = frozenset({"score", "violations"})
 """columns that are shown elsewhere and belong to whole sessions, also in a replay"""
 AMOUNTS = {"output tokens": "verbosity", "latency": "latency", "cost": "cost", "reasoning tokens": "reasoning"}
 """what is added up over a session, and the axis that shows it"""
+JUDGED = Column("judge", "judge")
+"""the mean score of the judge"""

@@ -86,14 +86,13 @@ def command(
     """
     from bylaw.diff.api import as_level, as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import as_expectations, load_with_expectations
-    from bylaw.diff.judge import load_judge
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder
     from bylaw.traces import find_traces
 
     try:
         announced = as_expectations(expect)
-        score = as_step_judge(load_judge(judge) if judge else None)
+        score = as_step_judge(judge)
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     try:

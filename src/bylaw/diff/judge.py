@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any
 
 from bylaw.model.events import Response
+from bylaw.traces.comparison.recording import Step
 
 ResponseJudge = Callable[[Response], float | None]
 
@@ -21,6 +22,27 @@ def checked_score(score: object) -> float | None:
     if not isinstance(score, Real) or not 0 <= float(score) <= 1:  # NaN is not in between
         raise ValueError(f"judge returned {score!r}: expected a number from 0 to 1, or None")
     return float(score)
+
+
+class NamedJudge:
+    """A judge that was named in a file or on the command line. The first time it fails it is not asked again, and the
+    comparison says so: it is never a pass then.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._judge = load_judge(address)
+        self.failure: str | None = None
+
+    def __call__(self, step: Step) -> float | None:
+        if self.failure is not None:
+            return None
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                return checked_score(self._judge(step.response))
+        except (Exception, SystemExit) as error:  # the user's own code, often asking a service
+            self.failure = f"{self._address} failed at turn {step.turn}: {type(error).__name__}: {error}"
+            return None
 
 
 def load_judge(address: str) -> ResponseJudge:
@@ -37,7 +59,7 @@ def load_judge(address: str) -> ResponseJudge:
             found: Any = importlib.import_module(module_name)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:  # importing runs the user's own code
+    except (Exception, SystemExit) as error:  # importing runs the user's own code
         raise ValueError(f"cannot load {address!r}: {type(error).__name__}: {error}") from error
     finally:
         with contextlib.suppress(ValueError):

@@ -274,6 +274,8 @@ class DiffReport(Struct, kw_only=True):
     """files that could not be read …"""
     refuses_unread: bool = True
     """… which is bad input, unless `skip_bad` passed over them"""
+    judge_failure: str | None = None
+    """why the judge was not asked to the end; exit 4, unless the gate tripped without it"""
     fail_on: Change = Change.SEVERE
 
     @property
@@ -328,6 +330,8 @@ class DiffReport(Struct, kw_only=True):
         """The exit code by the files that could be read."""
         if self.tripped:
             return 1
+        if self.judge_failure is not None:
+            return 4
         is_unchecked = self.nothing_compared or self.unlike or self.policy.scope_doubts
         return 3 if is_unchecked or (self.strict and (self.one_sided or self.guessed)) else 0
 

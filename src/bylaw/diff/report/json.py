@@ -46,6 +46,7 @@ def diff_as_json(report: DiffReport) -> dict[str, Any]:
         "guessed_pairs": report.guessed,
         "cases": fields["cases"],
         "one_sided": report.one_sided,
+        "judge_failure": report.judge_failure,
         "unused_expectations": fields["unused_expectations"],
         "rules": report.rules,
         "notes": fields["notes"],

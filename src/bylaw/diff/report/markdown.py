@@ -12,7 +12,7 @@ from bylaw.diff.report import wording
 from bylaw.report.text import COMMENT_LIMIT, escape_markdown, inline_code
 
 MARKER = "<!-- bylaw-diff -->"
-_MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️"}
+_MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "⚠️"}
 
 
 def render_diff(report: DiffReport) -> str:

@@ -11,7 +11,7 @@ from bylaw.diff.report import wording
 from bylaw.report.text import count, terminal_width, wrap
 
 _COLOURS = {Change.NONE: None, Change.MINOR: "cyan", Change.MODERATE: "yellow", Change.SEVERE: "red"}
-_VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow")}
+_VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow"), 4: ("∅", "yellow")}
 MOST_LISTED = 10
 
 

@@ -53,6 +53,8 @@ def headline(report: DiffReport) -> str:
 def _verdict(report: DiffReport) -> str:
     """The verdict on what was read."""
     one_sided = ", ".join(_NAMES[axis] for axis in report.one_sided)
+    if report.gate_code == 4:
+        return f"NOT JUDGED: {report.judge_failure}"
     if report.gate_code == 3 and report.nothing_compared:
         return "NOTHING COMPARED: no session of the candidate matches one of the baseline"
     if report.gate_code == 3 and report.policy.scope_doubts:
