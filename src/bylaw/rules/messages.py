@@ -99,9 +99,11 @@ def near_name(name: str, known: Collection[str]) -> str | None:
 
 def _slips(mine: list[str], theirs: list[str]) -> int | None:
     """How many letters differ, or None if that is no slip but another name."""
-    from rapidfuzz.distance import OSA  # takes long to import, and most rules name tools that exist
-
     one, other = "".join(mine), "".join(theirs)
+    if _fewest_slips(one, other) > MAX_SLIPS:
+        return None
+    from rapidfuzz.distance import OSA  # takes long to import, and most names have little in common
+
     if one.translate(_NO_DIGITS) == other.translate(_NO_DIGITS):
         return None
     if len(mine) != len(theirs):  # a separator too few or too many, and a slip
@@ -116,6 +118,12 @@ def _slips(mine: list[str], theirs: list[str]) -> int | None:
             return None
         total += slips
     return total if total <= (1 if max(len(one), len(other)) <= _SHORT else MAX_SLIPS) else None
+
+
+def _fewest_slips(one: str, other: str) -> int:
+    """At least so many letters differ, wherever they stand."""
+    mine, theirs = Counter(one), Counter(other)
+    return max((mine - theirs).total(), (theirs - mine).total())
 
 
 def _is_slip(word: str, other: str, slips: int) -> bool:

@@ -10,10 +10,8 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-import re2
-
 from bylaw.text.redaction import Found
-from bylaw.text.regex import compile_search
+from bylaw.text.regex import LateRegex, compile_search
 
 NAMES = {
     "email": "e-mail address",
@@ -98,8 +96,8 @@ _LEAST_OF_HASH = 8
 
 # -- numbers with check digits -----------------------------------------------------------------------------------------
 
-_DIGIT_GROUPS = re2.compile(r"\d+(?:[ -]\d+)*")
-_DOTTED = re2.compile(r"\d{4}\.\d{4}\.\d{4}\.\d{4}")
+_DIGIT_GROUPS = LateRegex(r"\d+(?:[ -]\d+)*")
+_DOTTED = LateRegex(r"\d{4}\.\d{4}\.\d{4}\.\d{4}")
 _CARD_LENGTHS = range(13, 20)
 _MOST_GROUPS = 6
 """groups of a card number have three digits or more"""
@@ -211,9 +209,9 @@ def _is_phone(text: str) -> bool:
 
 # -- the patterns; the group is the finding without its surroundings ---------------------------------------------------
 
-_EMAIL = re2.compile(r"[\pL\pN_.%+'-]*[\pL\pN_%+-](?:@|%40)[\pL\pN][\pL\pN-]*(?:\.[\pL\pN][\pL\pN-]*)*\.\pL\pL+")
-_IBAN_START = re2.compile(r"\b(?:[A-Z]{2}|[a-z]{2})\d{2}")
-_IBAN = re2.compile(r"[A-Z0-9]+(?:[ -][A-Z0-9]+)*|[a-z0-9]+")
+_EMAIL = LateRegex(r"[\pL\pN_.%+'-]*[\pL\pN_%+-](?:@|%40)[\pL\pN][\pL\pN-]*(?:\.[\pL\pN][\pL\pN-]*)*\.\pL\pL+")
+_IBAN_START = LateRegex(r"\b(?:[A-Z]{2}|[a-z]{2})\d{2}")
+_IBAN = LateRegex(r"[A-Z0-9]+(?:[ -][A-Z0-9]+)*|[a-z0-9]+")
 _IBAN_WINDOW = 50
 """characters of the longest IBAN, with blanks"""
 _PLAIN = {
@@ -227,7 +225,7 @@ _HAS_FIGURES = re.compile("[0-9]").search
 _FEWEST_DIGITS = 8
 """digits of the shortest number that is looked for"""
 _HAS_NUMBER = compile_search(rf"(?:\d[ ().+/-]*){{{_FEWEST_DIGITS}}}")
-_FIGURES = re2.compile(r"[+(]*\d[\d ().+/-]*\d")
+_FIGURES = LateRegex(r"[+(]*\d[\d ().+/-]*\d")
 """the only places where numbers are looked for"""
 _BEFORE = r"(?:^|[^\w.+/-])"
 _AFTER = r"(?:$|[^\w-]|-\D)"
@@ -243,7 +241,7 @@ _PHONE_FORMS = (
     r"0[1-9](?:[ .]\d{2}){4}",
 )
 _SSN_FORM = r"\d{3}[ -]\d{2}[ -]\d{4}"
-_PHONES = tuple(re2.compile(f"{_BEFORE}({form}){_AFTER}") for form in _PHONE_FORMS)
-_SSN = re2.compile(f"{_BEFORE}({_SSN_FORM}){_AFTER}")
-_ANY_NUMBER = re2.compile(f"{_BEFORE}(?:{'|'.join((*_PHONE_FORMS, _SSN_FORM))}){_AFTER}")
+_PHONES = tuple(LateRegex(f"{_BEFORE}({form}){_AFTER}") for form in _PHONE_FORMS)
+_SSN = LateRegex(f"{_BEFORE}({_SSN_FORM}){_AFTER}")
+_ANY_NUMBER = LateRegex(f"{_BEFORE}(?:{'|'.join((*_PHONE_FORMS, _SSN_FORM))}){_AFTER}")
 """one search instead of ten for texts without any"""

@@ -22,7 +22,7 @@ import re2
 from msgspec import Struct
 
 from bylaw.text.redaction import Found, kind_problem
-from bylaw.text.regex import compile_regex
+from bylaw.text.regex import LateRegex, compile_regex
 
 
 class BadPattern(ValueError):
@@ -83,7 +83,7 @@ def own_forms() -> SecretForms:
     from bylaw.text import redaction
 
     text: bytes = __loader__.get_data(f"{redaction.__path__[0]}/secret_forms.toml")  # type: ignore[name-defined]
-    return SecretForms(_read(text.decode(), "secret_forms"))
+    return SecretForms(_read(text.decode(), "secret_forms", is_own=True))
 
 
 def read_forms(path: str | PathLike[str]) -> SecretForms:
@@ -100,24 +100,30 @@ def read_forms(path: str | PathLike[str]) -> SecretForms:
     return SecretForms(forms)
 
 
-def _read(text: str, name: str) -> list[SecretForm]:
+def _read(text: str, name: str, *, is_own: bool = False) -> list[SecretForm]:
     try:
         tables = tomllib.loads(text).get("rules", [])
     except tomllib.TOMLDecodeError as problem:
         raise BadPattern(f"`{name}` is not TOML: {problem}") from None
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise BadPattern(f"`{name}`: expected tables `[[rules]]`")
-    return [_form(table, name) for table in tables if table.get("regex")]  # others look at file names only
+    compile_form = _late_form if is_own else compile_pattern
+    return [_form(table, name, compile_form) for table in tables if table.get("regex")]  # others look at file names
 
 
-def _form(table: dict[str, Any], name: str) -> SecretForm:
+def _late_form(_: str, pattern: str) -> Any:
+    """Our own forms are tested, and compiled when they are first used."""
+    return LateRegex(pattern)
+
+
+def _form(table: dict[str, Any], name: str, compile_form: Callable[[Any, Any], Any]) -> SecretForm:
     id, keywords, group = table.get("id"), table.get("keywords", []), table.get("secretGroup")
     entropy = table.get("entropy", 0)
     if not isinstance(id, str) or not isinstance(entropy, int | float):
         raise BadPattern(f"`{name}`: a rule needs `id` as text, and `entropy` as a number")
     if not isinstance(keywords, list) or not all(isinstance(keyword, str) and keyword for keyword in keywords):
         raise BadPattern(f"`{name}`: `keywords` of `{id}` is a list of texts")
-    regex = compile_pattern(id, table["regex"])
+    regex = compile_form(id, table["regex"])
     if group is not None and (not isinstance(group, int) or not 0 <= group <= regex.groups):
         raise BadPattern(f"`{name}`: `secretGroup` of `{id}` is no group of its regex")
     return SecretForm(

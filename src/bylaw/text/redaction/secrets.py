@@ -11,11 +11,9 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-import re2
-
 from bylaw.text.redaction import Found
 from bylaw.text.redaction.secret_forms import own_forms
-from bylaw.text.regex import compile_search
+from bylaw.text.regex import LateRegex, compile_search
 
 NAMES = (
     r"(?:password|passwd|passphrase|secret|api[_-]?key|private[_-]?key|secret[_-]?key|secret[_-]?access[_-]?key"
@@ -24,15 +22,15 @@ NAMES = (
 """names of secrets, with any prefix"""
 ANYWHERE = rf'(?i:{NAMES}|"cv[vc]")|://[^\s/@]*:[^\s/@]*@'
 """matches every text in which `find_named` finds something"""
-_KEYS = re2.compile(
+_KEYS = LateRegex(
     rf"(?i)^(?:.*[_. -])?(?:{NAMES}|cv[vc]2?|access[_-]?key|account[_-]?key|shared[_-]?key"
     r"|signing[_-]?key|encryption[_-]?key|webhook[_-]?url|connection[_-]?string|(?:bot|bearer|csrf|xsrf|api|user|device)"
     r"[_-]?token)s?$"
     r"|(?:password|passwd|passphrase)(?:[_-]?(?:hash|confirm|confirmation|again|repeat|\d))?$"
 )
-_VAGUE_KEYS = re2.compile(r"(?i)^(?:(?:x|my|new|old|app|service)[_.-])?(?:token|pwd|credentials?|auth|apikeys)$")
+_VAGUE_KEYS = LateRegex(r"(?i)^(?:(?:x|my|new|old|app|service)[_.-])?(?:token|pwd|credentials?|auth|apikeys)$")
 """`token` is also a word of a text, `pwd` a directory; so a value has to look like a secret too"""
-_ONE_TIME = re2.compile(
+_ONE_TIME = LateRegex(
     r"(?i)^(?:.*[_.-])?(?:t?otp|(?:otp|one[_-]?time|verification|security|confirmation|authentication|auth|mfa|2fa|sms)"
     r"[_-]?(?:code|pin|passcode|password)|passcode)$"
 )
@@ -98,15 +96,15 @@ def _is_word(value: str) -> bool:
 
 _SHORTEST = 4
 _SHORTEST_WITH_DIGIT = 6
-_RANDOM = re2.compile(r"^[^\s/]*\d[^\s]*$")
+_RANDOM = LateRegex(r"^[^\s/]*\d[^\s]*$")
 _PLACEHOLDERS = frozenset(("none", "null", "true", "false", "required", "optional", "string", "bytes", "text"))
 _CALLS = re.compile(r"[(\[]")
-_ENDS_IN_NAME = re2.compile(rf"(?i){NAMES}s?$")
+_ENDS_IN_NAME = LateRegex(rf"(?i){NAMES}s?$")
 _IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_.][A-Za-z]+)+")
 """`settings.key`, `user_input`: in code, a reference to a secret and not the secret"""
 _VALUE = r"""(?:[^\s"'`,;&<>()\[\]{}$%*\\=]|[%*]+[^\s"'`,;&<>()\[\]{}$%*\\=])[^\s"'`;&<>\\]*"""
 _CLEAR = tuple(
-    re2.compile(pattern)
+    LateRegex(pattern)
     for pattern in (
         rf'(?i){NAMES}"?\s*[:=]\s*\[?\s*"((?:[^"\\]|\\.)+)',
         rf"(?i){NAMES}[\"']?:[ \t]*[|>][+-]?[ \t]*\n[ \t]+([^\n]+)",  # a block of YAML
@@ -120,9 +118,9 @@ _CLEAR = tuple(
 )
 """unambiguous forms"""
 _BARE = (
-    (re2.compile(rf"(?i){NAMES}=({_VALUE})"), False),
-    (re2.compile(rf"(?i)--(?:[\w.-]*[_.-])?{NAMES}[ =]({_VALUE})"), False),
-    (re2.compile(rf"(?i){NAMES}(?:\s*[:=]\s+|:|\s+is\s+)({_VALUE})"), True),
+    (LateRegex(rf"(?i){NAMES}=({_VALUE})"), False),
+    (LateRegex(rf"(?i)--(?:[\w.-]*[_.-])?{NAMES}[ =]({_VALUE})"), False),
+    (LateRegex(rf"(?i){NAMES}(?:\s*[:=]\s+|:|\s+is\s+)({_VALUE})"), True),
 )
 """values without quotes, and whether a digit is needed to tell them from words"""
 
