@@ -180,7 +180,7 @@ def test_keys_move_and_answer(served: Site, open_page: OpenPage) -> None:
 def test_decisions_appear_as_they_are_made(served: Site, open_page: OpenPage) -> None:
     page = open_page()
     page.goto("/console/live")
-    page.wait_for_function("document.documentElement.dataset.stream === 'open'")
+    page.locator("html[data-stream=open]").wait_for(state="attached")
     served.guard.decide(Attempt(tool="fresh_tool", agent="crawler", session="fresh"))
     page.locator("a.whole", has_text="fresh_tool").wait_for()
     assert page.locator("#plot svg").count() == 1

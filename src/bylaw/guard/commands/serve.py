@@ -59,6 +59,7 @@ _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 @click.pass_context
 def serve(
     ctx: click.Context,
+    /,
     policies: tuple[str, ...],
     demo: bool,
     store: str | None,

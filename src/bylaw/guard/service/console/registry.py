@@ -44,8 +44,8 @@ def audit(visit: Visit) -> Response:
 
 def _summary(row: AuditRow, line: str) -> str:
     """What the row is about, without its number, time, kind and session, which have columns of their own."""
-    text = line.rsplit("  ", 1)[-1]
-    return text if text != "-" else "vouches for records that were written"
+    text = line.split("  ", 3)[-1].removeprefix(str(row.data.get("session", "-"))).strip()
+    return text or ("vouches for records that were written" if row.stored else "no details")
 
 
 def verify(visit: Visit) -> Response:
