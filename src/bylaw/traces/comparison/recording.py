@@ -50,7 +50,7 @@ class Step:
         digests = (short_digest(arguments(call)) for call in self.response.tool_calls)
         return tuple(f"{shape}#{digest}" for shape, digest in zip(self.shape, digests, strict=True))
 
-    @cached_property
+    @property
     def signature(self) -> tuple[Any, ...]:
         """Turns with equal signatures count as the same."""
         return (self.tokens, self.text, self.response.stop_reason)
