@@ -111,3 +111,36 @@ def test_an_answer_without_ids_and_a_span_with_one() -> None:
     trace = read(export(chat("a", 0, use("Berlin")), tool("t", 2, "rain", values)))
     assert [(call.call_id, call.arguments) for call in calls(trace)] == [("x1", {"city": "Berlin"})]
     assert codes(trace) == []
+
+
+def test_a_result_without_an_id_may_answer_a_call_that_was_dropped() -> None:
+    uses = [{"id": f"c{n}", "function": {"name": "f", "arguments": "{}"}} for n in range(300)]
+    lost = {"role": "assistant", "content": None, "tool_calls": uses}
+    asked = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "x", "function": {"name": "g", "arguments": "{}"}}],
+    }
+    trace = load_trace([lost, asked, {"role": "tool", "name": "g", "content": "x"}], format="openai")
+    assert [problem.code for problem in trace.problems] == ["guessed-call"]
+    assert trace.turns[1].response.unread == ("g",)
+
+
+def test_a_handwritten_line_without_a_run_belongs_to_the_run_of_its_call() -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "b", "input": {}}
+    trace = read(
+        {"bylaw": "trace/1"},
+        {"kind": "response", "session": "s", "run": "r2", "agent": "a", "content": [use]},
+        {"kind": "tool_result", "session": "s", "call_id": "c1", "content": "x"},
+        {"kind": "tool_call", "session": "s", "name": "late", "call_id": "c3"},
+        {"kind": "tool_result", "session": "s", "run": "r9", "call_id": "c3", "content": "x"},
+        {"kind": "tool_result", "session": "s", "call_id": "zzz", "content": "y"},
+    )
+    assert [(event.kind, event.origin.run, event.origin.agent) for event in trace.events] == [
+        ("response", "r2", "a"),
+        ("tool_call", "r2", "a"),
+        ("tool_result", "r2", "a"),
+        ("tool_call", "r2", "a"),
+        ("tool_result", "r9", None),
+        ("tool_result", None, None),
+    ]

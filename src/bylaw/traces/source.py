@@ -142,10 +142,10 @@ class TraceStream:
 
 def _format_of(source: Input, layout: Layout) -> str | None:
     """The format of a file, or None if it is empty. Raises InputError if it cannot be read."""
-    values = list(sample(source, layout))
-    found = detect(values)
+    found = detect(sample(source, layout))
     if found is not None:
         return found
+    values = list(sample(source, layout))
     _refuse_other_files(source, layout)
     if source.name.removesuffix(".gz").removesuffix(".zst").endswith(".agentlog"):
         return "agentlog"

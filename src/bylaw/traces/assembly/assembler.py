@@ -212,7 +212,9 @@ class Assembler:
             call, known.answered = known.call, True
             if call.turn == buffer.turn:
                 buffer.has_results = True
-            result = replace(result, turn=call.turn, call_id=call.call_id, name=result.name or call.name, call=call)
+            origin = _origin_beside(result.origin, call.origin)
+            name = result.name or call.name
+            result = replace(result, origin=origin, turn=call.turn, call_id=call.call_id, name=name, call=call)
         elif buffer.pending:
             buffer.pending.append(result)
             return
@@ -264,11 +266,15 @@ class Assembler:
             own = f"{call.call_id}.again{len(buffer.calls)}"
             self._events.append(replace(call, turn=known.turn, call_id=own))
             return
+        self._mark_unread(buffer, known.name, call.name)
+
+    def _mark_unread(self, buffer: SessionBuffer, *tools: str) -> None:
+        """The latest response, which still grows, tells that rules about these tools cannot be decided."""
         assert buffer.held is not None
         at = buffer.held - self._taken
         response = self._events[at]
         assert isinstance(response, Response)
-        names = response.unread if "*" in response.unread else {*response.unread, known.name, call.name}
+        names = response.unread if "*" in response.unread else {*response.unread, *tools}
         self._events[at] = replace(response, unread=tuple(sorted(names)))
 
     def _guess(self, buffer: SessionBuffer, call: ToolCall) -> None:
@@ -276,8 +282,8 @@ class Assembler:
         if not self.has_guess:  # once for the whole file
             self.has_guess = True
             self._warn(call, "guessed-call", GUESSED.format(call.name), GUESSED_HELP)
-        if call.turn == buffer.turn and self._grows(buffer):
-            self._doubt(buffer, call, call)
+        if self._grows(buffer):
+            self._mark_unread(buffer, call.name)
 
     def _turn_of(self, buffer: SessionBuffer, record_id: str | None) -> int | None:
         """The turn of a recent response, by the id of its record."""
@@ -322,7 +328,8 @@ class Assembler:
         if known is not None and known.call.turn == buffer.turn:
             self._warn(call, "duplicate-call-id", SHARED_ID.format(call_id))
             call_id = f"t{buffer.turn}.{number}"
-        call = replace(call, turn=buffer.turn, call_id=call_id)
+        origin = _origin_beside(call.origin, response.origin)
+        call = replace(call, origin=origin, turn=buffer.turn, call_id=call_id)
         buffer.remember(call, claimed=True)
         self._events[at] = replace(response, tool_calls=(*response.tool_calls, call))
         self._events.append(call)
@@ -379,6 +386,11 @@ class Assembler:
 
 
 _NO_BUFFER = SessionBuffer(Origin(""))
+
+
+def _origin_beside(origin: Origin, other: Origin) -> Origin:
+    """The origin of an event that names no agent, and belongs to another event."""
+    return origin if origin is other or origin.run is not None or origin.agent is not None else other
 
 
 def _key(origin: Origin) -> str | Origin:

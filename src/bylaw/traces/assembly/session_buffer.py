@@ -98,10 +98,11 @@ class SessionBuffer:
         return self.lost_turns[0] if len(self.lost_turns) == 1 else None
 
     def is_guess(self, found: KnownCall, name: str | None, arguments: Any) -> bool:
-        """Whether the result could as well answer another call, with other arguments."""
+        """Whether the result could as well answer another call, with other arguments, or one that was dropped."""
         if arguments is not None and same_value(given_arguments(found.call), arguments):
             return False
-        return any(not same_call(found.call, other.call) for other in self._waiting(name) if other is not found)
+        others = (other.call for other in self._waiting(name) if other is not found)
+        return bool(self.lost_turns) or any(not same_call(found.call, other) for other in others)
 
     def _waiting(self, name: str | None) -> list[KnownCall]:
         calls = self.calls.values()

@@ -9,8 +9,8 @@ from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import Record, list_field, object_field, text_field
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.rows import SESSIONS, RowReader, is_model_call, model_call, rows_of
-from bylaw.traces.formats.spans.span import AgentRun, Span, ToolRun
+from bylaw.traces.formats.spans.rows import SESSIONS, RowReader, rows_of
+from bylaw.traces.formats.spans.span import Span
 
 
 def claims(value: Any) -> bool:
@@ -41,17 +41,16 @@ class BraintrustReader(RowReader):
             error=_error(row.get("error")),
             source=record.locator(),
         )
-        kind, input, output = about.get("type"), parsed(row.get("input")), parsed(row.get("output"))
-        if kind == "llm" or (kind != "tool" and is_model_call(input, output)):
-            model = text_field(metadata, "model")
-            span.about = model_call(input, output, model=model, tools=metadata.get("tools"), usage=_usage(metrics))
-        elif kind == "tool":
-            call_id = text_field(metadata, "tool_call_id", "toolCallId", "call_id")
-            span.about = ToolRun.recorded(span.name, input, output, call_id=call_id, failed=span.error is not None)
-        elif kind == "agent":
-            span.about = AgentRun(name=span.name or None)
-        else:
-            self.may_be_tool(span, input, output)
+        self.interpret_row(
+            span,
+            about.get("type"),
+            parsed(row.get("input")),
+            parsed(row.get("output")),
+            call_id=text_field(metadata, "tool_call_id", "toolCallId", "call_id"),
+            usage=_usage(metrics),
+            model=text_field(metadata, "model"),
+            tools=metadata.get("tools"),
+        )
         return span
 
 

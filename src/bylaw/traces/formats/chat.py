@@ -15,6 +15,7 @@ from bylaw.model.values import json_type
 from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
+from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
 from bylaw.traces.formats.framework_messages import is_framework_message
@@ -23,22 +24,6 @@ from bylaw.traces.formats.reader import ConversationReader, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, text_field
 
 _IDS = ("session_id", "id", "conversation_id")
-PARAMS = (
-    "frequency_penalty",
-    "max_completion_tokens",
-    "max_tokens",
-    "presence_penalty",
-    "reasoning_effort",
-    "response_format",
-    "seed",
-    "stop",
-    "stop_sequences",
-    "temperature",
-    "thinking",
-    "tool_choice",
-    "top_k",
-    "top_p",
-)
 _PARTS = frozenset(("blocks", "items", "parts"))
 """what frameworks have instead of `content`, or beside it"""
 _PLAIN = frozenset(("role", "content", "tool_calls", "function_call", "refusal", "reasoning_content"))

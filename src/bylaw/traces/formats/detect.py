@@ -36,10 +36,13 @@ _OPENAI_ROLES = ("system", "developer", "tool", "function")
 
 def detect(samples: Iterable[Any]) -> str | None:
     """The format of a file, by the first record that shows one; chat formats are distinguished by all records."""
-    values = list(samples)
-    found = next((found for value in values if (found := _format_of(value)) is not None), None)
-    if found in _CERTAIN:
-        return found
+    values: list[Any] = []
+    found = None
+    for value in samples:
+        values.append(value)
+        found = found or _format_of(value)
+        if found in _CERTAIN:
+            return found  # records may be large, so no more of them are decoded
     if found == "chat" and all(map(_is_plain_chat, values)):
         return _chat_dialect(values)  # the usual case: no other reader has to be imported
     # A record that looks like a chat may be part of another format, so those formats are tried first.

@@ -9,8 +9,8 @@ from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import Record, object_field, text_field
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.rows import SESSIONS, RowReader, is_model_call, model_call, rows_of
-from bylaw.traces.formats.spans.span import AgentRun, Span, ToolRun
+from bylaw.traces.formats.spans.rows import SESSIONS, RowReader, rows_of
+from bylaw.traces.formats.spans.span import Span
 
 
 def claims(value: Any) -> bool:
@@ -41,15 +41,8 @@ class WeaveReader(RowReader):
         )
         kind = text_field(object_field(attributes, "weave"), "kind") or text_field(attributes, "kind")
         input, output = row.get("inputs"), parsed(row.get("output"))
-        if kind == "llm" or (kind != "tool" and is_model_call(input, output)):
-            span.about = model_call(input, output, usage=_usage(object_field(row, "summary"), output))
-        elif kind == "tool":
-            call_id = text_field(attributes, "tool_call_id")
-            span.about = ToolRun.recorded(span.name, input, output, call_id=call_id, failed=span.error is not None)
-        elif kind == "agent":
-            span.about = AgentRun(name=span.name or None)
-        else:
-            self.may_be_tool(span, input, output)
+        usage = _usage(object_field(row, "summary"), output)
+        self.interpret_row(span, kind, input, output, call_id=text_field(attributes, "tool_call_id"), usage=usage)
         return span
 
 

@@ -17,7 +17,7 @@ from bylaw.traces.formats.chat_message import read_assistant
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
 from bylaw.traces.records.lines import Block
 
 SESSIONS = ("session_id", "sessionId", "thread_id", "conversation_id")
@@ -53,9 +53,27 @@ class RowReader(SpanReader):
                     continue
                 self._forest.add(span, len(record.raw) // len(rows))
 
-    def may_be_tool(self, span: Span, input: Any, output: Any) -> None:
-        """Keep what a row without a kind says, until it is known which tools were called."""
-        span.attributes = {"": Values(input, output)}
+    def interpret_row(
+        self,
+        span: Span,
+        kind: Any,
+        input: Any,
+        output: Any,
+        *,
+        call_id: str | None,
+        usage: Usage | None,
+        model: str | None = None,
+        tools: Any = None,
+    ) -> None:
+        """Set what a row is about: by its kind, else by its values, else when it is known which tools were called."""
+        if kind == "llm" or (kind != "tool" and is_model_call(input, output)):
+            span.about = model_call(input, output, model=model, tools=tools, usage=usage)
+        elif kind == "tool":
+            span.about = ToolRun.recorded(span.name, input, output, call_id=call_id, failed=span.error is not None)
+        elif kind == "agent":
+            span.about = AgentRun(name=span.name or None)
+        else:
+            span.attributes = {"": Values(input, output)}
 
     def _emit(self, traces: list[list[Span]]) -> None:
         for spans in traces:
