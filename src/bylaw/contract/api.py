@@ -89,10 +89,11 @@ def open_and_run(
 def trace_writer(folder: Path) -> KeepTrace:
     """Store the trace of each run in a file of the folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    place = folder.absolute()  # an agent may change the directory
 
     def write(run: str, trace: Trace) -> str:
-        path = folder / f"{run.replace('/', '--')}.jsonl"
-        write_trace(trace, path)
-        return str(path)
+        name = f"{run.replace('/', '--')}.jsonl"
+        write_trace(trace, place / name)
+        return str(folder / name)
 
     return write

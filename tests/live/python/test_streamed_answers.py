@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,6 +198,45 @@ def test_what_is_no_answer_is_an_error_and_never_text(value: Any, said: str) -> 
     run = ask(lambda prompt: value())
     assert run.answer is None and run.failure is not None
     assert run.failure.kind in ("bad_answer", "error") and said in run.failure.reason
+
+
+def _thinks_and_returns(prompt: str) -> Generator[str, None, Any]:
+    yield "I think. "
+    return WHOLE
+
+
+def _repeats(prompt: str) -> Generator[str, None, Any]:
+    yield from CARD
+    return WHOLE
+
+
+def _only_returns(prompt: str) -> Generator[str, None, Any]:
+    yield from ()
+    return {"output": WHOLE}
+
+
+@pytest.mark.parametrize(
+    ("agent", "answer"),
+    [(_thinks_and_returns, f"I think. \n{WHOLE}"), (_repeats, WHOLE), (_only_returns, WHOLE)],
+)
+def test_what_a_generator_returns_is_part_of_its_answer(agent: Any, answer: str) -> None:
+    assert ask(agent).answer == answer
+
+
+@pytest.mark.parametrize("kind", ["append", "user_facing", "system_answer", "text"])
+def test_kinds_of_chunks_that_are_part_of_the_answer(kind: str) -> None:
+    assert ask(lambda prompt: iter({"type": kind, "text": text} for text in CARD)).answer == WHOLE
+
+
+@pytest.mark.parametrize("kind", ["end", "message_end", "streamEnd", "user", "user_message", "tool_result", "thinking"])
+def test_kinds_of_chunks_that_are_not(kind: str) -> None:
+    chunks = [*({"type": "text", "text": text} for text in CARD), {"type": kind, "text": "aside"}]
+    assert ask(lambda prompt: iter(chunks)).answer == WHOLE
+
+
+def test_a_stream_of_more_than_ten_megabytes_is_given_up() -> None:
+    run = ask(lambda prompt: itertools.repeat("x" * 1024 * 1024))
+    assert run.failure is not None and "more than 10 MB" in run.failure.reason
 
 
 def test_an_endless_stream_ends_with_its_run() -> None:

@@ -39,8 +39,6 @@ from bylaw.wire.proxy.child_environment import (
     trust_variables,
 )
 
-MOST_ANSWER = 10 * 1024 * 1024
-TOO_LARGE = Failure("bad_answer", f"the answer is larger than {MOST_ANSWER // 1024**2} MB")
 Outcome: TypeAlias = tuple[str | Failure, float]
 """the answer or the failure, and the latency in milliseconds"""
 _VERSIONS = {"openai": "/v1", "anthropic": ""}

@@ -25,6 +25,9 @@ _ATTRIBUTES = ("final_output", "output", "content", "text")
 """of OpenAI Agents, Pydantic AI, and the messages of LangChain"""
 _ASSISTANT = ("ai", "assistant", "AIMessageChunk")
 _MAX_DEPTH = 8
+_BYTES = (bytes, bytearray, memoryview)
+MOST_ANSWER = 10 * 1024 * 1024
+TOO_LARGE = Failure("bad_answer", f"the answer is larger than {MOST_ANSWER // 1024**2} MB")
 
 
 class NoAnswer(Exception):
@@ -35,14 +38,28 @@ def answer_text(value: Any, *, depth: int = 0) -> str | None:
     """None if the value holds no answer. Raises NoAnswer."""
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
+    if isinstance(value, _BYTES):
+        return bytes(value).decode(errors="replace")
     if depth < _MAX_DEPTH:
         if isinstance(value, Mapping):
             return _of_mapping(value, depth)
         if not isinstance(value, bool | int | float | list | tuple | set):
             return _of_object(value, depth)
     return _json(value)
+
+
+def reported_failure(value: Mapping[Any, Any], keys: Sequence[str]) -> Failure | None:
+    """The failure that a mapping reports in place of an answer, which would be under one of the keys."""
+    error = value.get("error") or value.get("Error")
+    if value.get("success") is False:
+        return Failure("error", f"the agent answered `success: false`: {_shown(error or value)}")
+    if error and all(value.get(key) is None for key in keys):
+        return Failure("error", _shown(error))
+    return None
+
+
+def _shown(value: Any) -> str:
+    return excerpt((answer_text(value) or "").encode("utf-8", "replace"))
 
 
 def _of_mapping(value: Mapping[Any, Any], depth: int) -> str | None:
@@ -86,8 +103,8 @@ def _content(content: Any) -> str:
     """A text, or the texts of a list of content blocks."""
     if content is None or isinstance(content, str):
         return content or ""
-    if isinstance(content, bytes):
-        return content.decode(errors="replace")
+    if isinstance(content, _BYTES):
+        return bytes(content).decode(errors="replace")
     if not isinstance(content, list):
         return _json(content)
     texts = [block if isinstance(block, str) else _part(block, "text") for block in content]

@@ -8,7 +8,8 @@ from asyncio.subprocess import Process
 from contextlib import suppress
 from pathlib import Path
 
-from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
+from bylaw.contract.agents.agent_environment import ExternalAgent, Outcome
+from bylaw.contract.agents.answers import MOST_ANSWER, TOO_LARGE
 from bylaw.contract.agents.dialogue import Dialogue
 from bylaw.contract.agents.processes import (
     Tail,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx2
 
-from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
-from bylaw.contract.agents.answers import agent_run
+from bylaw.contract.agents.agent_environment import ExternalAgent, Outcome
+from bylaw.contract.agents.answers import MOST_ANSWER, TOO_LARGE, agent_run
 from bylaw.contract.agents.dialogue import Dialogue
 from bylaw.contract.agents.processes import ServerProcess
 from bylaw.contract.agents.prompts import prompt_request

@@ -9,14 +9,24 @@ import inspect
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TextIO
 
 from msgspec.structs import replace
 
-from bylaw.contract.agents.answers import NoAnswer, agent_run, answer_text, at_path, plain_value
+from bylaw.contract.agents.answers import (
+    KEYS,
+    MOST_ANSWER,
+    TOO_LARGE,
+    NoAnswer,
+    agent_run,
+    answer_text,
+    at_path,
+    plain_value,
+    reported_failure,
+)
 from bylaw.contract.agents.dialogue import NOT_TOLD, needs_talk
 from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.prompts import fill_template
@@ -63,7 +73,7 @@ class PythonAgent:
         self._ends_children = ends_children
         self.concurrency = max(1, spec.concurrency)
         self._spec = spec
-        self._folder = Path(base or ".") / (spec.cwd or "")
+        self._folder = Path(base or ".").absolute() / (spec.cwd or "")
         self._agent: Any = None
         self._found: Any = None
         """the object at the endpoint: the agent, its class or its factory"""
@@ -92,6 +102,7 @@ class PythonAgent:
     async def start(self) -> None:
         self._while_started.enter_context(import_path(self._folder))
         self._while_started.enter_context(_environment({**self._spec.env, MARK: self._mark}))
+        self._while_started.callback(os.chdir, os.getcwd())  # an agent may change the directory
         try:
             for patches in (FRAMEWORKS, LIBRARIES):
                 patches.open()
@@ -282,13 +293,22 @@ class PythonAgent:
             return join_chunks(outcome.value)
         try:
             if self._spec.response_path is not None:
-                return at_path(plain_value(outcome.value), self._spec.response_path)
+                return _bounded(at_path(plain_value(outcome.value), self._spec.response_path))
             answer = answer_text(outcome.value)
+            if isinstance(outcome.value, Mapping) and (failure := reported_failure(outcome.value, _ANSWER_KEYS)):
+                return failure
         except NoAnswer as problem:
             return Failure("bad_answer", f"the agent returned {problem}")
         except Exception as error:  # reading an object runs the agent's own code
             return Failure("bad_answer", f"the answer cannot be read: {one_line(error)}")
-        return Failure("bad_answer", "the agent returned nothing") if answer is None else answer
+        return Failure("bad_answer", "the agent returned nothing") if answer is None else _bounded(answer)
+
+
+_ANSWER_KEYS = (*KEYS, "messages")
+
+
+def _bounded(answer: str | Failure) -> str | Failure:
+    return TOO_LARGE if isinstance(answer, str) and len(answer) > MOST_ANSWER else answer
 
 
 def _tool_name(tool: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.contract.agents.answers import MOST_ANSWER
 from bylaw.contract.agents.streams import Chunks
 from bylaw.wire.listeners import Run, RunOver, current_run, run_context, unobserved
 
@@ -220,7 +221,12 @@ async def _whole(value: Any) -> Any:
 def _drained(value: Iterator[Any]) -> Chunks:
     chunks = Chunks()
     try:
-        for chunk in value:
+        while True:
+            try:
+                chunk = next(value)
+            except StopIteration as end:
+                chunks.returned = end.value
+                break
             _add_chunk(chunks, chunk)
     finally:
         if inspect.isgenerator(value):
@@ -231,6 +237,9 @@ def _drained(value: Iterator[Any]) -> Chunks:
 def _add_chunk(chunks: Chunks, chunk: Any) -> None:
     current_run()  # raises in a run that is over: nobody waits for an endless stream
     chunks.append(chunk)
+    chunks.size += len(chunk) if isinstance(chunk, str | bytes) else 0
+    if chunks.size > MOST_ANSWER:
+        raise OverflowError(f"the agent yielded more than {MOST_ANSWER // 1024**2} MB")
     if len(chunks) > _MOST_CHUNKS:
         raise OverflowError(f"the agent yielded more than {_MOST_CHUNKS:,} chunks")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.contract.agents.answers import as_text, at_path, excerpt
+from bylaw.contract.agents.answers import as_text, at_path, excerpt, reported_failure
 from bylaw.contract.agents.streams import read_stream
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
@@ -39,12 +39,10 @@ def read_reply(status: int, body: bytes, response_path: str | None, content_type
 
 
 def _guessed(reply: dict[str, Any]) -> str | Failure:
-    error = reply.get("error") or reply.get("Error")
-    if reply.get("success") is False:
-        return Failure("error", f"the agent answered `success: false`: {excerpt(as_text(error or reply).encode())}")
+    failure = reported_failure(reply, REPLY_KEYS)
+    if failure is not None:
+        return failure
     answer = next((reply[key] for key in REPLY_KEYS if reply.get(key) is not None), None)
-    if answer is None and error:
-        return Failure("error", excerpt(as_text(error).encode()))
     if answer is None and len(reply) == 1:
         answer = next(iter(reply.values()))
     if answer is None and any(key in reply for key in REPLY_KEYS):

@@ -115,8 +115,11 @@ _KEYS = ("delta", "token", "text", "content", "content_delta", "chunk", "part", 
          "result", "reply", "message", "data", "value")  # fmt: skip
 """the fields in which streams hold text, the most specific first"""
 _KINDS = ("type", "event_kind", "part_kind", "part_delta_kind", "kind", "event", "role")
-_NOT_SAID = re.compile(r"(?i)tool|function|reason|think|status|debug|usage|meta|ping|heartbeat|human|user|system|end$")
-"""kinds of events that are not part of the answer"""
+_NOT_SAID = re.compile(
+    r"(?i:tool|function|reason|think|status|debug|usage|meta|heartbeat|^ping|^(?:human|user|system)(?:$|[_ -]?"
+    r"(?:message|prompt|input|turn)))|(?:^|[^A-Za-z])[Ee]nd$|[a-z]End$|END$"
+)
+"""kinds of events that are not part of the answer; `append` and `user_facing` are"""
 _MOST_DEPTH = 4
 
 
@@ -183,8 +186,29 @@ def _join_pieces(pieces: Iterable[str]) -> str | None:
 class Chunks(list[Any]):
     """What an agent yielded, one item a chunk."""
 
+    returned: Any = None
+    """what a generator returned at its end"""
+    size = 0
+    """of the texts, in characters"""
+
 
 def join_chunks(chunks: Chunks) -> str | Failure:
+    """What a generator returns is a part of its answer too, unless it repeats what was yielded."""
+    yielded = _join_yielded(chunks)
+    if chunks.returned is None or (isinstance(yielded, Failure) and chunks):
+        return yielded
+    try:
+        returned = answer_text(chunks.returned)
+    except NoAnswer as problem:
+        return Failure("bad_answer", f"the agent returned {problem}")
+    if returned is None or isinstance(yielded, Failure):
+        return yielded if returned is None else returned
+    if returned.strip() in yielded:
+        return yielded
+    return returned if yielded.strip() in returned else f"{yielded}\n{returned}"
+
+
+def _join_yielded(chunks: Chunks) -> str | Failure:
     if not chunks:
         return Failure("bad_answer", "the agent yielded nothing")
     values: list[Any] = []
@@ -210,6 +234,8 @@ def _chunk_value(chunk: Any) -> Any:
     """The chunk in JSON types; an empty list for one that is not part of the answer. Raises NoAnswer."""
     if chunk is None or isinstance(chunk, str | bytes):
         return [] if chunk is None else chunk
+    if isinstance(chunk, bytearray | memoryview):
+        return bytes(chunk)
     if isinstance(chunk, tuple) and len(chunk) == 2:  # LangGraph: a message with its metadata, or a mode with its chunk
         return _chunk_value(chunk[1] if isinstance(chunk[0], str) else chunk[0])
     kind = getattr(chunk, "type", None)
