@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 import bylaw
 from bylaw.cli import cli
-from bylaw.pull.client import Client
+from bylaw.pull.client import Client, PullError, proxy_of
 from tests.pull.server import (
     CARD,
     IDS,
@@ -235,3 +235,49 @@ def test_a_file_that_exists_is_kept(fake: Fake, pull: Pull, tmp_path: Path) -> N
 def test_a_time_that_is_none(pull: Pull, text: str) -> None:
     with pytest.raises(click.UsageError, match="is no time"):
         pull("phoenix", "--since", text)
+
+
+def test_a_proxy_of_the_environment_is_used(fake: Fake, pull: Pull, tmp_path: Path) -> None:
+    speak_langfuse(fake)
+    proxy = fake.url.replace("http://", "http://me:p%40ss@")
+    done = pull("langfuse", "--limit", "1", LANGFUSE_BASE_URL="http://langfuse.example", HTTP_PROXY=proxy, NO_PROXY="")
+    assert done.return_value == 0 and (tmp_path / "langfuse.jsonl").is_file()
+    assert {headers["host"] for _, _, headers in fake.asked} == {"langfuse.example"}
+    given = "Basic " + base64.b64encode(b"me:p@ss").decode()
+    assert {headers["proxy-authorization"] for _, _, headers in fake.asked} == {given}
+
+
+def test_https_is_tunnelled_and_a_refusal_names_the_proxy(fake: Fake, pull: Pull) -> None:
+    done = pull("langfuse", LANGFUSE_BASE_URL="https://langfuse.example", HTTPS_PROXY=fake.url, NO_PROXY="")
+    told = f"through the proxy `{fake.url.removeprefix('http://')}`, cannot be reached: tunnel connection failed"
+    assert done.return_value == 4 and told in " ".join(done.stderr.split())
+    assert fake.asked == [], "a server that knows no CONNECT refuses it before anything else is sent"
+
+
+@pytest.mark.parametrize(
+    ("address", "variables", "proxy"),
+    [
+        ("https://h.example", {"HTTPS_PROXY": "http://p:3128"}, "http://p:3128"),
+        ("https://h.example:8443/x", {"ALL_PROXY": "p:3128"}, "p:3128"),
+        ("http://h.example", {"HTTPS_PROXY": "http://p:3128"}, None),
+        ("https://h.example", {"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "other,.example"}, None),
+        ("https://localhost:6006", {"HTTPS_PROXY": "http://p:3128"}, None),
+        ("https://h.example", {}, None),
+    ],
+)
+def test_which_proxy(
+    address: str, variables: dict[str, str], proxy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert proxy_of(address) == proxy
+
+
+def test_other_kinds_of_proxies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@p:1080")
+    monkeypatch.delenv("https_proxy", raising=False)
+    with pytest.raises(PullError, match="not an HTTP proxy: `socks5://…`"):
+        proxy_of("https://h.example")

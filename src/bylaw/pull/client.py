@@ -23,6 +23,8 @@ LONGEST_WAIT = 60.0
 _PASSING = frozenset((429, 502, 503, 504))
 _NOT_THERE = frozenset((404, 410, 501))
 _QUOTED = 200
+_OWN_HOSTS = frozenset(("localhost", "127.0.0.1", "::1"))
+"""no proxy can reach what only this machine can"""
 
 
 class PullError(BylawError):
@@ -61,6 +63,23 @@ def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
+def proxy_of(address: str) -> str | None:
+    """The proxy for a server, by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as elsewhere."""
+    from urllib.request import getproxies_environment, proxy_bypass_environment  # long to import
+
+    parts = urlsplit(address)
+    proxies = getproxies_environment()
+    found = proxies.get(parts.scheme, proxies.get("all"))
+    host = parts.hostname or ""
+    if not found or host in _OWN_HOSTS or proxy_bypass_environment(parts.netloc, proxies):
+        return None
+    if "://" in found and not found.startswith("http://"):
+        raise PullError(
+            f"the proxy of {parts.scheme} addresses is not an HTTP proxy: `{found.partition('://')[0]}://…`"
+        )
+    return found
+
+
 class Client:
     def __init__(
         self, service: str, address: str, headers: Mapping[str, str], *, address_in: str, keys_in: str
@@ -75,6 +94,7 @@ class Client:
         self._headers = {"accept": "application/json", "user-agent": "bylaw", **headers}
         if parts.username:
             self._headers.setdefault("authorization", basic(parts.username, parts.password or ""))
+        self._proxy = proxy_of(self._base)
         self.sleep: Callable[[float], None] = time.sleep
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -96,7 +116,14 @@ class Client:
         for wait in (*BACK_OFF, None):
             try:
                 reply = fetch(
-                    method, self._base + path, headers, body=body, seconds=SECONDS, name=self.service, most=MOST_BYTES
+                    method,
+                    self._base + path,
+                    headers,
+                    body=body,
+                    seconds=SECONDS,
+                    name=self.service,
+                    most=MOST_BYTES,
+                    proxy=self._proxy,
                 )
             except TimeoutError as problem:
                 if wait is None:

@@ -7,12 +7,13 @@ at once. A name lookup cannot be interrupted; a thread that hangs in one is left
 
 from __future__ import annotations
 
+import base64
 import http.client
 import socket
 import threading
 import time
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
@@ -56,14 +57,16 @@ def fetch(
     body: bytes | None = None,
     name: str = "the server",
     most: int = MOST_BYTES,
+    proxy: str | None = None,
 ) -> Reply:
     """The reply; redirects are not followed. `name` is what messages call the server, `most` the longest body.
 
+    `proxy`: the address of an HTTP proxy to go through; HTTPS is tunnelled, so it sees only the name of the server.
     Raises TimeoutError, HttpUnreachable, BadHttpReply.
     """
     if seconds <= 0:
         raise TimeoutError(f"no time was left to ask {name}")
-    exchange = _Exchange(method, url, body, headers, seconds, most)
+    exchange = _Exchange(method, url, body, headers, seconds, most, proxy)
     exchange.start()
     exchange.join(seconds)
     if exchange.is_alive():
@@ -74,7 +77,14 @@ def fetch(
 
 class _Exchange(threading.Thread):
     def __init__(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float, most: int
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        seconds: float,
+        most: int,
+        proxy: str | None,
     ) -> None:
         super().__init__(name="bylaw-http", daemon=True)
         self._method, self._most = method, most
@@ -82,8 +92,18 @@ class _Exchange(threading.Thread):
         self._body = body
         self._headers = dict(headers)
         self._deadline = time.monotonic() + seconds
-        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=seconds)
+        is_secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
+        self._proxy = None if proxy is None else urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        near = self._proxy or self._parts
+        port = near.port or (80 if self._proxy is not None else None)
+        self._connection = kind(near.hostname or "", port, timeout=seconds)
+        if self._proxy is not None:
+            given = _proxy_credentials(self._proxy)
+            if is_secure:
+                self._connection.set_tunnel(self._parts.hostname or "", self._parts.port, given)
+            else:
+                self._headers |= given
         self._socket: socket.socket | None = None
         """stored because the connection drops its own reference while a reply is still being read"""
         self._gave_up = False
@@ -97,6 +117,8 @@ class _Exchange(threading.Thread):
             if self._gave_up:
                 return
             path = self._parts.path + (f"?{self._parts.query}" if self._parts.query else "")
+            if self._proxy is not None and self._parts.scheme == "http":
+                path = f"http://{self._parts.netloc.rpartition('@')[2]}{path}"
             self._connection.request(self._method, path, self._body, self._headers)
             with self._connection.getresponse() as response:
                 found = {key.lower(): value for key, value in response.getheaders()}
@@ -125,6 +147,8 @@ class _Exchange(threading.Thread):
 
     def _failure(self, problem: Exception, name: str) -> Exception:
         server = f"{name} at `{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}`"
+        if self._proxy is not None:
+            server += f", through the proxy `{self._proxy.netloc.rpartition('@')[2]}`,"
         if isinstance(problem, TimeoutError) or time.monotonic() >= self._deadline:
             return TimeoutError(f"{server} did not answer in time")
         if isinstance(problem, http.client.IncompleteRead):
@@ -134,3 +158,10 @@ class _Exchange(threading.Thread):
         reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         reason = f"{reason[:1].lower()}{reason[1:]}"
         return HttpUnreachable(f"{server} cannot be reached: {reason}", reason)
+
+
+def _proxy_credentials(proxy: SplitResult) -> dict[str, str]:
+    if not proxy.username:
+        return {}
+    given = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"proxy-authorization": "Basic " + base64.b64encode(given.encode()).decode()}
