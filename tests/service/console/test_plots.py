@@ -141,7 +141,7 @@ def test_the_lines_of_a_rule_end_with_its_indentation() -> None:
     ]
     text = "\n".join(["guard:", "  rules:", *rules])
     assert [number for number, _ in rule_lines(text, 3)] == [3, 4, 5, 6, 7]
-    assert [number for number, _ in rule_lines(text, 9)] == [9, 10]
+    assert rule_lines(text, 9) == [(9, "- id: b"), (10, "  then: pause")]
     assert [number for number, _ in rule_lines(text, 3, 4)] == [3, 4]
     assert rule_lines(text, 99) == []
 

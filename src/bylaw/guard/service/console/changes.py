@@ -96,18 +96,20 @@ def diff_lines(before: str, after: str, *, context: int = CONTEXT) -> list[DiffL
 
 
 def rule_lines(text: str, first: int, last: int | None = None) -> list[tuple[int, str]]:
-    """The lines of the rule that begins at line `first`, with their numbers. Without its end, it goes on as long as
-    lines are indented deeper than its first one."""
+    """The lines of the rule that begins at line `first`, with their numbers and without the indentation of the first.
+    Without its end, it goes on as long as lines are indented deeper than that."""
     lines = text.splitlines()
     if not 1 <= first <= len(lines):
         return []
+    start = _indent(lines[first - 1])
     if last is None or last <= first:
-        start, last = _indent(lines[first - 1]), first
+        last = first
         while last < len(lines) and (not lines[last].strip() or _indent(lines[last]) > start):
             last += 1
         while last > first and not lines[last - 1].strip():
             last -= 1
-    return [(number, lines[number - 1]) for number in range(first, min(last, first + MOST_RULE, len(lines)) + 1)]
+    shown = range(first, min(last, first + MOST_RULE, len(lines)) + 1)
+    return [(number, lines[number - 1][min(start, _indent(lines[number - 1])) :]) for number in shown]
 
 
 def _indent(line: str) -> int:

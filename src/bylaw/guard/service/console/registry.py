@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
+from bylaw.guard.service.console.changes import plain_value
 from bylaw.guard.service.console.render import BASE, pretty
 from bylaw.guard.service.console.visit import Visit
-from bylaw.guard.service.errors import BadRequest
+from bylaw.guard.service.errors import BadRequest, NotFound
 from bylaw.guard.stores.records import AuditRow
 
 _KINDS = (
@@ -19,6 +21,8 @@ _KINDS = (
 )  # fmt: skip
 _MODES = ("request", "hitl", "sub_agent")
 _MANIFEST = "manifest.json"
+LONGEST = 300
+"""characters of a text in a list"""
 
 
 # -- audit ------------------------------------------------------------------------------------------------------------
@@ -33,7 +37,7 @@ def audit(visit: Visit) -> Response:
         current="audit",
         query=asked,
         kinds=_KINDS,
-        rows=[(row, _summary(row, line)) for row, line in zip(found.rows, found.lines, strict=True)],
+        rows=_shown(found.rows, found.lines),
         head=found.head,
         before=found.before,
         older=f"{BASE}/audit?{urlencode({**filters, 'before': found.before or 0})}",
@@ -42,10 +46,45 @@ def audit(visit: Visit) -> Response:
     )
 
 
-def _summary(row: AuditRow, line: str) -> str:
+class Row(Struct, frozen=True):
+    """A row of the audit on the page, or several in a row that only vouch for records."""
+
+    seqs: str
+    row: AuditRow
+    about: str
+
+
+def _shown(rows: Sequence[AuditRow], lines: Sequence[str]) -> list[Row]:
+    """Newest first. Rows of the kind `stored` say nothing to people, so those beside each other are one."""
+    shown: list[Row] = []
+    group: list[AuditRow] = []
+    for row, line in [*zip(rows, lines, strict=True), (None, "")]:
+        if row is not None and row.data.get("kind") == "stored":
+            group.append(row)
+            continue
+        if group:
+            seqs = f"{group[-1].seq}–{group[0].seq}" if len(group) > 1 else str(group[0].seq)
+            shown.append(Row(seqs, group[0], "vouch for records that were written"))
+            group = []
+        if row is not None:
+            shown.append(Row(str(row.seq), row, _about(row, line)))
+    return shown
+
+
+def _about(row: AuditRow, line: str) -> str:
     """What the row is about, without its number, time, kind and session, which have columns of their own."""
-    text = line.split("  ", 3)[-1].removeprefix(str(row.data.get("session", "-"))).strip()
-    return text or ("vouches for records that were written" if row.stored else "no details")
+    data = row.data
+    match data.get("kind"):
+        case "switch":
+            state = f"blocked: {data.get('why')}" if data.get("on") else "cleared"
+            return f"{data.get('agent')} {state}"
+        case "response" | "message":
+            said = data.get("said")
+            text = (said.get("text") or said.get("content")) if isinstance(said, dict) else said
+            return f"{data.get('agent') or ''} {text if isinstance(text, str) else plain_value(text)}".strip()[:LONGEST]
+        case "result":
+            return f"{'failed: ' if data.get('is_error') else ''}{plain_value(data.get('content'))}"[:LONGEST]
+    return line.split("  ", 3)[-1].removeprefix(str(data.get("session", "-"))).strip() or "no details"
 
 
 def verify(visit: Visit) -> Response:
@@ -128,3 +167,7 @@ def import_manifest(visit: Visit) -> Response:
         expected=visit.text("expected") or None,
     )
     return visit.redirect("agents", "activated")
+
+
+def no_page(visit: Visit) -> Response:
+    raise NotFound("there is no such page")

@@ -89,6 +89,7 @@ def console_routes(context: Context) -> list[BaseRoute]:
             Route(f"{BASE}/{path}", page(context, view, again), methods=["POST"])
             for path, (view, again) in _CHANGE.items()
         ),
+        Route(f"{BASE}/{{rest:path}}", page(context, registry.no_page), methods=["GET"]),
     ]
 
 

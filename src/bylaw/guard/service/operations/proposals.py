@@ -85,7 +85,8 @@ class Proposals:
         not in force yet."""
         one = self._open(proposal_id)
         rule: dict[str, Any] = one.proposal["rule"]
-        version = self._rules.shadow([rule], by=by, agent=one.agent, note=note or "", testing=testing)
+        tool = next(iter(one.proposal["tools"]), None)  # whose calls it stops
+        version = self._rules.shadow([rule], by=by, agent=one.agent, note=note or "", testing=testing, tool=tool)
         return self._decide(one, "accepted", by, note, version.id), version
 
     def dismiss(self, proposal_id: str, *, by: str, note: str | None = None) -> StoredProposal:

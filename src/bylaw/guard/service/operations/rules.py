@@ -24,6 +24,8 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy
 from bylaw.rules.promotion import NotPromoted, promotion
 
+SHADOW = "shadow-"
+"""the beginning of the names of files that `shadow` writes"""
 MOST_FILES, MOST_TEXT = 20, 1 << 20
 """of one rule version: files, and characters in all"""
 
@@ -179,13 +181,15 @@ class Rules:
         agent: str | None = None,
         note: str = "",
         testing: bool = False,
+        tool: str | None = None,
     ) -> RuleVersion:
         """The version in force, with these rules in shadow: they are judged and recorded, and stop nothing. `agent`:
-        whose rules they are; None means of every agent that the rules know. Raises Unusable, Conflict."""
+        whose rules they are; None means of every agent that the rules know, and that may call the `tool`. Raises
+        Unusable, Conflict."""
         active = self._versions.active()
-        name = f"shadow-{active.number + 1}.json"
+        name = f"{SHADOW}{active.number + 1}.json"
         shadowed = [{**rule, "mode": "shadow"} for rule in rules]
-        agents = [agent] if agent is not None else _agents(self._versions.load(active).policies)
+        agents = [agent] if agent is not None else _agents(self._versions.load(active).policies, tool)
         text = msgspec.json.format(
             msgspec.json.encode(
                 {"guard": [{**({} if one is None else {"agent": one}), "rules": shadowed} for one in agents]}
@@ -212,12 +216,14 @@ class Rules:
         active = self._versions.active()
         for name, text in active.files.items():
             try:
-                edit = promotion(text, rule.rpartition("/")[2] if f'"{rule}"' not in text else rule, file=name)
+                changed = _promoted(text, rule) if name.startswith(SHADOW) else None
+                bare = rule.rpartition("/")[2] if f'"{rule}"' not in text else rule
+                changed = changed or promotion(text, bare, file=name).text
             except NotPromoted as why:
                 problem = why
                 continue
             settings = {key: getattr(active, key) for key in ("folder", "modes", "labels", "off")}
-            files = {**active.files, name: edit.text}
+            files = {**active.files, name: changed}
             return self._versions.add(files, by=by, note=note or f"`{rule}` is on", expected=active.id, **settings)
         raise Conflict(str(problem))
 
@@ -287,11 +293,28 @@ def _unenforced(policies: Sequence[GuardPolicy]) -> list[str]:
     return [line for policy in policies for line in cannot_prevent(policy)]
 
 
-def _agents(policies: Sequence[GuardPolicy]) -> list[str | None]:
+def _agents(policies: Sequence[GuardPolicy], tool: str | None) -> list[str | None]:
     """A rule of every agent would give rules to agents that have none, and then their calls would no longer be refused.
-    So it is added to each agent, unless there are rules of every agent already."""
+    So it is added to each agent that may call the tool, unless there are rules of every agent already."""
     agents = list(dict.fromkeys(policy.agent for policy in policies))
-    return [None] if None in agents else agents
+    able = [policy.agent for policy in policies if tool is None or policy.tools is None or tool in policy.tools]
+    return [None] if None in agents else list(dict.fromkeys(able)) or agents
+
+
+def _promoted(text: str, rule: str) -> str | None:
+    """A file that `shadow` has written, with the rule on, for one agent if it is named `agent/id`; None if it has no
+    such rule. The same rule may stand there for several agents."""
+    agent, _, id = rule.rpartition("/")
+    found = False
+    try:
+        content = msgspec.json.decode(text)
+        for guard in content["guard"]:
+            for one in guard["rules"]:
+                is_meant = one["id"] == rule or (one["id"], guard.get("agent")) == (id, agent)
+                found |= is_meant and one.pop("mode", None) is not None
+    except (msgspec.DecodeError, AttributeError, KeyError, TypeError):  # somebody else's file with such a name
+        return None
+    return msgspec.json.format(msgspec.json.encode(content)).decode() if found else None
 
 
 def _check_size(files: Mapping[str, str], known: Collection[str]) -> None:
