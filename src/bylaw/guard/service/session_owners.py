@@ -34,7 +34,7 @@ class SessionOwners:
         if ANY in who.agents or (who.id, session) in self._known:
             return False
         agents = self._sessions.agents_of(session)
-        if not agents:
+        if agents is None:
             return True
         if not any(who.is_for(agent) for agent in agents):
             raise Forbidden("this session belongs to another agent")

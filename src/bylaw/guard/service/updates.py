@@ -46,6 +46,7 @@ class Hub:
         self._queues: set[asyncio.Queue[Update | None]] = set()
         self._waiting: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
 
     @property
     def listeners(self) -> int:
@@ -60,11 +61,13 @@ class Hub:
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
+            self._begun = asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def _follow(self) -> None:
         """Ends when nobody listens any more."""
         self._seen = await self._context.run(self._store.last_event)
+        self._begun.set()
         quiet = 0
         while quiet < 10 and not self._context.stopping.is_set():
             await asyncio.sleep(POLL)
@@ -108,10 +111,11 @@ class Hub:
         self._start()
         loop = asyncio.get_running_loop()
         until = loop.time() + settings.stream_seconds
-        last = after or 0
         try:
+            last = await self._context.run(self._store.last_event) if after is None else after
             yield b"retry: 2000\n\n"
-            for row in await self._context.run(self._missed, after) if after is not None else ():
+            await self._begun.wait()  # so that whatever is not read here comes by the queue
+            for row in await self._context.run(self._missed, last):
                 if (missed := update_of(row)) is not None:
                     last = missed.seq
                     yield encode(missed)

@@ -20,6 +20,8 @@ from bylaw.guard.stores.records import EventRow, SessionRecord
 SessionStatus: TypeAlias = Literal["open", "ended", "terminated"]
 MOST_EVENTS = 5_000
 """events of one session that are read for one answer"""
+_FIRST = 10
+"""events among which one names the agent: a review stands before the decision that has opened it"""
 
 
 class CallView(Struct, kw_only=True):
@@ -126,15 +128,16 @@ class Sessions:
             record = transaction.session(key)
         return record, load(key, record.state, self._guard.policies.all)
 
-    def agents_of(self, session: str) -> set[str]:
-        """Who has begun the session, and who was announced in it since; empty if there is no such session."""
+    def agents_of(self, session: str) -> set[str] | None:
+        """Who has begun the session, and who was announced in it since; None if there is no such session."""
         key = self._guard.session_key(session)
-        rows = self._store.events(session=key, limit=1)
+        rows = self._store.events(session=key, limit=_FIRST)
         if not rows:
-            return set()
-        known = {agent for agent in (_agent(rows[0]),) if agent is not None}
+            return None
+        first = next((agent for agent in map(_agent, rows) if agent is not None), None)
         _, state = self.state(key)
-        return known | {agent for agent, _ in state.runs.values() if agent} | set(state.above)
+        announced = {agent for agent, _ in state.runs.values() if agent} | set(state.above)
+        return announced if first is None else announced | {first}
 
     def effective_rules(self, session: str, *, agent: str | None = None, run: str | None = None) -> Sequence[RuleView]:
         """The rules that apply to calls of this agent or run, those of its ancestors first."""

@@ -1,0 +1,186 @@
+"""The client has the interface of a guard, and says so when nobody has judged a call."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import httpx2
+import pytest
+
+import bylaw
+from bylaw.guard.service.client import AsyncGuardClient, GuardClient
+from bylaw.model.events import Message, Origin, Request, Response, ToolCall
+from tests.service.support import Site
+
+
+class Http:
+    """The service in this process, as an httpx2 client; `away` makes it fail, before or after the service has it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site, self.away, self.asked = site, "", []
+
+    def post(self, path: str, *, content: bytes, headers: dict[str, str]) -> Any:
+        self.asked.append(path)
+        if self.away == "before":
+            raise httpx2.ConnectError("refused")
+        response = self._site.http.post(path, content=content, headers=headers)
+        if self.away == "after":
+            raise httpx2.ReadTimeout("timed out")
+        return response
+
+    def get(self, path: str, *, params: Any, headers: dict[str, str], timeout: float) -> Any:
+        if self.away:
+            raise httpx2.ConnectError("refused")
+        return self._site.http.get(path, params=params, headers=headers)
+
+
+@pytest.fixture
+def http(site: Site) -> Http:
+    return Http(site)
+
+
+def client(site: Site, http: Http, **more: Any) -> GuardClient:
+    return GuardClient("https://testserver", key=site.keys["support"], http=http, **more)
+
+
+def test_tools_run_as_with_a_guard_in_process(site: Site, http: Http) -> None:
+    guard = client(site, http)
+    ran = []
+
+    @guard.tool
+    def issue_refund(order: str, amount: float) -> str:
+        ran.append(amount)
+        return "done"
+
+    with guard.session("t-1", agent="support") as session:
+        assert issue_refund("A-1", 20) == "done"
+        with pytest.raises(bylaw.Denied, match="needs a person"):
+            issue_refund("A-1", 900)
+        assert session.decide("issue_refund", {"amount": 900}).review is not None
+        with session.sub_agent("mailer"):
+            pass
+    assert ran == [20]
+    view = site.ops.sessions.get("t-1")
+    assert view.summary.status == "ended"
+    assert view.tree[0].calls[0].result == "done"
+
+
+def test_decisions_equal_those_of_the_guard_itself(site: Site, http: Http) -> None:
+    guard = client(site, http)
+    for tool, arguments in (("lookup_order", None), ("issue_refund", {"amount": 900}), ("drop", {"n": 2**70})):
+        remote = guard.decide(bylaw.Attempt(tool=tool, arguments=arguments, session="a", agent="support"))
+        local = site.guard.decide(bylaw.Attempt(tool=tool, arguments=arguments, session="b", agent="support"))
+        for name in ("action", "decided_by", "matches", "reason", "policy", "call", "denial", "advice", "counters"):
+            if name != "advice" or remote.review is None:  # which names the review
+                assert getattr(remote, name) == getattr(local, name), name
+
+
+def test_events_and_results_reach_the_rules() -> None:
+    rule = "{id: r, kind: must_call_before, params: {first: a, second: b}, scope: session, then: block}"
+    site = Site({"guard.yaml": f"guard:\n  agent: support\n  rules:\n  - {rule}\n"})
+    guard = client(site, Http(site))
+    assert not guard.decide(bylaw.Attempt(tool="b", session="s"))
+    first = guard.decide(bylaw.Attempt(tool="a", session="s"))
+    assert first and guard.release(first) and not guard.release(first)
+    assert not guard.decide(bylaw.Attempt(tool="b", session="s"))
+    first = guard.decide(bylaw.Attempt(tool="a", session="s"))
+    assert guard.record(first, {"ok": 1}) == ()
+    origin = Origin("s", agent="support")
+    request = Request(origin=origin, held_messages=[{"role": "user", "content": "hi"}])
+    call = ToolCall(origin=origin, name="a", call_id="1", arguments={})
+    for event in (
+        request,
+        Response(origin=origin, text="yes", tool_calls=(call,), request=request),
+        Message(origin=origin, role="user", content="hello"),
+    ):
+        assert guard.observe(event) == ()
+    assert guard.decide(bylaw.Attempt(tool="b", session="s"))
+    said = [row.data["said"] for row in site.store.events(session="s") if row.kind == "observation"]
+    assert said[1]["text"] == "yes" and said[2] == {"role": "user", "content": "hello"}
+
+
+def test_away_is_a_denial_unless_said_otherwise(site: Site, http: Http) -> None:
+    guard, lax = client(site, http), client(site, http, on_unreachable="allow")
+    http.away = "before"
+    denied = guard.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    assert (denied.action, denied.decided_by) == (bylaw.Action.BLOCK, "on_unreachable")
+    assert "cannot be reached" in denied.reason and denied.call is None
+    allowed = lax.decide(bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="s"))
+    assert allowed and allowed.decided_by == "on_unreachable" and "not judged" in allowed.notes[0]
+    assert allowed.call is not None and allowed.call.arguments == {"amount": 900}
+    assert lax.record(allowed, "done") == ()
+    http.away = ""
+    lax.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    rows = [row.kind for row in site.store.events(session="s")]
+    assert rows == ["taken", "result", "decision"]  # it counts, and its result is known
+    with pytest.raises(ValueError, match="deny"):
+        client(site, http, on_unreachable="pass")
+
+
+def test_a_decision_whose_answer_was_lost_is_released() -> None:
+    rule = "{id: once, kind: max_calls, params: {tool: pay, limit: 1}, scope: session, then: block}"
+    site = Site({"guard.yaml": f"guard:\n  agent: support\n  rules:\n  - {rule}\n"})
+    http = Http(site)
+    guard = client(site, http)
+    http.away = "after"
+    assert not guard.decide(bylaw.Attempt(tool="pay", session="s"))
+    http.away = ""
+    assert guard.decide(bylaw.Attempt(tool="pay", session="s"))
+    assert not guard.decide(bylaw.Attempt(tool="pay", session="s"))
+    assert http.asked.count("/v1/decide") == 3  # none was repeated
+
+
+def test_a_refusal_is_never_let_through(site: Site, http: Http) -> None:
+    wrong = GuardClient("https://testserver", key="bylaw_x", http=http, on_unreachable="allow")
+    decision = wrong.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    assert (decision.action, decision.decided_by) == (bylaw.Action.BLOCK, "service")
+    lax = client(site, http, on_unreachable="allow")
+    foreign = lax.decide(bylaw.Attempt(tool="lookup_order", session="s", agent="mailer"))
+    assert not foreign and "not for `mailer`" in foreign.reason
+    for attempt in (bylaw.Attempt(tool="t"), bylaw.Attempt(tool="t", session="s", arguments={"a": object()}), "t"):
+        assert not lax.decide(attempt)  # type: ignore[arg-type]
+
+
+def test_ask_waits_for_a_person_and_runs_what_was_approved(site: Site, http: Http) -> None:
+    guard = client(site, http)
+    attempt = bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="s")
+
+    def answer() -> None:
+        [review] = site.ops.reviews.list(status="pending")
+        site.ops.reviews.approve(review.id, by="ann", edited={"tool": "issue_refund", "arguments": {"amount": 5}})
+
+    person = threading.Timer(0.05, answer)
+    with site.http:  # one event loop for all requests, as in a server
+        assert "(the review is pending)" in guard.ask(attempt, timeout=0).reason
+        person.start()
+        decision = guard.ask(attempt, timeout=10)
+    person.join()
+    assert decision and decision.call is not None and decision.call.arguments == {"amount": 5}
+    assert "a person changed the call" in decision.notes[-1]
+
+
+def test_the_async_client_needs_no_threads(site: Site, http: Http) -> None:
+    async def story() -> list[Any]:
+        transport = httpx2.ASGITransport(app=site.app)
+        web = httpx2.AsyncClient(transport=transport, base_url="https://testserver")
+        guard = AsyncGuardClient("https://testserver", key=site.keys["support"], http=http, ahttp=web)
+
+        @guard.tool(on_denied="return")
+        async def issue_refund(amount: float) -> str:
+            return "done"
+
+        async with guard.session("a-1", agent="support"):
+            found = [await issue_refund(5), await issue_refund(900)]
+        paused = await guard.aask(
+            bylaw.Attempt(tool="issue_refund", arguments={"amount": 901}, session="a-2"), timeout=0
+        )
+        await guard.arelease(await guard.adecide(bylaw.Attempt(tool="lookup_order", session="a-2")))
+        await guard.aend_session("a-2")
+        await web.aclose()
+        return [*found, paused.action]
+
+    done, denied, paused = asyncio.run(story())
+    assert (done, paused) == ("done", bylaw.Action.PAUSE)
+    assert "needs a person" in denied

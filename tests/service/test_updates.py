@@ -1,0 +1,118 @@
+"""Updates as they happen, over server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from bylaw.guard.service import updates
+from bylaw.guard.service.context import Settings
+from bylaw.guard.service.errors import TooMany
+from tests.service.support import Site
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates, "POLL", 0.005)
+
+
+async def take(stream: Any, most: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    async for chunk in stream:
+        if chunk.startswith(b"id: "):
+            head, event, data = chunk.decode().rstrip("\n").split("\n")
+            update = json.loads(data.removeprefix("data: "))
+            assert (head, event) == (f"id: {update['seq']}", f"event: {update['kind']}")
+            found.append(update)
+        if len(found) == most:
+            await stream.aclose()
+            return found
+    return found
+
+
+def attempt(tool: str, **more: Any) -> Any:
+    from bylaw import Attempt
+
+    return Attempt(tool=tool, session="s", agent="support", **more)
+
+
+def test_what_others_write_is_told(site: Site) -> None:
+    async def story() -> list[dict[str, Any]]:
+        hub = site.context.hub
+        taking = asyncio.create_task(take(hub.stream(None), 3))
+        await asyncio.sleep(0.02)
+        assert hub.listeners == 1
+        site.guard.decide(attempt('lookup_order\n\ndata: {"forged": 1}'))
+        site.guard.decide(attempt("issue_refund", arguments={"amount": 900}))
+        found = await taking
+        assert hub.listeners == 0
+        return found
+
+    found = asyncio.run(story())
+    assert [one["kind"] for one in found] == ["decision", "review", "decision"]
+    assert found[0]["data"]["tool"].startswith("lookup_order\n") and found[2]["data"]["action"] == "pause"
+
+
+def test_who_comes_back_gets_what_was_missed(site: Site) -> None:
+    first = site.store.last_event()
+    for _ in range(3):
+        site.guard.decide(attempt("lookup_order"))
+    found = asyncio.run(take(site.context.hub.stream(first + 1), 2))
+    assert [one["seq"] for one in found] == [first + 2, first + 3]
+
+
+def test_a_stream_ends_when_the_service_does_and_has_limits() -> None:
+    site = Site(settings=Settings(most_streams=1))
+
+    async def story() -> None:
+        hub = site.context.hub
+        taking = asyncio.create_task(take(hub.stream(None), 99))
+        await asyncio.sleep(0.02)
+        with pytest.raises(TooMany):
+            await anext(hub.stream(None))
+        site.context.stopping.set()
+        async with asyncio.timeout(2):
+            assert await taking == []
+
+    asyncio.run(story())
+
+
+def test_a_listener_that_is_too_slow_is_sent_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates, "MOST_WAITING", 2)
+
+    async def story() -> int:
+        hub = site.context.hub
+        stream = hub.stream(None)
+        await anext(stream)
+        site.guard.decide(attempt("lookup_order"))
+        await anext(stream)
+        for _ in range(5):
+            site.guard.decide(attempt("lookup_order"))
+        async with asyncio.timeout(2):
+            while hub.listeners:
+                await asyncio.sleep(0.005)
+            return len([one async for one in stream])
+
+    assert asyncio.run(story()) == 2
+
+
+def test_an_agent_that_waits_is_told_within_moments(site: Site) -> None:
+    review = site.guard.decide(attempt("issue_refund", arguments={"amount": 900})).review
+    key = {"authorization": f"Bearer {site.keys['support']}"}
+
+    async def story() -> Any:
+        import httpx2
+
+        web = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=site.app), base_url="https://testserver")
+        waiting = asyncio.create_task(web.get(f"/v1/reviews/{review}/wait?timeout=20", headers=key))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await asyncio.to_thread(site.ops.reviews.reject, review, by="ann", note="no")
+        async with asyncio.timeout(5):
+            return (await waiting).json()
+
+    answer = asyncio.run(story())
+    assert (answer["status"], answer["note"]) == ("rejected", "no")
