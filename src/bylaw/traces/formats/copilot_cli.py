@@ -11,7 +11,7 @@ from bylaw.model.events import Origin
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import ASSISTANT
-from bylaw.traces.formats.gathered import call_of
+from bylaw.traces.formats.gathered import blocks_of, call_of, joined
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
 
@@ -36,7 +36,9 @@ class CopilotCliReader(ChatReader):
         self._issued: dict[str, str | None] = {}
         """which subagent issued a call"""
         self._pending: _Answer | None = None
-        """an answer with calls whose arguments are recorded only where they start"""
+        """an answer of which more follows, or with calls whose arguments are recorded only where they start"""
+        self._by_user: set[str] = set()
+        """calls that the user asked for, and not the model"""
 
     def read_record(self, record: Record) -> None:
         value = record.value
@@ -46,7 +48,7 @@ class CopilotCliReader(ChatReader):
             self._close()
             name = text_field(data, "sessionId")
             self._open = self._begin(name, Settings(), metadata or None, record, bounded=self._records.streamed)
-            self._agents, self._issued = {}, {}
+            self._agents, self._issued, self._by_user = {}, {}, set()
             self._model = text_field(data, "selectedModel")
         else:
             self.read_open(record)
@@ -58,12 +60,20 @@ class CopilotCliReader(ChatReader):
             return
         data, call_id = object_field(item, "data"), text_field(object_field(item, "data"), "toolCallId")
         run = text_field(data, "parentToolCallId") or text_field(item, "agentId") or self._issued.get(call_id or "")
+        if kind == "tool.user_requested" and call_id is not None:
+            self._by_user.add(call_id)
+        if call_id in self._by_user:
+            return
         if kind == _STARTS and self._pending is not None and self._pending.fill(call_id, data.get("arguments")):
             return
         for message in self._messages(kind, data, item.get("timestamp"), run):
+            part_of = text_field(data, "apiCallId") if type(data.get("chunkCount")) is int else None
+            if part_of is not None and self._pending is not None and self._pending.part_of == part_of:
+                self._pending.message = joined(self._pending.message, message)
+                continue
             self.end_answer(conversation)
-            one = _Answer(message, run, record, path)
-            if message["role"] == ASSISTANT and one.lacks_arguments:
+            one = _Answer(message, run, record, path, part_of)
+            if message["role"] == ASSISTANT and (one.lacks_arguments or part_of is not None):
                 self._pending = one
             else:
                 self._read(conversation, one)
@@ -86,10 +96,13 @@ class CopilotCliReader(ChatReader):
             requests = [one for one in list_field(data, "toolRequests") if isinstance(one, dict)]
             calls = [call_of(one.get("toolCallId"), one.get("name"), one.get("arguments")) for one in requests]
             self._issued |= {str(one.get("toolCallId")): run for one in requests}
-            output = data.get("outputTokens")
+            output, served = data.get("outputTokens"), object_field(data, "serverTools")
+            blocks = [one for key in ("items", "rawContentBlocks") for one in list_field(served, key)]
             yield {
                 "role": ASSISTANT,
-                "content": data.get("content"),
+                "content": [*blocks_of(data.get("content")), *filter(_is_call, blocks)]
+                if blocks
+                else data.get("content"),
                 "reasoning_content": text_field(data, "reasoningText"),
                 **({"tool_calls": calls} if calls else {}),
                 "timestamp": at,
@@ -114,6 +127,8 @@ class _Answer(Struct):
     run: str | None
     record: Record
     path: Path
+    part_of: str | None = None
+    """the response that was written in several messages, one before and one after each of its thoughts"""
 
     @property
     def lacks_arguments(self) -> bool:
@@ -121,11 +136,16 @@ class _Answer(Struct):
 
     def fill(self, call_id: str | None, arguments: Any) -> bool:
         """Whether this answer issued a call, which now has its arguments."""
-        for call in self.message["tool_calls"]:
+        for call in self.message.get("tool_calls", ()):
             if call["id"] == call_id and call_id is not None:
                 call["function"]["arguments"] = call["function"]["arguments"] or arguments
                 return True
         return False
+
+
+def _is_call(block: Any) -> bool:
+    """Whether this is a call that the provider ran itself."""
+    return isinstance(block, dict) and str(block.get("type")).endswith(("_call", "_tool_use"))
 
 
 def _result(data: dict[str, Any], call_id: str | None, at: Any) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class GatheringReader(ChatReader):
             return
         known = None if pending is None else pending.part
         if known is not None and None is not part.key == known.key and known.agent == part.agent:
-            known.message = _joined(known.message, part.message)
+            known.message = joined(known.message, part.message)
             return
         self.end_answer(conversation)
         if part.key is None:
@@ -81,7 +81,7 @@ class GatheringReader(ChatReader):
         super().read_item(conversation, one.record, one.part.message, one.path)
 
 
-def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Two parts of one answer. What is not content is the same in both, or was recorded with one of them."""
     joined = {**first, **{key: value for key, value in second.items() if value is not None}}
     blocks = [*blocks_of(first.get("content"))]
