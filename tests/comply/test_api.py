@@ -420,3 +420,14 @@ def test_embeddings_that_are_not_installed_are_reported_at_once(monkeypatch: pyt
     comply._embedder.cache_clear()
     with pytest.raises(bylaw.InputError, match="embeddings"):
         bylaw.Compliance("Never call drop_table.", embeddings=True)
+
+
+def test_the_prompt_is_taken_from_the_trace() -> None:
+    events = [
+        {"role": "system", "content": "Never call drop_table."},
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "drop_table", "arguments": "{}"}}]},
+    ]
+    assert bylaw.check_compliance_sync(None, events).detected
+    with pytest.raises(ValueError, match="no system prompt is recorded"):
+        bylaw.check_compliance_sync(None, events[1:])

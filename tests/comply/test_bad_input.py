@@ -37,7 +37,7 @@ def test_a_prompt_without_rules_is_reported(prompt: str) -> None:
     assert result.nothing_checked
 
 
-@pytest.mark.parametrize("prompt", [None, b"Never call drop_table.", 7, ["Never call drop_table."], {"role": "system"}])
+@pytest.mark.parametrize("prompt", [b"Never call drop_table.", 7, ["Never call drop_table."], {"role": "system"}])
 def test_a_prompt_must_be_text(prompt: Any) -> None:
     with pytest.raises(TypeError, match="system_prompt"):
         check(EVENTS, prompt)

@@ -115,3 +115,10 @@ def test_nothing_must_follow_a_call_that_failed(prompt: str, tool: str, then: st
 
 def test_a_forbidden_call_is_one_also_if_it_fails() -> None:
     assert state_of("Never call drop_table.", ("drop_table", {}, "no rights", True)) == "violated"
+
+
+@pytest.mark.parametrize("check", ["check_identity", "check_user_credentials", "checkPin"])
+def test_a_check_of_who_somebody_is_has_to_come_back_positive(check: str) -> None:
+    for result, wanted in ((False, {"violated", "undecided"}), (True, {"satisfied"})):
+        calls = (check, {"user_id": "u"}, result), ("transfer", {"user_id": "u"}, "ok")
+        assert state_of(f"Call {check} before transfer.", *calls) in wanted

@@ -116,3 +116,16 @@ def test_a_record_without_the_field_shows_nothing(noun: str, says: str, describe
 )
 def test_a_multiple_of_a_thing_is_no_number(noun: str, says: str) -> None:
     assert state_of(says, {"rent": 1, "rate": 1, "price": 1}, noun=noun) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("noun", "says", "described"),
+    [
+        ("policy", "There must be no open claims on the policy.", "Returns a list of open claims of the policy."),
+        ("account", "There must be no pending debts of the account.", "Returns a list of pending debts."),
+        ("room", "There must be no booked guests in the room.", "Returns the list of booked guests."),
+    ],
+)
+def test_there_must_be_none(noun: str, says: str, described: str) -> None:
+    states = [state_of(says, record, noun=noun, described=described) for record in ("[]", "['one']")]
+    assert states == ["satisfied", "violated"]

@@ -28,6 +28,7 @@ from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
 from bylaw.comply.prompt.comparisons import needs_today
 from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.recorded import shared_prompt
 from bylaw.model.ports import Embedder
 from bylaw.model.trace import Trace
 
@@ -116,7 +117,7 @@ class Compliance:
 
 
 async def check_compliance(
-    system_prompt: str,
+    system_prompt: str | None,
     trace_events: Any,
     timeout_ms: float = TIMEOUT_MS,
     *,
@@ -126,10 +127,12 @@ async def check_compliance(
 ) -> ComplianceResult:
     """Did the agent keep the rules that its own system prompt states? See `Compliance` for what each argument takes.
 
+    With None as `system_prompt`, the prompt is the one that the trace holds; ValueError if it holds none.
+
     Offline and deterministic without a `judge`. The work is done in a thread, so that the event loop is not blocked.
     After a cancellation the judge is asked no further question.
     """
-    job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)
+    job = Compliance(_prompt_of(system_prompt, trace_events), tools=tools, aliases=aliases, judge=judge)
     stop = threading.Event()
     try:
         return await asyncio.to_thread(job._check, trace_events, timeout_ms, stop)
@@ -138,7 +141,7 @@ async def check_compliance(
 
 
 def check_compliance_sync(
-    system_prompt: str,
+    system_prompt: str | None,
     trace_events: Any,
     timeout_ms: float = TIMEOUT_MS,
     *,
@@ -147,8 +150,12 @@ def check_compliance_sync(
     judge: str | Judge | None = None,
 ) -> ComplianceResult:
     """Blocking version of `check_compliance`."""
-    job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)
+    job = Compliance(_prompt_of(system_prompt, trace_events), tools=tools, aliases=aliases, judge=judge)
     return job.check(trace_events, timeout_ms=timeout_ms)
+
+
+def _prompt_of(system_prompt: str | None, trace_events: Any) -> str:
+    return shared_prompt([as_trace(trace_events)]) if system_prompt is None else system_prompt
 
 
 class _Key:

@@ -154,7 +154,9 @@ def _value(event: ToolResult) -> Any:
 
 _VERIFIES = re.compile(
     r"(?:^|_)(?:verif\w*|authenticat\w*|validat\w*|confirm\w*|approv\w*|authori[sz]\w*|identify\w*|log_?in|login|sign_?in"
-    r"|signin|log_?on|sign_?on)(?:_|$)"
+    r"|signin|log_?on|sign_?on"
+    r"|(?:check|test)_(?:[a-z]+_)?(?:identity|ids?|pins?|passwords?|passcode|credentials?|otp|codes?|signature|consent"
+    r"|permissions?|access|eligibility|authori[sz]ation|login))(?:_|$)"
 )
 """names of tools whose negative answer means that it was not done; `check_fraud` may well be meant to say no"""
 FLAGS = frozenset(

@@ -34,7 +34,7 @@ def shared_prompt(traces: Sequence[Trace]) -> str:
     without = [name for name, prompt in prompts.items() if prompt is None]
     if without or not prompts:
         name = f"`{without[0]}`" if without else "the traces"
-        raise ValueError(f"no system prompt is recorded in {name}: pass it with --prompt")
+        raise ValueError(f"no system prompt is recorded in {name}: pass it (`--prompt`, `system_prompt`)")
     if len(different := set(prompts.values())) > 1:
         raise ValueError(
             f"the traces hold {len(different):,} different system prompts: check them one by one, or use --prompt"

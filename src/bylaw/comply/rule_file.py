@@ -33,6 +33,7 @@ def render_rule_file(prompt: PromptRules, file: str, text: str) -> str:
 def _lines(prompt: PromptRules, file: str, text: str) -> Iterator[str]:
     yield f"# The rules that {wording.one_line(file)} states, as far as they can be checked. Edit or remove any."
     yield "# `bylaw check TRACE --policy FILE` runs them; `bylaw comply --rules FILE` says when the prompt has changed."
+    yield "# For `bylaw check` a call that failed was made; `bylaw comply` leaves a rule undecided that depends on it."
     yield from _yaml({PIN: {"file": file, "sha256": prompt.sha256}})
     checked = [rule for rule in prompt.rules if _usable(rule, prompt)]
     yield "" if checked else "\nrules: []"

@@ -95,13 +95,20 @@ _WRAPPERS = (
     r"(?:\s+(?:-\S+|\w+=\S*|\d+[smh]?))*)\s+)*"
 )
 """what may stand before a command: `env X=1`, `sudo -u root`, `nohup`"""
-_QUOTED_SHELL = r"(?:(?:[\w.~-]*\/)*(?:ba|z|da|k)?sh\s+(?:-\S+\s+)*?-\w*c\s+['\"](?:[^'\"]*[;&|(\n])?\s*)?"
+_QUOTED_SHELL = (
+    r"(?:(?:(?:[\w.~-]*\/)*(?:ba|z|da|k)?sh\s+(?:-\S+\s+)*?-\w*c\s+['\"]|eval\s+['\"]?)(?:[^'\"]*[;&|(\n])?\s*)?"
+)
 _BEGIN = (
     r"(?:^(?:(?:[^'\"\x5c]|\x5c.|'[^']*'|\"[^\"]*\")*(?:[;&|(\n{]|\s-exec(?:dir)?\s))?\s*"
     r"|^(?:[^']|'[^']*')*(?:\$\(|`)\s*)"
     rf"{_WRAPPERS}{_QUOTED_SHELL}{_WRAPPERS}(?:[\w.~-]*\/)*"
 )
 """where a command begins: not in the text that another one quotes"""
+_UNSEEN = (
+    rf"{_BEGIN}(?:(?:ba|z|da|k)?sh\s+(?:-[abd-zA-Z]+\s+)*(?:[^-\s'\"]|-c\s+['\"]?\$)|(?:source|\.)\s+\S|eval\s+['\"]?[$`]"
+    r"|\.\/\S+\.sh)|\|\s*(?:sudo\s+)?(?:[\w.~-]*\/)*(?:ba|z|da|k)?sh\s*(?:[;&|]|-s|$)"
+)
+"""commands that run others which the trace does not show: a script, a pipe into a shell"""
 _LIKE = any_case(r"\b(?:such as|like|similar|equivalent|other such)\b")
 _LIKE_THESE = "it also forbids other commands of this kind"
 _FILLED_IN = re.compile(r"[<{\[].*[>}\]]|\.\.\.|…")
@@ -144,6 +151,12 @@ def _forbid_commands(view: View, commands: tuple[str, ...], words: str, *, ceili
     pattern = rf"{_BEGIN}(?:{'|'.join(map(_command_pattern, commands))})(?:[\s;&|)'\"`]|$)"
     atoms = [
         f"tool(*, args.{param} matches /{pattern}/)"
+        for param in sorted(params | {"command", "cmd"})
+        if re.fullmatch(r"\w+", param)
+    ]
+    # Text cannot be compared with a number: the rule is unknown where a script is run, which may do anything.
+    atoms += [
+        f"tool(*, args.{param} matches /{_UNSEEN}/, args.{param} < 0)"
         for param in sorted(params | {"command", "cmd"})
         if re.fullmatch(r"\w+", param)
     ]

@@ -65,6 +65,7 @@ _THING_AGAIN = any_case(
     r"|more than (?:once|twice|thrice|\w+ times))\b"
 )
 """`never reroute a shipment twice` counts the calls for each shipment"""
+_PIECES = any_case(r",\s*(?:and\s+)?|\band\b")
 _ONE_THING = any_case(r"\b(?:an?|any|each|every|one|the same) (?P<noun>[a-z]+)\b")
 _QUANTITIES = root_set("count counts quantity qty number amount copies num n units size total")
 _NO_ENTITIES = word_set(
@@ -131,6 +132,35 @@ def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Coun
     unit = set(roots(count.unit))
     counts_calls = not count.unit or (unit and all(unit <= set(roots(tool)) for tool in tools.tools))
     return (count, tools) if counts_calls else None
+
+
+def read_counts(view: View) -> Reading | None:
+    """`call A once per session and B at most twice`: each piece has one tool and one count."""
+    pieces = [piece for piece in _PIECES.split(view.main) if piece.strip(" .")]
+    if len(pieces) < 2 or view.clause.parts or len(_OFTEN_WORDS.findall(view.main)) != len(pieces):
+        return None
+    drafts, bounds = list[Draft](), list[Bound]()
+    for piece in pieces:
+        tools = view.bind(piece, likeness=False)
+        count = find_count(piece) or find_count(f"only {piece}")
+        known = _COUNTING.union(roots(count.entity if count else ""))
+        left = [word for word in view.extra(piece, tools).split() if not set(roots(word)) <= known]
+        left = [word for word in left if number_of(word) is None]
+        if count is None or count.at != "<=" or count.unit or not tools.is_named or len(tools.tools) != 1 or left:
+            return None
+        joined = _entity_param(count.entity, tools.tools, view)
+        if count.entity and not joined:
+            return None
+        drafts.append(at_most(tools.tools, count.number, per_turn=count.per == "turn", joined=joined))
+        bounds.append(tools)
+    names = [tool for bound in bounds for tool in bound.tools]
+    return Reading(
+        name=f"limit {' '.join(names)}",
+        drafts=tuple(drafts),
+        trigger=f"call_tool: {', '.join(names)}",
+        forbidden="call_tool: more often",
+        bounds=tuple(bounds),
+    )
 
 
 def _thing(view: View, tools: Bound) -> str:

@@ -10,7 +10,7 @@ from bylaw.comply.prompt.arguments import Constraint, find_bound, find_choice, f
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Clause
 from bylaw.comply.prompt.commands import read_absolute_paths
-from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, require_calls
+from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_counts, require_calls
 from bylaw.comply.prompt.dialogue import asks_user
 from bylaw.comply.prompt.order import read_before, read_means, read_precedence, read_sequence, read_trigger
 from bylaw.comply.prompt.prohibitions import forbid_calls
@@ -90,7 +90,7 @@ def _read_count(view: View) -> Reading | None:
     """`call send_email at most twice`, `call verify_identity exactly once`."""
     found = find_count_of_calls(view)
     if found is None:
-        return None
+        return read_counts(view)
     return limit_calls(view, *found) if found[0].at == "<=" else require_calls(view, *found)
 
 

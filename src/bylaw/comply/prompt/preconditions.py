@@ -18,7 +18,7 @@ from bylaw.comply.prompt.layout import Junction, Statement, plain_text
 from bylaw.comply.prompt.lookups import MENTION, NUMBER_WORDS, OF_IT, Lookup, Lookups, find_lookups
 from bylaw.comply.prompt.results import ResultReader, Shown, arguments, latest
 from bylaw.comply.prompt.returns import answer_of
-from bylaw.comply.prompt.vocabulary import NUMBER, Tools, any_case, number_of, stems
+from bylaw.comply.prompt.vocabulary import NUMBER, Tools, any_case, number_of, only_reads, stems
 
 _NEGATIVE = any_case(r"\b(?:not|no|never)\b")
 _EXCEPTION = any_case(r"\b(?:unless|except(?!ional)|apart from|with the exception)\b.*")
@@ -186,7 +186,10 @@ def _from_results(text: str, lookups: Lookups, shown: Shown, action: ToolSpec, t
 
 def _looked_up(lookups: Lookups, tools: Tools) -> str:
     results = [f"O result({arguments(lookup.tool, lookup.same)})" for lookup in (*lookups.any_of, *lookups.also)]
-    results += [f"O result({tool})" for tool in tools.whole_database]
+    if all(
+        only_reads(tools.specs[lookup.tool]) for lookup in lookups.any_of
+    ):  # data show no log-in
+        results += [f"O result({tool})" for tool in tools.whole_database]
     return " | ".join(dict.fromkeys(results))
 
 

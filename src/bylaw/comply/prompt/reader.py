@@ -121,6 +121,12 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     if statement.tool is None:
         stated = read_statement(statement, tools)
         return [_leave_open(rule, why) for rule in stated] if (why := _limit_of(statement, tools)) else stated
+    found = _read_in_section(statement, tools)
+    why = _limit_of(statement, tools, in_section=True)
+    return [_leave_open(rule, why) for rule in found] if why else found
+
+
+def _read_in_section(statement: Statement, tools: Tools) -> list[PromptRule]:
     if _ADDRESSES_THE_AGENT.match(statement.text):
         stated = read_statement(statement, tools)
         if any(rule.items for rule in stated):
@@ -131,8 +137,8 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     return preconditions or read_statement(statement, tools) or list_unread(statement, tools)
 
 
-def _limit_of(statement: Statement, tools: Tools) -> str:
-    """Why a sentence that reads like a rule for all cases is not one."""
+def _limit_of(statement: Statement, tools: Tools, *, in_section: bool = False) -> str:
+    """Why a sentence that reads like a rule for all cases is not one. In a tool's section, all is about its calls."""
     if statement.under:
         return f"it stands under `{shorten(statement.under)}`"
     if statement.denied and not statement.forbidden:
@@ -140,7 +146,7 @@ def _limit_of(statement: Statement, tools: Tools) -> str:
     label = label_of(statement.text)
     if label and (limits_scope(label) or not _is_harmless(label, statement.text, tools)):
         return f"it stands under `{shorten(label)}`"
-    if statement.follows_condition and not _UNIVERSAL.search(statement.text):
+    if statement.follows_condition and not in_section and not _UNIVERSAL.search(statement.text):
         return "a sentence before it has a condition that may hold for it too"
     if any(map(_takes_back, statement.text[:MAX_SENTENCE].split(";")[1:])):
         return "another part of it makes an exception"

@@ -26,7 +26,7 @@ _EMPTY = any_case(r"\bempty\b")
 _HOW_OFTEN = any_case(r"\b(?:once|twice|again|times|a (?:second|third) time)\b")
 _MODAL = any_case(r"\b(?:must|should|shall|has to|have to|needs? to|can|may|is|are)\b")
 _OR = any_case(r"\bor\b")
-_TRUTH = any_case(r"\b(?:set to|of|is|be|to|as|equals?|=)\s+[\"']?(true|false|yes|no)\b")
+_TRUTH = any_case(r"\b(?:set to|of|is|be|to|as|equals?|=)\s+[\"']?(true|false|yes|no)\b(?!\s+[a-z])")
 _NULL = 'result in ["None", "null", ""]'
 _ONE_OF = any_case(r"\b(?:must|should|has to|is|are) (?:be |have )?(?:either |one of |any of |in )+(?P<values>.+)$")
 _IS_VALUE = any_case(
