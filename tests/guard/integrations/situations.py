@@ -6,6 +6,10 @@ A driver runs the agent; the suite says what has to come of it, which is the sam
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import json
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +88,58 @@ class Driver:
         raise NotImplementedError
 
 
+class WaitingDriver(Driver):
+    """For a framework without an approval of its own: the agent runs in a thread, and its paused calls wait."""
+
+    def start(self) -> Outcome:
+        self.outcome, self.problem = Outcome(), None
+        self.options.setdefault("wait", 20)
+
+        def run() -> None:
+            try:
+                asyncio.run(self.astart())
+            except BaseException as problem:
+                self.problem = problem
+
+        self._thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
+        self._thread.start()
+        return self.so_far()
+
+    def so_far(self) -> Outcome:
+        """The outcome, once the agent is done or has to wait for somebody."""
+        until = time.monotonic() + 15
+        while self._thread.is_alive() and time.monotonic() < until:
+            self.outcome.reviews = self.pending()
+            if self.outcome.reviews:
+                return self.outcome
+            self._thread.join(0.005)
+        self.outcome.reviews = []
+        assert not self._thread.is_alive()
+        if self.problem is not None:
+            raise self.problem
+        return self.outcome
+
+    def pending(self) -> list[str]:
+        return [review.id for review in self.guard.reviews.list(status="pending")]
+
+    def approve(self, review: str) -> Outcome:
+        found = self.guard.reviews.get(review)
+        if found is not None and found.status == "pending":
+            self.guard.reviews.approve(review, by="ann")
+        return self.so_far()
+
+    def edit(self, review: str, arguments: dict[str, Any]) -> Outcome:
+        self.guard.reviews.approve(review, by="ann", edited={"tool": self.named("pay"), "arguments": arguments})
+        return self.so_far()
+
+    def reject(self, review: str) -> Outcome:
+        self.guard.reviews.reject(review, by="ann")
+        return self.so_far()
+
+    def named(self, tool: str) -> str:
+        return tool
+
+
 def run_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the how-to page of a framework, as `tests/docs` runs the other pages."""
     lay_out(folder)
@@ -98,10 +154,20 @@ class Situations:
     """Inherited by the test class of each framework."""
 
     driver: ClassVar[type[Driver]]
+    prefix: ClassVar[str] = ""
+    """before the names of tools, as the framework reports them"""
+
+    def rules(self, rules: Any) -> Any:
+        """The rules, with the names of tools that the framework reports."""
+        text = json.dumps(rules)
+        for tool in ("drop", "pay", "wipe", "book", "look", "delegate"):
+            text = text.replace(f'"{tool}"', f'"{self.prefix}{tool}"')
+        return json.loads(text)
 
     @pytest.fixture(params=["no store", "sqlite"])
     def guard(self, request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[bylaw.Guard]:
-        with bylaw.Guard({"guard": RULES}, store=None if request.param == "no store" else tmp_path / "g.db") as guard:
+        store = None if request.param == "no store" else tmp_path / "g.db"
+        with bylaw.Guard({"guard": self.rules(RULES)}, store=store) as guard:
             yield guard
 
     @pytest.fixture
@@ -147,7 +213,7 @@ class Situations:
         with guard.session("s"):
             driver = self.driver(guard, shop, [[("pay", {"amount": 500})]])
             (review,) = driver.start().reviews
-            guard.reviews.approve(review, by="ann", edited={"tool": "pay", "arguments": {"amount": 50}})
+            guard.reviews.approve(review, by="ann", edited={"tool": f"{self.prefix}pay", "arguments": {"amount": 50}})
             outcome = driver.approve(review)
         assert (outcome.results, outcome.answer) == (["pay done"], "done")
         assert shop.runs == [("pay", {"amount": 50})]
@@ -235,7 +301,7 @@ class Situations:
             {"agent": "outer", "rules": [{"id": "no", "when": {"tool_name_in": ["drop"]}, "then": "block"}]},
             {"agent": "inner", "rules": []},
         ]
-        with bylaw.Guard({"guard": rules}) as guard, guard.session("s"):
+        with bylaw.Guard({"guard": self.rules(rules)}) as guard, guard.session("s"):
             inner = self.driver(guard, shop, [[("drop", {})], [("look", {})]], agent="inner")
             seen: list[Outcome] = []
 
@@ -247,3 +313,15 @@ class Situations:
         assert outer == Outcome(["delegate done"], [], "done")
         assert "`drop`" in seen[0].results[0] and seen[0].results[1:] == ["look done"]
         assert shop.runs == [("look", {}), ("delegate", {})]
+
+
+class SituationsOfOneTool(Situations):
+    """For a framework that runs the tool itself, so that a call cannot become one of another tool."""
+
+    def test_another_tool_approved_in_its_place(self, guard: bylaw.Guard, shop: Shop) -> None:
+        with guard.session("s"):
+            driver = self.driver(guard, shop, [[("pay", {"amount": 500})]])
+            (review,) = driver.start().reviews
+            guard.reviews.approve(review, by="ann", edited={"tool": f"{self.prefix}look", "arguments": {}})
+            outcome = driver.approve(review)
+        assert "was approved in its place" in outcome.results[0] and shop.runs == []

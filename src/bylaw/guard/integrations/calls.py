@@ -4,7 +4,7 @@
 |---|---|
 | allow | the tool runs with `Decision.call`; its result, or its exception, is recorded |
 | block | the tool does not run; the model reads the reason as the result of its call, and the agent goes on |
-| pause | the framework's own approval stops the agent; after the answer every rule judges the call again |
+| pause | the framework's own approval stops the agent, or the call waits; after the answer every rule judges it again |
 | terminate | the tool does not run; `Denied` leaves the agent |
 | the guard fails | the tool does not run: the call is blocked, and whatever is raised around it leaves the agent |
 
@@ -17,9 +17,11 @@ import inspect
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection
 from contextvars import ContextVar, Token
-from typing import Any, TypeAlias
+from math import inf
+from typing import Any, TypeAlias, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,8 +39,28 @@ from bylaw.model.verdict import Verdict
 Session: TypeAlias = str | Callable[[Any], str] | None
 Recorded: TypeAlias = tuple[Any, bool | None]
 """what a call returned, and whether that is an error"""
+
+
+class CallOptions(TypedDict, total=False):
+    """What every adapter takes."""
+
+    agent: str | None
+    """whose rules apply"""
+    session: Session
+    """its name, or a function of the framework's context; by default the session that is entered, or else the
+    framework's own"""
+    approver: str
+    """who approves, where the framework does not say"""
+    on_broken: Callable[[tuple[Verdict, ...]], object] | None
+    """receives rules that a result or a response has broken; by default they are logged"""
+    wait: float
+    """seconds to wait for a person, in a framework without an approval of its own"""
+
+
 MOST_WAITING = 10_000
 """decisions that wait to be used; the oldest is dropped, and its call is decided again"""
+_POLL = 0.05
+"""seconds between two looks at a review"""
 _log = logging.getLogger("bylaw")
 
 
@@ -62,7 +84,7 @@ class Running(Struct, frozen=True):
     """root first; the last one has made the call"""
 
 
-_running: ContextVar[Running | None] = ContextVar("bylaw running call", default=None)
+running: ContextVar[Running | None] = ContextVar("bylaw running call", default=None)
 
 
 class Calls:
@@ -82,10 +104,14 @@ class Calls:
         session: Session = None,
         approver: str = "approver",
         on_broken: Callable[[tuple[Verdict, ...]], object] | None = None,
+        wait: float = 0.0,
     ) -> None:
         if not isinstance(guard, Guard):
             raise TypeError(f"guard={guard!r:.80}: expected a bylaw.Guard")
+        if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait < inf:
+            raise ValueError(f"wait={wait!r}: expected seconds")
         self.guard, self.agent, self.session, self.approver = guard, agent, session, approver
+        self.wait = wait
         self._on_broken = on_broken
         self._waiting: dict[tuple[str, str | None], tuple[Attempt, Decision]] = {}
         self._lock = threading.Lock()
@@ -96,7 +122,7 @@ class Calls:
         """The attempt in its session: the one that the adapter names, that of the call which has started this agent,
         the one that is entered, or the framework's own."""
         attempt = Attempt(tool=tool, arguments=plain_json(arguments), agent=self.agent, call_id=call_id)
-        above = _running.get()
+        above = running.get()
         if self.session is not None:
             return replace(attempt, session=self.session(context) if callable(self.session) else self.session)
         if above is not None and above.guard is self.guard:
@@ -210,14 +236,14 @@ class Calls:
         """Run the call that was allowed, and record what `read` finds in its result. Raises CannotRun if it cannot be
         run as it was approved."""
         assert decision.call is not None
-        token = self._begin(attempt, decision)
+        token = self.begin(attempt, decision)
         try:
             result = invoke(decision.call)
         except BaseException as problem:
             self._failed(attempt, decision, problem)
             raise
         finally:
-            _running.reset(token)
+            running.reset(token)
         content, is_error = read(result)
         self._report(self.guard.record(decision, plain_json(content), is_error=is_error))
         return result
@@ -226,7 +252,7 @@ class Calls:
         self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Callable[[Any], Recorded]
     ) -> Any:
         assert decision.call is not None
-        token = self._begin(attempt, decision)
+        token = self.begin(attempt, decision)
         try:
             result = invoke(decision.call)
             if inspect.isawaitable(result):
@@ -235,21 +261,81 @@ class Calls:
             self._failed(attempt, decision, problem)
             raise
         finally:
-            _running.reset(token)
+            running.reset(token)
         content, is_error = read(result)
         self._report(await self.guard.arecord(decision, plain_json(content), is_error=is_error))
         return result
+
+    # -- a whole call, in a framework without an approval of its own ------------------------------------------------
+
+    def call(
+        self,
+        attempt: Attempt,
+        invoke: Callable[[Call], Any],
+        read: Callable[[Any], Recorded],
+        refuse: Callable[[str], Any],
+    ) -> Any:
+        """Decide the call, wait for a person if it pauses, and run it; `refuse` makes a result of the reason not to."""
+        attempt, decision = self.settle(attempt)
+        if not decision:
+            return refuse(self.refusal(decision))
+        try:
+            return self.run(attempt, decision, invoke, read)
+        except CannotRun as why:
+            return refuse(self.refusal(decision, str(why)))
+
+    async def acall(
+        self,
+        attempt: Attempt,
+        invoke: Callable[[Call], Any],
+        read: Callable[[Any], Recorded],
+        refuse: Callable[[str], Any],
+    ) -> Any:
+        attempt, decision = await self.asettle(attempt)
+        if not decision:
+            return refuse(self.refusal(decision))
+        try:
+            return await self.arun(attempt, decision, invoke, read)
+        except CannotRun as why:
+            return refuse(self.refusal(decision, str(why)))
+
+    def settle(self, attempt: Attempt) -> tuple[Attempt, Decision]:
+        """The decision, after up to `wait` seconds for a person if the call pauses; the attempt has an id then."""
+        attempt = _with_id(attempt)
+        decision = self.decide(attempt)
+        if decision.action is Action.PAUSE and self.wait and decision.review is not None:
+            self.guard.reviews.wait(decision.review, timeout=self.wait)
+            decision = self.decide(attempt)
+        return attempt, decision
+
+    async def asettle(self, attempt: Attempt) -> tuple[Attempt, Decision]:
+        attempt = _with_id(attempt)
+        decision = await self.adecide(attempt)
+        if decision.action is Action.PAUSE and self.wait and decision.review is not None:
+            from asyncio import sleep  # not a thread that waits: there are few of them
+
+            until = time.monotonic() + self.wait
+            while decision.action is Action.PAUSE and time.monotonic() < until:
+                await sleep(_POLL)
+                decision = await self.adecide(attempt)
+        return attempt, decision
+
+    def is_listed(self, tool: str) -> bool:
+        """Whether the tool is on the allowlist, if the agent has one."""
+        chain = self.guard.policies.chain(Attempt(tool=tool, agent=self.guard.policies.named(self.agent)), {})
+        return chain.admits_all or all(tool in allowed for allowed in chain.allowed)
 
     def record(self, decision: Decision, content: Any, is_error: bool | None) -> None:
         """What a call returned that somebody else has run."""
         self._report(self.guard.record(decision, content, is_error=is_error))
 
-    def _begin(self, attempt: Attempt, decision: Decision) -> Token[Running | None]:
+    def begin(self, attempt: Attempt, decision: Decision) -> Token[Running | None]:
+        """The tool runs from now on, until `running.reset`."""
         with self._lock:
             self._waiting.pop((attempt.session, attempt.call_id), None)
         agent = decision.agent or attempt.agent
         agents = (*attempt.ancestors, *(() if agent is None else (agent,)))
-        return _running.set(Running(self.guard, decision.session, agents))
+        return running.set(Running(self.guard, decision.session, agents))
 
     def _failed(self, attempt: Attempt, decision: Decision, problem: BaseException) -> None:
         if isinstance(problem, CannotRun):
@@ -281,6 +367,11 @@ class Calls:
             self._on_broken(broken)
         elif broken:
             _log.warning("broken: %s", "; ".join(f"{verdict.rule.id}: {verdict.message}" for verdict in broken))
+
+
+def _with_id(attempt: Attempt) -> Attempt:
+    """With an id of our own where the framework has none, so that a call that waits stays one attempt."""
+    return attempt if attempt.call_id is not None else replace(attempt, call_id=f"call-{uuid.uuid4().hex[:12]}")
 
 
 def _is_same(one: Attempt, other: Attempt) -> bool:
