@@ -166,7 +166,7 @@ def _check(name: str, scopes: Sequence[Scope], agents: Sequence[str], seconds: f
         raise BadRequest("a key expires after a positive number of seconds")
 
 
-class People(Struct, frozen=True, kw_only=True):
+class People(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which people may do what, whom a proxy or an identity provider names."""
 
     admins: tuple[str, ...] = ()

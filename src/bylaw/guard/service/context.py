@@ -28,7 +28,7 @@ SLOW = 0.002
 """seconds: an operation that takes longer must not hold up the event loop"""
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of the service. Times are seconds."""
 
     largest_body: int = 2 << 20

@@ -158,6 +158,8 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
 
 def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> None:
     server = uvicorn.Server(uvicorn_config(config, make_app(config, store)))
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them once more when it has ended
+        signal.signal(number, lambda number, frame: None)
     server.run(sockets=[bound])
 
 

@@ -1,0 +1,174 @@
+"""The server around the application: sockets, slow clients, another language, and the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+import bylaw
+from bylaw.guard.service import connection
+from bylaw.guard.service.client import GuardClient
+from bylaw.guard.service.config import ServeConfig, ServiceFile, read_service_file
+from bylaw.guard.service.server import bind, find_jobs, make_app, uvicorn_config
+from bylaw.guard.stores import MemoryStore, SqliteStore
+from tests.service.support import RULES, Site
+
+ROOT = Path(__file__).parents[2]
+PYTHON = [sys.executable, "-m", "bylaw", "guard"]
+
+
+@contextmanager
+def served(app: Any, listen: str, config: ServeConfig | None = None) -> Iterator[str]:
+    """The application on a real socket, in a thread of this process."""
+    bound, address = bind(listen)
+    server = uvicorn.Server(uvicorn_config(config or ServeConfig(policies=()), app))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.01)
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        bound.close()
+
+
+def test_another_language_uses_it_and_slow_heads_are_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+    with served(site.app, "127.0.0.1:0") as address:
+        port = int(address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), 5) as slow:
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert b"200 OK" in slow.recv(4096)
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nho")
+            started = time.monotonic()
+            while slow.recv(4096):
+                pass
+            assert time.monotonic() - started < 4
+        node = shutil.which("node")
+        if node is None:
+            pytest.skip("node is not installed")
+        environment = {
+            "BYLAW_URL": address,
+            "BYLAW_KEY": site.keys["support"],
+            "BYLAW_WAIT": "0",
+            "PATH": os.environ["PATH"],
+        }
+        script = ROOT / "examples/service/guard.mjs"
+        done = subprocess.run(
+            [node, script, "n-1"], check=False, env=environment, capture_output=True, text=True, timeout=60
+        )
+    assert done.returncode == 0, done.stderr
+    first, second, third, fourth = map(json.loads, done.stdout.splitlines())
+    assert (first, second) == ({"order": "A-23", "total": 199}, "199 refunded")
+    assert third["denied"] == "a refund over 500 needs a person"
+    assert "not a tool of this agent" in fourth["denied"]
+    view = site.ops.sessions.get("n-1")
+    assert view.summary.status == "ended" and view.tree[0].calls[1].result == "199 refunded"
+
+
+def test_a_client_reaches_it_over_a_unix_socket(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "guard.sock"
+    with served(site.app, f"unix:{path}"):
+        assert path.stat().st_mode & 0o077 == 0
+        with GuardClient(f"unix:{path}", key=site.keys["support"]) as guard:
+            assert guard.decide(bylaw.Attempt(tool="lookup_order", session="u"))
+        with pytest.raises(OSError, match="listens there already"):
+            bind(f"unix:{path}")
+    bind(f"unix:{path}")[0].close()  # what is left of an earlier one is replaced
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="not a socket"):
+        bind(f"unix:{tmp_path / 'file'}")
+
+
+def test_the_command_serves_and_ends_without_losing_anything(tmp_path: Path) -> None:
+    """A whole process: keys, a decision, SIGTERM while a stream is open, and an intact audit."""
+    (tmp_path / "guard.yaml").write_text(RULES)
+    store = SqliteStore(tmp_path / "guard.db")
+    from bylaw.guard.service.auth import Credentials
+
+    key, _ = Credentials(store).create("bot", ["agent"], agents=["support"])
+    operator, _ = Credentials(store).create("ann", ["operator"])
+    store.close()
+    command = [*PYTHON, "serve", "-p", "guard.yaml", "--store", "guard.db", "--listen", "127.0.0.1:0", "--no-console"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    address = process.stderr.readline().split()[-1]
+    with GuardClient(address, key=key, timeout=30) as guard:
+        decision = guard.decide(bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="s"))
+        assert decision.action is bylaw.Action.PAUSE
+        port = int(address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), 10) as stream:
+            head = f"GET /v1/stream HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {operator}\r\n\r\n"
+            stream.sendall(head.encode())
+            assert b"200 OK" in stream.recv(4096)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(15) == 0
+    process.stderr.close()
+    report = bylaw.verify_audit(tmp_path / "guard.db")
+    assert (report.findings, report.decisions) == ([], 1)
+
+
+def test_the_rules_of_the_files_and_of_the_api_take_turns(tmp_path: Path) -> None:
+    """Whichever came last is in force, also after a restart."""
+    file = tmp_path / "guard.yaml"
+    file.write_text(RULES)
+    store = MemoryStore()
+    config = ServeConfig(policies=(str(file),))
+
+    def limit() -> int:
+        context = make_app(config, store).state.context
+        rule = next(one for one in context.operations.rules.list() if one.id == "large-refund")
+        return int(rule.params["when"]["any_of"][0]["arg_gt"]["value"])
+
+    assert limit() == 500
+    operations = make_app(config, store).state.context.operations
+    operations.rules.activate({"new.yaml": RULES.replace("value: 500", "value: 7")}, by="root")
+    assert limit() == 7
+    file.write_text(RULES.replace("value: 500", "value: 8"))
+    assert limit() == 8
+    assert [one.origin for one in operations.rules.versions()] == ["file", "api", "file"]
+    file.write_text("guard: [")
+    with pytest.raises(bylaw.InputError):
+        limit()
+
+
+def test_the_configuration_file_is_read_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "serve.yaml"
+    path.write_text(
+        "people: {operators: [ann], trusted: [unix]}\nlimits: {rate: 5}\ntls: {certificate: c.pem, key: k.pem}\n"
+    )
+    found = read_service_file(str(path))
+    assert found.people.operators == ("ann",) and found.limits.rate == 5 and found.tls is not None
+    for wrong in (
+        "people: {operator: [ann]}",
+        "limits: {rate: fast}",
+        "oidc: {issuer: http://x, client_id: a, public_url: b}",
+        "[",
+        "x: 1",
+    ):
+        path.write_text(wrong)
+        with pytest.raises(ValueError, match=r"serve\.yaml"):
+            read_service_file(str(path))
+    path.write_text("")
+    assert read_service_file(str(path)) == ServiceFile()
+    assert set(find_jobs("bylaw.ci.service_jobs:JOBS")) == {"check", "check_compliance"}
+    for listen in ("here", "127.0.0.1:99999", "127.0.0.1:x"):
+        with pytest.raises(ValueError, match="not an address"):
+            bind(listen)
