@@ -146,11 +146,17 @@ def _places(value: Any, level: int = 0) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("odd", [[[]], {}, 5, None])
 @pytest.mark.parametrize("key", ["type", "role", "kind"])
 def test_names_of_another_type_are_refused_or_told(key: str, odd: Any) -> None:
+    """What is read has all texts; anything else is refused, with a reason."""
     message = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
     for value in (
         {**message, key: odd},
         {**message, "content": [{key: odd, "text": "hi"}]},
         {"messages": [{key: odd}]},
     ):
-        with suppress(InputError):
-            load_trace([value, message])
+        try:
+            trace = load_trace([value, message])
+        except InputError as problem:
+            assert problem.diagnostics
+            continue
+        texts = [event.text for event in trace.events if isinstance(event, Response)]
+        assert trace.problems or texts == ["hi", "hi"]

@@ -27,8 +27,10 @@ def repeated_key(text: str | bytes, value: Any) -> str | None:
         json.loads(data, object_pairs_hook=_unrepeated)
     except RepeatedKey as error:
         return error.key
-    except (ValueError, RecursionError):
-        pass
+    except RecursionError:
+        return "…"  # too deep to look into, and a colon is missing or hidden: what it says is not known
+    except ValueError:
+        return None  # no JSON at all, so no program reads keys in it
     return None
 
 

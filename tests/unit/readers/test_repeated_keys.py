@@ -140,3 +140,8 @@ def test_neither_of_two_values_is_judged(twice: str, as_text: bool) -> None:
 @pytest.mark.parametrize("text", [TWICE, NESTED])
 def test_a_response_that_is_json_with_a_key_twice_fits_no_schema_for_certain(text: str) -> None:
     assert _outcomes(BYLAW % json.dumps(text))["text"] == "inconclusive"
+
+
+def test_what_is_too_deep_to_look_into_counts_as_repeated() -> None:
+    assert repeated_key("[" * 5000 + '{"a": 1, "a": 2}' + "]" * 5000, None) == "…"
+    assert repeated_key("note: no JSON", None) is None

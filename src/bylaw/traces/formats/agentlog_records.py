@@ -318,13 +318,13 @@ class IdCheck:
             return True
         self._verified += 1
         self.wanted = self._every or self._verified < IDS_VERIFIED
+        message = "the id is not the hash of the payload, so one of them was changed"
         try:
             if id_matches(line):
                 return True
         except REFUSED:
-            pass  # numbers or nesting that no writer can hash
+            message = "the id cannot be verified, because the payload holds numbers or nesting that no writer can hash"
         self._mismatches += 1
-        message = "the id is not the hash of the payload, so one of them was changed"
         severity: Literal["error", "warning"] = "error" if self._every else "warning"
         self._problems.report(place, line, ("id",), code="id-mismatch", message=message, severity=severity)
         return not self._every

@@ -238,11 +238,9 @@ def _decodes(raw: bytes) -> bool:
 
 
 def _decoded(raw: bytes) -> Any:
-    try:
+    """The value of a record, or None: its faults are reported when the file is read."""
+    with suppress(*REFUSED):
         return decode_quickly(raw)
-    except REFUSED:
-        pass
-    try:
+    with suppress(Fault):
         return decode_carefully(decode_text(raw), constants=True)[0]
-    except Fault:
-        return None
+    return None

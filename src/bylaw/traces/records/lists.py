@@ -36,17 +36,22 @@ class Elements:
     def __iter__(self) -> Iterator[tuple[Place, bytes]]:
         head = _take(self._chunks, WHOLE + 1)
         self.streamed = len(head) > WHOLE
-        if not self.streamed:
-            try:
-                yield from _whole(head)
-                return
-            except REFUSED:
-                pass  # the scanner finds the elements before the fault, and the fault itself
-        yield from scan(chain([head], self._chunks), self._problems, self._cut)
+        pieces = None if self.streamed else _split_whole(head)
+        if pieces is not None:
+            yield from _placed(head, pieces)
+        else:  # the scanner reports a fault, after the elements before it
+            yield from scan(chain([head], self._chunks), self._problems, self._cut)
 
 
-def _whole(data: bytes) -> Iterator[tuple[Place, bytes]]:
-    pieces = _split(data)
+def _split_whole(data: bytes) -> list[msgspec.Raw] | None:
+    """The elements of a list that has no fault, else None."""
+    try:
+        return _split(data)
+    except REFUSED:
+        return None
+
+
+def _placed(data: bytes, pieces: list[msgspec.Raw]) -> Iterator[tuple[Place, bytes]]:
     cursor = _Cursor(data)
     at = data.index(b"[") + 1
     for index, piece in enumerate(pieces):
