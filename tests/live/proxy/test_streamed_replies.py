@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from typing import Any
 
 import pytest
 
+from bylaw.contract.agents.answers import answer_text
 from bylaw.contract.agents.replies import read_reply
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.formats import FORMATS, format_named
@@ -56,6 +58,14 @@ def provider(name: str) -> bytes:
         (LINES, lines(*({"response": text, "done": False} for text in CARD), {"response": "", "done": True})),
         (LINES, lines(*({"message": {"role": "assistant", "content": text}} for text in CARD))),
         ("application/json", lines(*({"delta": text} for text in CARD))),
+        ("application/json", b"".join(json.dumps({"delta": text}).encode() for text in CARD)),
+        (SSE, codecs.BOM_UTF8 + events(*CARD)),
+        (SSE, events(*CARD).replace(b"\n\n", b"\r\n\n")),
+        (
+            "text/plain",
+            b"".join(b"0:%b\n" % json.dumps(text).encode() for text in CARD) + b'd:{"finishReason":"stop"}\n',
+        ),
+        ("text/event-stream; charset=utf-16", "".join(f"data: {text}\n\n" for text in CARD).encode("utf-16")),
         ("", lines(*({"choices": [{"delta": {"content": text}}]} for text in CARD))),
     ],
 )
@@ -77,6 +87,63 @@ def test_no_message_of_several_is_left_out(wire: Any) -> None:
 )
 def test_response_path_is_where_each_event_holds_its_text(path: str, body: bytes) -> None:
     assert read_reply(200, body, path, SSE) == WHOLE
+
+
+def test_a_line_separator_inside_json_does_not_end_the_line() -> None:
+    said = json.dumps({"text": "one\u2028two\x85three"}, ensure_ascii=False)
+    assert read_reply(200, events(said, {"text": " four"}), None, SSE) == "one\u2028two\x85three four"
+
+
+OF_PROVIDERS = [
+    {"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": WHOLE}}]},
+    {"id": "r", "status": "completed", "output": [{"type": "reasoning", "summary": []}, {
+        "type": "message", "content": [{"type": "output_text", "text": text} for text in CARD]}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "text", "text": text} for text in CARD]},
+    {"content": [{"type": "text", "text": text} for text in CARD]},
+    [{"type": "text", "text": text} for text in CARD],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reply", OF_PROVIDERS)
+def test_whole_replies_of_providers_and_content_blocks_are_their_text(reply: Any) -> None:
+    assert read_reply(200, json.dumps(reply).encode(), None, "application/json") == WHOLE
+    assert answer_text(reply) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "answer"),
+    [
+        ("application/json", b'{"score": NaN, "output": "fine"}', "fine"),
+        ("application/json", b'{"output": "two\nlines"}', "two\nlines"),
+        ("application/json", codecs.BOM_UTF8 + b'{"output": "marked"}', "marked"),
+        ("application/json; charset=utf-16", json.dumps({"output": "wide"}).encode("utf-16"), "wide"),
+        ("text/plain; charset=latin-1", "gr\xf6\xdfe".encode("latin-1"), "gr\xf6\xdfe"),
+        ("text/plain; charset=nonsense", b"plain", "plain"),
+        ("application/json", b"not JSON at all", "not JSON at all"),
+        ("application/json", b'{"status": "error", "output": "judged"}', "judged"),
+    ],
+)
+def test_how_a_reply_is_written_does_not_matter(content_type: str, body: bytes, answer: str) -> None:
+    assert read_reply(200, body, None, content_type) == answer
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "body", "said"),
+    [
+        (302, "text/html", b"moved", "HTTP 302"),
+        (204, "", b"", "no body"),
+        (200, "application/json", b" ", "no body"),
+        (200, "application/json", b"null", "null"),
+        (200, "application/json", b'{"output": ' + b"[" * 100_000, "no JSON that can be read"),
+        (200, "application/json", b'{"output": "cut of', "no JSON that can be read"),
+        (200, "multipart/mixed; boundary=x", b"--x\r\n\r\na\r\n--x--", "several parts"),
+        (200, "application/json", b'{"status": "error", "message": "no tokens left"}', "no tokens left"),
+        (200, "text/plain", b'0:"a"\n3:"no tokens left"\n', "no tokens left"),
+    ],
+)
+def test_what_is_no_answer_is_a_failure(status: int, content_type: str, body: bytes, said: str) -> None:
+    read = read_reply(status, body, None, content_type)
+    assert isinstance(read, Failure) and said in read.reason
 
 
 @pytest.mark.parametrize(

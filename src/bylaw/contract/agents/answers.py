@@ -21,7 +21,7 @@ from bylaw.model.values import json_type
 from bylaw.wire.values import clean, without_surrogates
 
 KEYS = ("output", "final_output", "response", "result", "answer", "content", "text", "message", "reply", "data")
-_ATTRIBUTES = ("final_output", "output", "content", "text")
+_ATTRIBUTES = ("final_output", "output_text", "output", "content", "text")
 """of OpenAI Agents, Pydantic AI, and the messages of LangChain"""
 _ASSISTANT = ("ai", "assistant", "AIMessageChunk")
 _MAX_DEPTH = 8
@@ -40,6 +40,9 @@ def answer_text(value: Any, *, depth: int = 0) -> str | None:
         return value
     if isinstance(value, _BYTES):
         return bytes(value).decode(errors="replace")
+    blocks = block_text(value)
+    if blocks is not None:
+        return blocks
     if depth < _MAX_DEPTH:
         if isinstance(value, Mapping):
             return _of_mapping(value, depth)
@@ -53,9 +56,41 @@ def reported_failure(value: Mapping[Any, Any], keys: Sequence[str]) -> Failure |
     error = value.get("error") or value.get("Error")
     if value.get("success") is False:
         return Failure("error", f"the agent answered `success: false`: {_shown(error or value)}")
-    if error and all(value.get(key) is None for key in keys):
+    answered = [key for key in keys if value.get(key) is not None]
+    if error and not answered:
         return Failure("error", _shown(error))
+    status = value.get("status")
+    if isinstance(status, str) and status.lower() in _FAILED and not {*answered} - {"message", "data"}:
+        return Failure("error", f"the agent answered `status: {status}`: {_shown(error or value)}")
     return None
+
+
+_FAILED = ("error", "failed", "failure")
+
+
+def provider_text(value: Mapping[Any, Any]) -> str | None:
+    """The text of a whole reply of a model provider, passed on as it is; None for anything else."""
+    choices, output = value.get("choices"), value.get("output")
+    if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) and "message" in choices[0]:
+        message = choices[0]["message"]
+        return _content(_part(message, "content") or _part(message, "refusal"))
+    if isinstance(output, list) and output and all(isinstance(item, Mapping) and "type" in item for item in output):
+        said = [item.get("content") for item in output if item.get("type") == "message"]
+        return "".join(_content(content) for content in said)
+    if value.get("type") == "message" and isinstance(value.get("content"), list):
+        return _content(value["content"])
+    return None
+
+
+def block_text(value: Any) -> str | None:
+    """The text of a list of content blocks; None for any other value."""
+    if not isinstance(value, list) or not value or not all(isinstance(block, Mapping) for block in value):
+        return None
+    are_blocks = all(isinstance(block.get("text"), str) and block.keys() <= _BLOCK_KEYS for block in value)
+    return _content(value) if are_blocks else None
+
+
+_BLOCK_KEYS = {"type", "text", "annotations", "citations", "cache_control", "id", "index", "logprobs"}
 
 
 def _shown(value: Any) -> str:
@@ -66,6 +101,9 @@ def _of_mapping(value: Mapping[Any, Any], depth: int) -> str | None:
     messages = value.get("messages")
     if isinstance(messages, list | tuple) and messages:
         return _latest(messages, depth)
+    provided = provider_text(value)
+    if provided is not None:
+        return provided
     for key in KEYS:
         if value.get(key) is not None:
             return answer_text(value[key], depth=depth + 1)

@@ -2,19 +2,24 @@
 
 With a `response_path` the answer is there or nowhere. Without one, a reply that is not JSON is the
 answer. In a JSON object it is the first of `REPLY_KEYS` that is not null, else the value of the only key, else the
-whole object. `streams` reads one that comes in pieces.
+whole object; a whole reply of a model provider, and a list of content blocks, are their text. `streams` reads one that
+comes in pieces. What is no answer is a failure: a redirect, no body, null, parts, JSON that cannot be read.
 """
 
 from __future__ import annotations
 
+import codecs
+import json
+import re
 from typing import Any
 
 import msgspec
 
-from bylaw.contract.agents.answers import as_text, at_path, excerpt, reported_failure
+from bylaw.contract.agents.answers import as_text, at_path, block_text, excerpt, provider_text, reported_failure
 from bylaw.contract.agents.streams import read_stream
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
+from bylaw.wire.values import without_surrogates
 
 REPLY_KEYS = (
     "output", "response", "result", "data", "content", "text", "message", "answer", "reply", "queries", "query",
@@ -23,28 +28,71 @@ REPLY_KEYS = (
 
 
 def read_reply(status: int, body: bytes, response_path: str | None, content_type: str = "") -> str | Failure:
-    if status >= 400:
+    if status >= 300:
         return Failure("error", f"HTTP {status}: {excerpt(body)}")
+    kind = content_type.lower()
+    body = _as_utf8(body, kind)
+    if kind.startswith("multipart/"):
+        return Failure("bad_answer", f"the reply consists of several parts, which are not read: {excerpt(body)}")
     streamed = read_stream(content_type, body, response_path)
     if streamed is not None:
         return streamed
+    if not body.strip():
+        return Failure("bad_answer", f"the reply has no body (HTTP {status})")
     value = json_of(body)
+    if value is msgspec.UNSET and "json" in kind and body.lstrip()[:1] in (b"{", b"[", b'"'):
+        value = _lenient(body)
+        if value is msgspec.UNSET:
+            return Failure("bad_answer", f"the reply is no JSON that can be read: {excerpt(body)}")
     if response_path is not None:
         if value is msgspec.UNSET:
             return Failure("bad_answer", f"the reply is not JSON, so it has no `{response_path}`: {excerpt(body)}")
         return at_path(value, response_path)
     if value is msgspec.UNSET:
         return body.decode("utf-8", "replace")
-    return _guessed(value) if isinstance(value, dict) else as_text(value)
+    if value is None:
+        return Failure("bad_answer", "the reply is null")
+    return _guessed(value) if isinstance(value, dict) else _text(value)
+
+
+def _as_utf8(body: bytes, content_type: str) -> bytes:
+    """The body in UTF-8 and without a mark of the byte order; other encodings are those that the reply names."""
+    named = _CHARSET.search(content_type)
+    name = named[1] if named else "utf-16" if body[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"
+    try:
+        is_other = codecs.lookup(name).name not in ("utf-8", "ascii")
+        text = body.decode(name, "replace") if is_other else None
+    except (LookupError, ValueError):  # not the name of an encoding
+        text = None
+    return (
+        body.removeprefix(codecs.BOM_UTF8) if text is None else text.removeprefix("\ufeff").encode("utf-8", "replace")
+    )
+
+
+_CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]+)")
+
+
+def _lenient(body: bytes) -> Any:
+    """JSON with `NaN`, or with line breaks inside a text, as some libraries write it."""
+    try:
+        return without_surrogates(json.loads(body, strict=False))
+    except (ValueError, RecursionError):
+        return msgspec.UNSET
+
+
+def _text(value: Any) -> str:
+    blocks = block_text(value)
+    return as_text(value) if blocks is None else blocks
 
 
 def _guessed(reply: dict[str, Any]) -> str | Failure:
     failure = reported_failure(reply, REPLY_KEYS)
-    if failure is not None:
-        return failure
+    provided = provider_text(reply) if failure is None else None
+    if failure is not None or provided is not None:
+        return failure or provided or ""
     answer = next((reply[key] for key in REPLY_KEYS if reply.get(key) is not None), None)
     if answer is None and len(reply) == 1:
         answer = next(iter(reply.values()))
     if answer is None and any(key in reply for key in REPLY_KEYS):
         return Failure("bad_answer", f"the answer is null: {excerpt(msgspec.json.encode(reply))}")
-    return as_text(reply if answer is None else answer)
+    return _text(reply if answer is None else answer)

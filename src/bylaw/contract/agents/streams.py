@@ -7,6 +7,7 @@ is found is a failure: judging its raw form would pass whatever is split over tw
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -43,11 +44,43 @@ def read_stream(content_type: str, body: bytes, path: str | None) -> str | Failu
     is_declared = any(kind in content_type for kind in _LINES)
     if not is_declared and isinstance(json_of(body), dict | list):
         return None
+    if not is_declared and (parts := _vercel_parts(body) or _objects_in_a_row(body)):
+        return _join_events(parts, path)
     lines = [line for line in body.replace(b"\x1e", b"\n").splitlines() if line.strip()]
     if not is_declared and (len(lines) < 2 or not all(isinstance(json_of(line), dict) for line in lines)):
         return None
     answer = _join_events([Event(None, line.decode("utf-8", "replace"), 0) for line in lines], path)
     return answer if is_declared or isinstance(answer, str) or "json" in content_type else None
+
+
+_PART = re.compile(rb"([0-9a-z]):(.+)")
+
+
+def _vercel_parts(body: bytes) -> list[Event]:
+    """The text of a data stream of Vercel's AI SDK, `0:"text"` on each line; empty for any other body."""
+    found = [_PART.fullmatch(line) for line in body.splitlines() if line]
+    values = [json_of(part[2]) if part else msgspec.UNSET for part in found]
+    if not any(part and part[1] == b"0" for part in found) or msgspec.UNSET in values:
+        return []
+    named = {b"0": None, b"3": "error"}
+    return [Event(named[part[1]], part[2].decode("utf-8", "replace"), 0) for part in found if part and part[1] in named]
+
+
+def _objects_in_a_row(body: bytes) -> list[Event]:
+    """JSON objects without anything between them; empty for any other body."""
+    text, at, found = body.decode("utf-8", "replace").strip(), 0, list[Event]()
+    decoder = json.JSONDecoder(strict=False)
+    while at < len(text) and text[at] == "{" and len(found) < _MOST_OBJECTS:
+        try:
+            end = decoder.raw_decode(text, at)[1]
+        except (ValueError, RecursionError):
+            return []
+        found.append(Event(None, text[at:end], 0))
+        at = end
+    return found if at == len(text) and len(found) > 1 else []
+
+
+_MOST_OBJECTS = 100_000
 
 
 def _join_events(events: list[Event], path: str | None) -> str | Failure:

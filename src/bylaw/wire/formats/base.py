@@ -170,7 +170,9 @@ def insert_message(messages: list[Any], place: int | None, text: str, *, is_resu
 
 # Server-sent events
 
-_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+"""the only ends of lines there; `str.splitlines` would also split at U+2028, which JSON may contain as it is"""
 
 
 class Event(Struct, frozen=True):
@@ -192,7 +194,7 @@ def read_events(body: bytes) -> list[Event]:
     start = 0
     for blank in _BLANK_LINE.finditer(body):
         name, data = None, []
-        for line in body[start : blank.start()].decode("utf-8", "replace").splitlines():
+        for line in _LINE_END.split(body[start : blank.start()].decode("utf-8", "replace").removeprefix("\ufeff")):
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")
             if field == "event":
