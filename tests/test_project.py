@@ -37,7 +37,19 @@ def drawn_in(requirements: list[str]) -> Iterator[tuple[str, str]]:
         waiting += installed.requires or []
 
 
-@pytest.mark.parametrize("extra", ["base", *EXTRAS])
+OWN_ENVIRONMENT = {file.stem: file for file in (ROOT / "tests/guard/integrations/requirements").glob("*.txt")}
+"""frameworks that conflict with each other, so that `.venv` has not all of them"""
+
+
+@pytest.mark.parametrize("extra", sorted(OWN_ENVIRONMENT))
+def test_a_framework_is_tested_with_what_its_extra_allows(extra: str) -> None:
+    lines = OWN_ENVIRONMENT[extra].read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    for requirement in map(Requirement, [*EXTRAS[extra], *PROJECT["dependencies"]]):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+
+
+@pytest.mark.parametrize("extra", ["base", *(name for name in EXTRAS if name not in OWN_ENVIRONMENT)])
 def test_all_that_is_installed_is_pinned(extra: str) -> None:
     try:
         installed = dict(drawn_in(EXTRAS.get(extra, PROJECT["dependencies"])))
