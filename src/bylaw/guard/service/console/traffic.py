@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -138,7 +139,10 @@ def _story(said: list[dict[str, Any]], calls: list[tuple[CallView, RunView]]) ->
             }
         )
     items += [{"seq": call.decision.seq, "at": call.decision.at, "call": call, "run": run} for call, run in calls]
-    return sorted(items, key=lambda item: int(item["seq"]))
+    items.sort(key=lambda item: int(item["seq"]))
+    for before, item in pairwise(reversed(items)):  # what was said may have no time of its own
+        item["at"] = item["at"] or before["at"]
+    return items
 
 
 def _counters(counters: dict[str, int]) -> list[tuple[str, int]]:

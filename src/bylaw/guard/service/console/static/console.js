@@ -85,17 +85,19 @@
     waiting = setTimeout(() => document.body.dispatchEvent(new Event("bylaw-changed")), 250);
     document.body.dispatchEvent(new Event(`bylaw-${kind}`));
   };
-  const receive = (kind) => {
+  const receive = (kind, text) => {
     refresh(kind);
     tabs?.postMessage(kind);
-    if (kind === "review" && document.hidden && window.Notification?.permission === "granted") {
-      new Notification("Bylaw", { body: "A review has changed or waits for an answer.", tag: "bylaw-review" });
-    }
+    if (kind !== "review" || window.Notification?.permission !== "granted") return;
+    const { what, tool, review } = JSON.parse(text).data;
+    if (what !== "opened") return;
+    const shown = new Notification("A call waits for you", { body: String(tool), tag: String(review) });
+    shown.addEventListener("click", () => { focus(); location.assign(`/console/reviews/${encodeURIComponent(review)}`); });
   };
   const listen = () => new Promise(() => {
     const source = new EventSource(address);
     for (const kind of ["decision", "review", "incident", "session", "rules"]) {
-      source.addEventListener(kind, () => receive(kind));
+      source.addEventListener(kind, (event) => receive(kind, event.data));
     }
     source.addEventListener("open", () => { root.dataset.stream = "open"; });
     source.addEventListener("error", () => { root.dataset.stream = "closed"; });
