@@ -139,3 +139,29 @@ def test_pages_of_an_api() -> None:
     span = {"object": "trace.span", "id": "s", "trace_id": "t", "span_data": {"type": "function", "name": "f"}}
     spans = load_trace(json.dumps({"object": "list", "data": [span]}).encode())
     assert (spans.format, [call.name for call in calls(spans)]) == ("agents-sdk", ["f"])
+
+
+@pytest.mark.parametrize(
+    ("data", "noun"),
+    [
+        (b"{\n  resource: {\n    attributes: {}\n  },\n  traceId: 'a'\n}\n", "JavaScript's console"),
+        (b"[\n  {\n    traceId: 'a'\n  }\n]\n", "JavaScript's console"),
+        (b'event: message_start\ndata: {"type": "x"}\n\ndata: [DONE]\n', "server-sent events"),
+        (b'{"event": "on_chain_start", "run_id": "r", "parent_ids": [], "data": {}}', "astream_events"),
+        (b"[]", "holds no record"),
+    ],
+)
+def test_files_that_are_no_traces_say_what_they_are(data: bytes, noun: str) -> None:
+    with pytest.raises(InputError) as problem:
+        load_trace(data)
+    (found,) = problem.value.diagnostics
+    assert noun in found.message and found.help
+
+
+def test_updates_of_a_graph() -> None:
+    """langgraph 1, `stream_mode="updates"`: what each node added."""
+    call = {"type": "ai", "content": "", "additional_kwargs": {}, "tool_calls": [{"name": "f", "args": {}, "id": "c"}]}
+    result = {"type": "tool", "content": "x", "tool_call_id": "c", "additional_kwargs": {}}
+    trace = load_trace(lines({"agent": {"messages": [call]}}, {"tools": {"messages": [result]}, "log": None}))
+    assert (trace.format, len(trace.sessions)) == ("langchain", 1)
+    assert [event.call and event.call.name for event in trace.events if event.kind == "tool_result"] == ["f"]

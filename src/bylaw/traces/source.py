@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
@@ -27,6 +28,8 @@ from bylaw.traces.records.repeats import keep_repeats, warn_of_repeats
 Traces: TypeAlias = str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]
 """what a caller may pass as traces: paths, folders, globs, loaded traces, or a list of those"""
 
+_QUOTED_KEY = re.compile(rb'[\[{\s]*["\]}]')
+"""how JSON begins"""
 SMALL = 1 << 20
 """bytes of a file in which every object is searched for a key that stands twice; in larger ones only arguments that
 were recorded as text are"""
@@ -181,11 +184,15 @@ def _readable_as(values: list[Any]) -> Iterator[str]:
 
 def _refuse_other_files(source: Input, layout: Layout) -> None:
     """Raises InputError if the file does not even begin like JSON, and none of its first records is JSON."""
-    head = head_of(source)[0] if layout is Layout.LINES else b""
-    start = head.lstrip()
-    if start and not start.startswith((b"{", b"[", b"null")) and next(sample(source, layout), None) is None:
-        from bylaw.traces.formats.other_files import describe_undecodable
+    if layout not in (Layout.LINES, Layout.VALUE, Layout.VALUES, Layout.LIST):
+        return
+    start = (head := head_of(source)[0]).lstrip()
+    is_json = start.startswith((b"{", b"[", b"null"))
+    if not start or (is_json and _QUOTED_KEY.match(start)) or next(sample(source, layout), None) is not None:
+        return
+    from bylaw.traces.formats.other_files import describe_undecodable, is_javascript
 
+    if not is_json or is_javascript(start):
         raise _not_a_trace(source.name, describe_undecodable(head))
 
 

@@ -186,10 +186,14 @@ def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
         edges += [(-round(weight, 9), place, number) for number, weight in votes.items()]
     chosen: dict[int, int] = {}
     free = dict.fromkeys(range(len(left_c)))
+    tried = [0] * len(left_b)
     for _, place, number in sorted(edges):  # the surest pair first, wherever it stands in the file
-        if place not in chosen and number in free and (may_share_nothing or _is_alike(left_b[place], left_c[number])):
+        if place in chosen or number not in free or tried[place] == _MOST_TRIED:
+            continue
+        if may_share_nothing or _is_alike(left_b[place], left_c[number]):
             chosen[place] = number
             del free[number]
+        tried[place] += 1
     for place, recording in enumerate(left_b):
         nearest, matched_by = chosen.get(place), group.matched_by
         if nearest is None and may_share_nothing:
@@ -213,6 +217,8 @@ def _is_alike(b: Recording, c: Recording) -> bool:
 _SIMILAR, _IN_ORDER = "similar messages", "order"
 
 
+_MOST_TRIED = 10
+"""sessions with the most rare words in common that are compared as a whole"""
 _COMMON = 50
 """a word that more sessions share tells them apart too little to be worth the time"""
 

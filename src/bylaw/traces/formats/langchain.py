@@ -16,6 +16,8 @@ _MOST_LEVELS = 3
 
 
 def claims(value: Any) -> bool:
+    if any(_is_message(one) for one in _updates(value)[:1]):
+        return True
     messages, _ = _messages_in(value)
     head = messages[:20] if messages is not None else [value]
     return bool(head) and all(map(_is_message, head))
@@ -43,8 +45,22 @@ def _messages_in(value: Any) -> tuple[list[Any] | None, Path]:
     return None, ()
 
 
+def _updates(value: Any) -> list[Any]:
+    """The messages that nodes of a graph added in one step, as `stream_mode="updates"` yields them."""
+    if not isinstance(value, dict) or not value or not all(isinstance(one, dict | None) for one in value.values()):
+        return []
+    lists = [one.get("messages") for one in value.values() if one is not None]
+    if not lists or not all(isinstance(one, list) for one in lists):
+        return []
+    return [message for one in lists for message in one]
+
+
 class LangChainReader(ChatReader):
     def read_record(self, record: Record) -> None:
+        if added := _updates(record.value):
+            for message in added:
+                self.read_open(Record(message, record.raw, record.place, record.problems))
+            return
         messages, path = _messages_in(record.value)
         if messages is None:
             self.read_open(record)

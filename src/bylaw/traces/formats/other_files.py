@@ -36,11 +36,19 @@ _HELP = {
     "an xz file": "unpack it first; `.gz` and `.zst` need not be unpacked",
     "a 7z archive": "unpack it first; `.gz` and `.zst` need not be unpacked",
 }
+_STREAM = "a stream of server-sent events"
+_CONSOLE = "what JavaScript's console prints, which is not JSON"
+_HELP |= {
+    _STREAM: "store the whole response with its request, or run the program with `bylaw record`",
+    _CONSOLE: "use an exporter that writes JSON, or let the program send its spans to `bylaw receive`",
+}
 _SECTIONS = frozenset(("rules", "guard", "contract", "chaos_matrix", "golden_prompts", "versions", "agentManifestKey"))
 _RULE_KEYS = (frozenset(("id", "kind", "params")), frozenset(("id", "when", "then")))
 _YAML_SECTION = re.compile(rb"^(?:" + "|".join(sorted(_SECTIONS)).encode() + rb"):(?:\s|$)", re.MULTILINE)
 _YAML_RULE = re.compile(rb"\A(?:#[^\n]*\n|\s)*- +(?:\{ *)?(?:id|kind): ")
 _YAML_KEY = re.compile(rb"\A(?:#[^\n]*\n|---|\s)*(?:- +)?[A-Za-z_][\w.-]*:(?:\s|\Z)")
+_EVENT_STREAM = re.compile(rb"\A\s*(?:(?:event|id): [^\n]*\n)*data: ")
+_JAVASCRIPT = re.compile(rb"\A\s*(?:\w+ )?[\[{]\s*(?:\{\s*)?[A-Za-z_$][\w$]*: ")
 _MARKUP = re.compile(rb"\A\s*<(!doctype html|html|head|body|\?xml|svg|!--|[a-z]+[ >])", re.IGNORECASE)
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 
@@ -56,9 +64,17 @@ def describe_undecodable(head: bytes) -> str:
         return "binary data"
     if _YAML_SECTION.search(head) or _YAML_RULE.match(head):
         return "a rule file"
+    if _EVENT_STREAM.match(head):
+        return _STREAM
+    if _JAVASCRIPT.match(head):
+        return _CONSOLE
     if _is_table(head):
         return "a table"
     return "YAML" if _YAML_KEY.match(head) else "plain text"
+
+
+def is_javascript(head: bytes) -> bool:
+    return _JAVASCRIPT.match(head) is not None
 
 
 def describe_values(values: Sequence[Any]) -> str | None:
@@ -85,6 +101,11 @@ _SEEN: tuple[tuple[frozenset[str], str, str], ...] = (
     (frozenset(("timestamp", "severity", "textPayload")), "a cloud log", "export traces instead"),
     (frozenset(("prompt", "completion")), "pairs of prompts and completions", "record messages with their roles"),
     (frozenset(("input", "expected_output")), "a dataset", "record what the agent did with it"),
+    (
+        frozenset(("event", "run_id", "parent_ids")),
+        "events of LangChain's `astream_events`",
+        "store the messages of the final state with `messages_to_dict`, or trace with OpenTelemetry or LangSmith",
+    ),
 )
 """marks of files that people try: what they are, and what to give instead"""
 _MOST_KEYS = 6
@@ -94,7 +115,7 @@ def describe_records(values: Sequence[Any]) -> str:
     """What the records of an unknown format look like."""
     first = _first_object(values)
     if first is None:
-        return "its records are no objects"
+        return "its records are no objects" if values else "it holds no record"
     noun = next((noun for keys, noun, _ in _SEEN if keys <= first.keys()), None)
     keys = ", ".join(f"`{key[:40]}`" for key in list(first)[:_MOST_KEYS])
     return f"it looks like {noun}" if noun else f"its records have the keys {keys or 'of an empty object'}"
