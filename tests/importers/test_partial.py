@@ -148,7 +148,7 @@ def test_pages_of_an_api() -> None:
         (b"[\n  {\n    traceId: 'a'\n  }\n]\n", "JavaScript's console"),
         (b'event: message_start\ndata: {"type": "x"}\n\ndata: [DONE]\n', "server-sent events"),
         (b'{"event": "on_chain_start", "run_id": "r", "parent_ids": [], "data": {}}', "astream_events"),
-        (b"[]", "holds no record"),
+        (b"[]", "or it has none"),
     ],
 )
 def test_files_that_are_no_traces_say_what_they_are(data: bytes, noun: str) -> None:

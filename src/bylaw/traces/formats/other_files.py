@@ -115,7 +115,7 @@ def describe_records(values: Sequence[Any]) -> str:
     """What the records of an unknown format look like."""
     first = _first_object(values)
     if first is None:
-        return "its records are no objects" if values else "it holds no record"
+        return "its records are no objects" if values else "its records are null, or it has none"
     noun = next((noun for keys, noun, _ in _SEEN if keys <= first.keys()), None)
     keys = ", ".join(f"`{key[:40]}`" for key in list(first)[:_MOST_KEYS])
     return f"it looks like {noun}" if noun else f"its records have the keys {keys or 'of an empty object'}"
