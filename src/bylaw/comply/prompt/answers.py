@@ -62,6 +62,8 @@ _ANSWERS = any_case(r"\b(?:answers?|respon(?:ses?|d)|repl(?:y|ies)|messages?|out
 
 def _read_length(shape: str, *, forbids: bool) -> Reading | None:
     """`keep your answers under 80 words`, `never write more than three sentences per reply`."""
+    if not any(unit in shape for unit in _UNITS):
+        return None
     found = _LIMIT.search(shape)
     number = number_of(found["number"]) if found else None
     if found is None or number is None or number != int(number) or number < 1:

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -115,11 +116,13 @@ class Bound(Struct, frozen=True):
 
 def bind(phrase: str, sentence: Sentence, *, likeness: bool = True) -> Bound:
     """The tools of a phrase, by the most certain way that finds any. `likeness`: also by verb or description."""
-    found = _bind(phrase, sentence, likeness=likeness)
-    return replace(found, is_choice=len(found.tools) > 1 and _CHOICE.search(phrase) is not None)
+    found = _bind(phrase, sentence)
+    if not found and likeness:
+        return bind_by_likeness(phrase, sentence.tools)
+    return replace(found, is_choice=_CHOICE.search(phrase) is not None) if len(found.tools) > 1 else found
 
 
-def _bind(phrase: str, sentence: Sentence, *, likeness: bool) -> Bound:
+def _bind(phrase: str, sentence: Sentence) -> Bound:
     tools = sentence.tools
     if named := _named_tools(phrase, sentence) or tools.aliased(phrase):
         return Bound(named, is_named=True)
@@ -129,9 +132,7 @@ def _bind(phrase: str, sentence: Sentence, *, likeness: bool) -> Bound:
         return Bound(found, Tier.LIKELY, 0.7)
     if by_words := _by_words(phrase, tools):
         return by_words
-    if _ANY_TOOL.search(phrase):
-        return Bound(("*",))
-    return _by_likeness(phrase, tools) if likeness else Bound()
+    return Bound(("*",)) if _ANY_TOOL.search(phrase) else Bound()
 
 
 # -- by name -----------------------------------------------------------------------------------------------------------
@@ -144,8 +145,7 @@ def _named_tools(phrase: str, sentence: Sentence) -> tuple[str, ...]:
     found = {match.start(): match[0] for match in identifiers}
     found |= {match.start(1): match[1] for match in _CALLED.finditer(phrase)}
     for name in specs:
-        position = _position_of(name, phrase, sentence)
-        if position is not None:
+        if name in phrase and (position := _position_of(name, phrase, sentence)) is not None:
             found[position] = name
     return tuple(dict.fromkeys(found[position] for position in sorted(found)))
 
@@ -234,7 +234,7 @@ def _by_words(phrase: str, tools: Tools) -> Bound:
     """`verify the identity of the caller`: all words of `verify_identity` are in the phrase."""
     spoken = roots(phrase)
     said = set(spoken)
-    fits = {name: set(words) for name, words in tools.roots.items() if len(words) > 1 and set(words) <= said}
+    fits = {name: words for name, words in tools.root_sets.items() if words <= said and len(tools.roots[name]) > 1}
     fits = {name: words for name, words in fits.items() if not any(words < other for other in fits.values())}
     if not fits:
         return Bound()
@@ -246,16 +246,16 @@ def _by_words(phrase: str, tools: Tools) -> Bound:
     return Bound(tuple(fits), Tier.LIKELY, 0.7)
 
 
-def _stand_together(spoken: list[str], words: set[str]) -> bool:
+def _stand_together(spoken: list[str], words: Collection[str]) -> bool:
     """Whether the words of a name are near each other, with few others between."""
     places = [index for index, word in enumerate(spoken) if word in words]
-    spans = (last - first for first in places for last in places if set(spoken[first : last + 1]) >= words)
+    spans = (last - first for first in places for last in places if set(spoken[first : last + 1]) >= set(words))
     return min(spans, default=99) <= len(words) + 2
 
 
-def _by_likeness(phrase: str, tools: Tools) -> Bound:
+def bind_by_likeness(phrase: str, tools: Tools) -> Bound:
     """`refunds` means `issue_refund` if no other tool has that verb or object, or a similar description."""
-    spoken = roots(phrase)
+    spoken = frozenset(roots(phrase))
     by_verb = [
         name for name, words in tools.roots.items() if words and words[0] in spoken and words[0] not in _VAGUE_VERBS
     ]
@@ -272,7 +272,7 @@ def _by_likeness(phrase: str, tools: Tools) -> Bound:
     return Bound()
 
 
-def _by_object(spoken: list[str], tools: Tools) -> str | None:
+def _by_object(spoken: Collection[str], tools: Tools) -> str | None:
     fits = [
         name
         for name, words in tools.roots.items()

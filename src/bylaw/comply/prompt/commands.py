@@ -142,24 +142,13 @@ def _is_command(text: str, shape: str, view: View) -> bool:
 
 
 def _forbid_commands(view: View, commands: tuple[str, ...], words: str, *, ceiling: float = 1.0) -> Reading:
-    params = {
-        param
-        for spec in view.sentence.tools.specs.values()
-        for param in spec.params
-        if _SHELL_WORDS & set(roots(param))
-    }
+    known = {param for spec in view.sentence.tools.specs.values() for param in spec.params}
+    params = {param for param in known if _SHELL_WORDS & set(roots(param)) and re.fullmatch(r"\w+", param)}
+    params |= {"command", "cmd"}  # of tools that no schema lists
     pattern = rf"{_BEGIN}(?:{'|'.join(map(_command_pattern, commands))})(?:[\s;&|)'\"`]|$)"
-    atoms = [
-        f"tool(*, args.{param} matches /{pattern}/)"
-        for param in sorted(params | {"command", "cmd"})
-        if re.fullmatch(r"\w+", param)
-    ]
+    atoms = [f"tool(*, args.{param} matches /{pattern}/)" for param in sorted(params)]
     # Text cannot be compared with a number: the rule is unknown where a script is run, which may do anything.
-    atoms += [
-        f"tool(*, args.{param} matches /{_UNSEEN}/, args.{param} < 0)"
-        for param in sorted(params | {"command", "cmd"})
-        if re.fullmatch(r"\w+", param)
-    ]
+    atoms += [f"tool(*, args.{param} matches /{_UNSEEN}/, args.{param} < 0)" for param in sorted(params)]
     return Reading(
         name=f"never {words}",
         drafts=(formula(f"G !{either(atoms)}", "argument"),),

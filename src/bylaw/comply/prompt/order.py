@@ -31,6 +31,7 @@ _FIRST_THEN = any_case(
     r"\bfirst\b(?P<first>.+?)(?:,?\s*(?:and|only)?\s*(?:then|afterwards|second)\b|, and only then\b)(?P<then>.+)"
 )
 _THEN = any_case(r"(?P<first>.+?)(?:,\s*(?:and )?then\b|\band (?:only )?then\b|\bfollowed by\b)(?P<then>.+)")
+_THEN_WORDS = any_case(r"then|afterwards|second|followed by")
 _PRECEDES = any_case(r"\b(?:precedes?|come before|happen before|be completed before|run before|preceded? every)\b")
 _FOLLOWS = any_case(
     r"\b(?:be preceded by|come after|requires?(?: an?| the)? (?:prior |previous "
@@ -72,6 +73,8 @@ _SEES_TO = any_case(
 
 def read_sequence(view: View) -> Reading | None:
     """`first call A, then B`."""
+    if not _THEN_WORDS.search(view.main):  # the patterns below are slow
+        return None
     for pattern in (_FIRST_THEN, _THEN):
         if (found := pattern.search(view.main)) and not view.clause.parts:
             first, second = view.bind(found["first"], likeness=False), view.bind(found["then"], likeness=False)

@@ -186,9 +186,7 @@ def _from_results(text: str, lookups: Lookups, shown: Shown, action: ToolSpec, t
 
 def _looked_up(lookups: Lookups, tools: Tools) -> str:
     results = [f"O result({arguments(lookup.tool, lookup.same)})" for lookup in (*lookups.any_of, *lookups.also)]
-    if all(
-        only_reads(tools.specs[lookup.tool]) for lookup in lookups.any_of
-    ):  # data show no log-in
+    if all(only_reads(tools.specs[lookup.tool]) for lookup in lookups.any_of):  # data show no log-in
         results += [f"O result({tool})" for tool in tools.whole_database]
     return " | ".join(dict.fromkeys(results))
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import Aspect, Tier
-from bylaw.comply.prompt.binding import Bound, bind, only_database_tools, without_class
+from bylaw.comply.prompt.binding import Bound, bind, bind_by_likeness, only_database_tools, without_class
 from bylaw.comply.prompt.clauses import Clause, Literal, Part, Sentence
 from bylaw.comply.prompt.markers import Marker
 from bylaw.comply.prompt.vocabulary import any_case, number_of, root_set, roots
@@ -251,7 +251,8 @@ class View:
         self.bare = f"{self.subject} {self.action}"
         """the main part without the marker"""
         self.whole = sentence.masked[clause.start : clause.end]
-        self._bound: dict[tuple[str, bool], Bound] = {}
+        self._bound: dict[str, Bound] = {}
+        self._alike: dict[str, Bound] = {}
 
     @property
     def name(self) -> str:
@@ -282,10 +283,14 @@ class View:
 
     def bind(self, text: str, *, likeness: bool = True) -> Bound:
         """The tools of a phrase. Each reader asks for those of the same phrases, so the answers are stored."""
-        key = (text, likeness)
-        if key not in self._bound:
-            self._bound[key] = only_database_tools(text, bind(text, self.sentence, likeness=likeness))
-        return self._bound[key]
+        if text not in self._bound:
+            self._bound[text] = only_database_tools(text, bind(text, self.sentence, likeness=False))
+        found = self._bound[text]
+        if found or not likeness:
+            return found
+        if text not in self._alike:
+            self._alike[text] = only_database_tools(text, bind_by_likeness(text, self.sentence.tools))
+        return self._alike[text]
 
     def extra(self, text: str, bound: Bound) -> str:
         return extra_words(text, bound, self.sentence)

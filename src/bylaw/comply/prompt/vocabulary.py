@@ -106,15 +106,16 @@ class Vocabulary:
         seen = Counter(word for words in self._words.values() for word in words)
         self._weight = {word: math.log((1 + len(tools)) / (0.5 + count)) for word, count in seen.items()}
         self._rare = math.log((1 + len(tools)) / 0.5)
+        self._lengths = {name: self._length(words) for name, words in self._words.items()}
 
     def weight(self, word: str) -> float:
         return max(self._weight.get(word, self._rare), 0.05)
 
     def likeness(self, words: Iterable[str], tool: str) -> float:
         """The cosine of a sentence and a tool's words, each weighted by how few tools have it."""
-        left, right = frozenset(words), self._words[tool]
-        shared = sum(self.weight(word) ** 2 for word in left & right)
-        return shared / (self._length(left) * self._length(right)) if shared else 0.0
+        left = frozenset(words)
+        shared = sum(self.weight(word) ** 2 for word in left & self._words[tool])
+        return shared / (self._length(left) * self._lengths[tool]) if shared else 0.0
 
     def _length(self, words: Iterable[str]) -> float:
         return math.sqrt(sum(self.weight(word) ** 2 for word in words)) or 1.0
@@ -207,6 +208,7 @@ class Tools:
         self.sentences: tuple[str, ...] = ()
         """sentences by which the prompt can be recognised if an answer quotes it"""
         self.roots = {tool.name: tuple(roots(tool.name)) for tool in tools}
+        self.root_sets = {name: frozenset(words) for name, words in self.roots.items()}
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
