@@ -145,6 +145,21 @@ def test_what_is_passed_through_is_what_the_server_says(shop: Shop, tmp_path: Pa
         assert asyncio.run(run(url)) == asyncio.run(run(shop.url))
 
 
+def test_subscriptions(shop: Shop, guard: bylaw.Guard) -> None:
+    async def run(url: str) -> Any:
+        async with (
+            mcp.Client(url, read_timeout_seconds=20) as client,
+            mcp.Client(url, read_timeout_seconds=20) as other,
+            client.listen(tools_list_changed=True) as one,
+            other.listen(tools_list_changed=True) as two,
+        ):
+            await client.call_tool("change", {"description": "Pays."})
+            return [type(await asyncio.wait_for(anext(one), 10)), type(await asyncio.wait_for(anext(two), 10))]
+
+    with listening(guard, shop.specs) as url:
+        assert asyncio.run(run(url)) == asyncio.run(run(shop.url))
+
+
 def test_sessions(shop: Shop, guard: bylaw.Guard) -> None:
     """Before 2026-07-28 a connection is a session. After that a header names it, or all share one."""
     with listening(guard, shop.specs) as url:

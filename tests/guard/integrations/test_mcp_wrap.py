@@ -14,6 +14,8 @@ from bylaw.guard.integrations.mcp.client_config import backup_of, unwrap, wrap
 from bylaw.guard.integrations.mcp.pins import PinFolder, StoredPins, ToolCheck
 from bylaw.guard.stores import SqliteStore
 from tests.audit.support import verified
+from tests.docs.console import Shell
+from tests.docs.pages import FRAMEWORKS, blocks
 from tests.support.command import run_bylaw
 
 OPTIONS = ["-p", "/rules/guard.yaml", "--store", "/rules/guard.db"]
@@ -179,3 +181,13 @@ def test_changes_are_shown_and_approved(place: str, tmp_path: Path) -> None:
         store.close()
         shown = run_bylaw(["guard", "audit", "show", "--store", str(where)]).stdout
         assert "shop/pay approved by ann" in shown
+
+
+def test_the_page(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    for block in blocks(f"{FRAMEWORKS}mcp.md"):
+        if block.title is not None:
+            block.write_to(tmp_path)
+        elif block.language == "console":
+            shell.run(block)
+    assert shell.code == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +178,10 @@ def _serve(
     from bylaw.guard.integrations.mcp.connection import Connection
     from bylaw.guard.integrations.mcp.stdio import serve_stdio
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers are ended too
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)  # so that servers are ended too
     if address is not None:
         return _listen(settings, address, session_header)
     if session_header is not None:
@@ -188,6 +190,8 @@ def _serve(
     client, out = open(os.dup(0), "rb"), open(os.dup(1), "wb")  # noqa: SIM115
     try:
         return serve_stdio(lambda to_client: Connection(settings, to_client), client, out)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     except OSError as problem:
         commands = ", ".join(f"`{spec.command[0]}`" for spec in specs if spec.command)
         raise click.UsageError(f"{commands or 'the server'} cannot be run: {problem.strerror}") from None

@@ -24,6 +24,8 @@ from bylaw.guard.integrations.mcp.messages import (
 
 MOST_SESSIONS = 128
 """with `initialize`; each has its own connection to the server. The one that was idle longest is ended"""
+_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+"""in the `_meta` of what belongs to a `subscriptions/listen`: the id of that request"""
 MOST_SHARED = 1024
 """sessions that a header names"""
 
@@ -50,10 +52,13 @@ class Exchange:
         """With the id and the progress token that the client knows."""
         body = message.body
         if self._session.is_shared and self._message is not None:
+            params = params_of(body)
             if is_answer(body):
                 message = with_id(message, self.id)
-            elif "progressToken" in params_of(body) and self.token is not None:
-                message = Message.of({**body, "params": {**params_of(body), "progressToken": self.token[0]}})
+            elif "progressToken" in params and self.token is not None:
+                message = Message.of({**body, "params": {**params, "progressToken": self.token[0]}})
+            elif _SUBSCRIPTION in (meta := _meta_of(body)):
+                message = Message.of({**body, "params": {**params, "_meta": {**meta, _SUBSCRIPTION: self.id}}})
         self.messages.put(message)
 
     def is_answered_by(self, message: Message) -> bool:
@@ -151,7 +156,7 @@ class HttpSession:
             return self._exchanges.get(key_of(body["id"]))
         if about in self._exchanges:
             return self._exchanges[about]
-        token = params_of(body).get("progressToken") if isinstance(body, dict) else None
+        token = params_of(body).get("progressToken", _meta_of(body).get(_SUBSCRIPTION))
         for exchange in self._exchanges.values():
             own = exchange.sent.body["id"] if self.is_shared and exchange.sent is not None else None
             if token is not None and (token == own if self.is_shared else (token,) == exchange.token):
@@ -231,6 +236,11 @@ class SessionTable:
             session.close()
 
 
-def _token_of(body: Any) -> tuple[Any] | None:
+def _meta_of(body: Any) -> dict[str, Any]:
     meta = params_of(body).get("_meta")
-    return (meta["progressToken"],) if isinstance(meta, dict) and "progressToken" in meta else None
+    return meta if isinstance(meta, dict) else {}
+
+
+def _token_of(body: Any) -> tuple[Any] | None:
+    meta = _meta_of(body)
+    return (meta["progressToken"],) if "progressToken" in meta else None
