@@ -81,6 +81,12 @@ def test_the_gate_sees_more_than_mcnemar_on_exact_match(name: str) -> None:
     assert trips(2, first=600, **options) >= mcnemar_trips(2, first=600, **options)
 
 
+def test_a_denial_that_moves_within_the_answer_is_no_change() -> None:
+    before = [run(f"s{i}", f"Refund order {i}", [], "It is not possible. The order is old. Ask again.") for i in range(20)]
+    after = [run(f"s{i}", f"Refund order {i}", [], "The order is old. Ask again. It is not possible.") for i in range(20)]
+    assert diff(before, after).exit_code == 0
+
+
 def test_20_denials_fail() -> None:
     before = [run(f"s{i}", f"Is the refund of order {i} possible?", [], "It is possible.") for i in range(20)]
     after = [run(f"s{i}", f"Is the refund of order {i} possible?", [], "It is not possible.") for i in range(20)]

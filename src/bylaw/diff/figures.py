@@ -16,7 +16,6 @@ from msgspec import Struct
 from bylaw.diff.calls import find_word, read_calls
 from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
 from bylaw.text.decisions import Decisions, decisions, facts, is_courtesy, numbers, quantities
-from bylaw.text.negation import begins_negated
 from bylaw.text.prices import Prices, cost_of
 from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.statistics import Matrix
@@ -87,17 +86,14 @@ def figures(
 
 
 def _final_decision(recording: Recording) -> dict[Column, float]:
-    """How the session ends. The answer as a whole often denies something or other; its first words are the decision.
+    """How the session ends. The answer as a whole often denies something or other; "no" at its beginning is a decision.
 
     A session ends in what it says last. A courtesy after that ("Goodbye!") decides nothing and is passed over.
     """
     said = reversed(recording.answers)
     last = next((text for text in said if not is_courtesy(text)), recording.answers[-1] if recording.answers else "")
     stopped = bool(recording.steps) and is_refusal(recording.steps[-1].response)
-    found = {
-        Column("answer", "final refusal"): float(stopped or says_refusal(last)),
-        Column("answer", "final denial"): float(begins_negated(last)),
-    }
+    found = {Column("answer", "final refusal"): float(stopped or says_refusal(last))}
     if decisions(last).says == "no":  # "Yes, it is done" says no more than "It is done"
         found[Column("answer", "first word", "no")] = 1.0
     return found

@@ -18,7 +18,7 @@ from bylaw.diff.units import mean_change
 _COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere", "argument source")
 _OF_ARGUMENTS = ("argument values", "argument source")
 _MENTIONED = ("name", "weekday")
-_DENIALS = ("final refusal", "first word", "negation", "final denial")
+_DENIALS = ("final refusal", "first word", "negation")
 """columns that one denial moves, the most telling first"""
 TURNS = Scale(0.10, 0.30, 1.0)
 _DISTANCES = {
@@ -149,8 +149,6 @@ def describe(figure: Figure) -> str:
             return f"{share} sessions now have neither a call nor an answer"
         case "final refusal":
             return f"{share} sessions end in a refusal"
-        case "final denial":
-            return f"{share} answers {'now begin' if figure.delta > 0 else 'no longer begin'} by denying something"
         case "first word":
             return f"{share} answers {'now begin' if figure.delta > 0 else 'no longer begin'} with “{subject}”"
         case "errors":

@@ -45,20 +45,11 @@ _FIRST_WORD = re.compile(
 )
 _NOS = "no nope n nein non não nie nee nej нет ні hayır いいえ 不 不是 아니요 아니오"  # noqa: RUF001
 _NO = frozenset(_NOS.split())
-_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
-_MOST_BEGINNING = 2_000
-"""characters in which the first sentences are looked for"""
 
 
 def is_negated(text: str) -> bool:
     """Whether the text denies something: `not possible`, `unable to`, `against our policy`; not `no problem`."""
     return _NEGATION.search(_NO_NEGATION.sub(" ", text)) is not None
-
-
-def begins_negated(text: str) -> bool:
-    """Whether one of its first two sentences denies something: there an answer says its decision."""
-    sentences = [one for one in _SENTENCE_END.split(text.strip()[:_MOST_BEGINNING]) if one.strip()]
-    return is_negated(" ".join(sentences[:2]))
 
 
 def first_word(text: str) -> str | None:
