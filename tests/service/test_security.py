@@ -137,6 +137,15 @@ def test_bodies_that_cannot_be_read_are_refused(site: Site) -> None:
     assert site.decide("lookup_order", {"a": deep})["denial"] == "structural"
 
 
+def test_queries_are_read_strictly(site: Site) -> None:
+    for query in ("limit=0", "limit=x", "unknown=1", "limit=1&limit=2", "status=null"):
+        assert site.raw("operator", "GET", f"/v1/reviews?{query}").status_code == 400, query
+    assert site.raw("operator", "GET", "/v1/sessions/view").status_code == 400
+    site.decide("lookup_order", session="null")
+    [found] = site.ask("operator", "GET", "/v1/decisions?session=null")["decisions"]
+    assert found["session"] == "null"
+
+
 def test_large_bodies_are_refused_whatever_their_length_claims() -> None:
     site = Site(settings=Settings(largest_body=1000))
     head = {"content-type": "application/json"}

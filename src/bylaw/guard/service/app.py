@@ -39,7 +39,9 @@ def create_app(
     context.hub = Hub(context)
     routes: list[BaseRoute] = [*api_routes(context), *sign_in.routes()]
     if console:
-        routes += _console_routes(context)
+        from bylaw.guard.service.console import console_routes
+
+        routes += console_routes(context)
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Gate, context=context)],
@@ -50,19 +52,14 @@ def create_app(
     return app
 
 
-def _console_routes(context: Context) -> list[BaseRoute]:
-    """`console_routes(context)` has the pages and the static files, all below `/console`."""
-    try:
-        from bylaw.guard.service.console import console_routes
-    except ImportError:
-        return []
-    return list(console_routes(context))
-
-
 def _service_error(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, ServiceError)
+    if request.url.path.startswith(("/auth/", "/console")) and "text/html" in request.headers.get("accept", ""):
+        from bylaw.guard.service.console import error_page
+
+        return error_page(request, problem)
     return error_response(request.scope, problem)
 
 
 def _store_unavailable(request: Request, problem: Exception) -> Response:
-    return error_response(request.scope, Unavailable(str(problem)))
+    return _service_error(request, Unavailable(str(problem)))

@@ -139,7 +139,7 @@ class GuardClient(Guard):
 
     def _without_service(self, attempt: Attempt, problem: Exception) -> Decision:
         """The call may have been counted nevertheless: it is released as soon as the service answers."""
-        about = {"session": attempt.session, "call_id": attempt.call_id or "", "agent": attempt.agent}
+        about: dict[str, Any] = {"session": attempt.session, "call_id": attempt.call_id or "", "agent": attempt.agent}
         if isinstance(problem, ServiceRefused):
             reason = f"the guard's service refuses the request: {problem}"
             return Decision(
@@ -294,7 +294,7 @@ class GuardClient(Guard):
         raise NotImplementedError("a client decides and records; operators use the console or the JSON API")
 
     reload = kill = revive = terminate = shadow_report = follower = replay = record_past_call = _elsewhere
-    incidents = property(_elsewhere)  # type: ignore[assignment]
+    incidents = property(_elsewhere)
 
 
 class AsyncGuardClient(GuardClient):

@@ -18,13 +18,19 @@ class Connection(Protocol):
 
     _slow: asyncio.TimerHandle | None = None
 
+    @property
+    def _waits(self) -> bool:
+        """Whether no request is being answered."""
+        cycle: Any = self.cycle
+        return cycle is None or bool(cycle.response_complete)
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._slow = self.loop.call_later(HEAD_SECONDS, self._give_up)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        waits = self.cycle is None or self.cycle.response_complete
+        waits = self._waits
         if not waits and self._slow is not None:
             self._slow.cancel()
             self._slow = None
@@ -38,5 +44,5 @@ class Connection(Protocol):
 
     def _give_up(self) -> None:
         self._slow = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self._waits:
             self.transport.close()

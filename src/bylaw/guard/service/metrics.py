@@ -70,7 +70,7 @@ class Metrics:
                 continue
             for name, values in other.items():
                 if name in found:
-                    found[name].update(values)  # type: ignore[arg-type]
+                    found[name].update(values)
         return found
 
     def text(self, gauges: dict[str, float]) -> str:
@@ -78,17 +78,17 @@ class Metrics:
         lines = ["# TYPE bylaw_requests_total counter"]
         for key, count in sorted(found["requests"].items()):
             method, path, status = key.split(" ")
-            lines.append(f'bylaw_requests_total{{method="{method}",path="{path}",status="{status}"}} {count}')
+            lines.append(f'bylaw_requests_total{{method="{method}",path="{path}",status="{status}"}} {count:.0f}')
         lines.append("# TYPE bylaw_decisions_total counter")
-        lines += [f'bylaw_decisions_total{{action="{key}"}} {n}' for key, n in sorted(found["decisions"].items())]
+        lines += [f'bylaw_decisions_total{{action="{key}"}} {n:.0f}' for key, n in sorted(found["decisions"].items())]
         lines.append("# TYPE bylaw_request_seconds histogram")
         for path in sorted(found["seconds"]):
-            total = 0
+            total = 0.0
             for index, bound in enumerate((*map(str, BOUNDS), "+Inf")):
                 total += found["times"].get(f"{path} {index}", 0)
-                lines.append(f'bylaw_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}')
+                lines.append(f'bylaw_request_seconds_bucket{{path="{path}",le="{bound}"}} {total:.0f}')
             lines.append(f'bylaw_request_seconds_sum{{path="{path}"}} {found["seconds"][path]:.6f}')
-            lines.append(f'bylaw_request_seconds_count{{path="{path}"}} {total}')
+            lines.append(f'bylaw_request_seconds_count{{path="{path}"}} {total:.0f}')
         for name, value in gauges.items():
             lines += [f"# TYPE bylaw_{name} gauge", f"bylaw_{name} {value:g}"]
         return "\n".join(lines) + "\n"

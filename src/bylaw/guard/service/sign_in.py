@@ -14,6 +14,7 @@ from bylaw.guard.service.auth import LOGIN_SECONDS, Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, NotFound
 from bylaw.guard.service.gate import LOGIN
+from bylaw.guard.service.records import Scope
 
 FLOW = "__Host-bylaw-flow"
 HOME = "/console/"
@@ -85,7 +86,7 @@ async def sign_out(request: Request) -> Response:
 
 
 async def _signed_in(context: Context, principal: Principal, after: str) -> Response:
-    scopes = ["admin"] if principal.may("admin") else ["operator"]
+    scopes: list[Scope] = ["admin"] if principal.may("admin") else ["operator"]
     cookie, _ = await context.run(
         context.credentials.create, principal.name, scopes, seconds=LOGIN_SECONDS, by=principal.name, kind="login"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ class Nothing(Given, frozen=True, kw_only=True):
 
 
 class Items(Struct, Generic[T], frozen=True):
-    items: list[T]
+    items: Sequence[T]
 
 
 class Done(Struct, frozen=True):

@@ -64,7 +64,7 @@ def _run(asked: Asked[Any], name: str, **given: Any) -> Any:
         return job(**given)
     except InputError as bad:
         raise Unusable("the trace or the rules cannot be used", diagnostics=list(bad.diagnostics)) from None
-    except ValueError as bad:
+    except (ValueError, TypeError) as bad:
         raise BadRequest(str(bad)) from None
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import cache
+from types import NoneType
+from typing import Any, Union, get_args, get_type_hints
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -190,13 +192,31 @@ def read_body(body: bytes, kind: Any) -> Any:
 
 
 def read_query(text: bytes, kind: type[Any]) -> Any:
+    """Raises BadRequest."""
     given = QueryParams(text).multi_items()
     if len({name for name, _ in given}) < len(given):
         raise BadRequest("a parameter is given twice")
+    types: dict[str, Any] = _parameters(kind)  # type: ignore[arg-type]
     try:
-        return msgspec.convert(dict(given), kind, strict=False)
+        found = {name: msgspec.convert(value, types[name], strict=False) for name, value in given}
+        return kind(**found)
+    except KeyError as unknown:
+        raise BadRequest(f"there is no parameter {str(unknown)[:80]}") from None
+    except TypeError as missing:
+        raise BadRequest(str(missing)) from None
     except ValueError as problem:
-        raise BadRequest(str(problem)) from None
+        raise BadRequest(f"in the query: {problem}") from None
+
+
+@cache
+def _parameters(kind: type[Any]) -> dict[str, Any]:
+    """Without `None`: a parameter that is left out has no value, and the text `null` is a text."""
+    hints = get_type_hints(kind)
+    found = {}
+    for name, hint in hints.items():
+        options = [one for one in get_args(hint) if one is not NoneType] if NoneType in get_args(hint) else [hint]
+        found[name] = Union[tuple(options)]  # noqa: UP007
+    return found
 
 
 def _lines(result: Iterator[str]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from bylaw.guard.service.errors import Conflict, NotFound
 from bylaw.guard.stores.ports import StoreConflict
 from bylaw.guard.stores.records import Alert, Detection, Incident, IncidentStatus, ReviewRecord
 
+C = TypeVar("C")
 TaskKind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
 TaskStatus: TypeAlias = Literal["pending", "completed"]
 MOST = 10_000
@@ -118,9 +120,11 @@ class IncidentOperations:
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
-    def tasks(self, *, kind: TaskKind | None = None, status: TaskStatus | None = None, limit: int = 100) -> Sequence[Task]:
+    def tasks(
+        self, *, kind: TaskKind | None = None, status: TaskStatus | None = None, limit: int = 100
+    ) -> Sequence[Task]:
         """The newest first."""
-        found: Sequence[Task] = []
+        found: builtins.list[Task] = []
         if kind != "anomaly_alert":
             found += map(_review_task, self._guard.reviews.list(limit=MOST))
         if kind != "anomaly_review":
@@ -194,7 +198,7 @@ def _distinct(names: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _changed(change: Callable[[], Any]) -> Any:
+def _changed(change: Callable[[], C]) -> C:
     try:
         return change()
     except NotChanged as why:

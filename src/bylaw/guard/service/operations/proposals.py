@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class Proposals:
         options = ProposalOptions(min_support=min_support, hold_out=hold_out, agent=agent)
         report = mine_proposals(lambda: [StoreTrace(self._guard.store, most=most, only_made=True)], options)
         known = {one.id for one in self._rules.list()}
-        added: Sequence[StoredProposal] = []
+        added: builtins.list[StoredProposal] = []
         for one in report.proposals:
             id = f"proposal-{short_digest([agent, one.rule])}"
             if one.id in known:

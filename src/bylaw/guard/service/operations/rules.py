@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -85,7 +86,7 @@ class Rules:
             version=version,
             rules=views_of(loaded.policies),
             in_force=version.id == self._versions.active_id(),
-            warnings=loaded.diagnostics,
+            warnings=builtins.list(loaded.diagnostics),
             unenforced=_unenforced(loaded.policies),
         )
 
@@ -95,7 +96,7 @@ class Rules:
 
     def hits(
         self, *, since: float | None = None, until: float | None = None, buckets: int = 24
-    ) -> dict[str, list[int]]:
+    ) -> dict[str, builtins.list[int]]:
         """Rule → how often it matched, in each bucket; by default over the last day."""
         until = self._clock() if until is None else until
         since = until - 86_400.0 if since is None else since
@@ -118,7 +119,7 @@ class Rules:
     def diff(self, before: str, after: str) -> str:
         """A unified diff of two versions' text."""
         old, new = self._versions.get(before).files, self._versions.get(after).files
-        lines: Sequence[str] = []
+        lines: builtins.list[str] = []
         for name in sorted({*old, *new}):
             lines += difflib.unified_diff(
                 old.get(name, "").splitlines(),
@@ -140,7 +141,7 @@ class Rules:
             return Checked(ok=False, diagnostics=bad.details["diagnostics"])
         return Checked(
             ok=True,
-            diagnostics=loaded.diagnostics,
+            diagnostics=builtins.list(loaded.diagnostics),
             policy=loaded.hash,
             rules=views_of(loaded.policies),
             unenforced=_unenforced(loaded.policies),
@@ -244,7 +245,7 @@ class Rules:
         if agent not in known:
             raise BadRequest(f"the rules name no agent `{agent}`; they name {', '.join(sorted(known))}")
         off = tuple(name for name in active.off if name != agent) if rules_on is not None else active.off
-        changed = {
+        changed: dict[str, Any] = {
             "modes": active.modes | ({agent: mode} if mode is not None else {}),
             "labels": active.labels | ({agent: label} if label is not None else {}),
             "off": (*off, agent) if rules_on is False else off,
