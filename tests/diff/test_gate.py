@@ -82,8 +82,8 @@ def test_the_gate_sees_more_than_mcnemar_on_exact_match(name: str) -> None:
 
 
 def test_a_denial_that_moves_within_the_answer_is_no_change() -> None:
-    before = [run(f"s{i}", f"Refund order {i}", [], "It is not possible. The order is old. Ask again.") for i in range(20)]
-    after = [run(f"s{i}", f"Refund order {i}", [], "The order is old. Ask again. It is not possible.") for i in range(20)]
+    said = "It is not possible. The order is old. Ask again.", "The order is old. Ask again. It is not possible."
+    before, after = ([run(f"s{i}", f"Refund order {i}", [], text) for i in range(20)] for text in said)
     assert diff(before, after).exit_code == 0
 
 
@@ -174,6 +174,9 @@ def test_one_replayed_session_is_judged_by_turns_and_a_live_one_is_not() -> None
     before, after = replay(["It is possible."] * 12), replay(["It is not possible."] * 12)
     report = diff([before], [after])
     assert (report.by_turn, report.exit_code) == (True, 1)
+    for turn in (*before, *after):  # the service keeps the conversation
+        turn["request"]["messages"][0]["role"] = "tool"
+    assert not diff([before], [after]).by_turn
     for turn in after:
         turn["request"] = {"messages": [{"role": "user", "content": f"another {turn['request']}"}]}
     report = diff([before], [after])

@@ -127,7 +127,7 @@ def _replayed(group: Group) -> list[Unit]:
     seen: dict[tuple[int, str], list[list[Any]]] = {}
     for b, c in reversed(pairs):  # what a live conversation says differently stays in all later requests
         asked = _asked(b)
-        if not asked or asked != _asked(c):
+        if not asked or asked != _asked(c) or _continues(asked[0]):
             return []
         alike = seen.setdefault((len(asked), short_digest(asked[-1])), [])
         if asked in alike[:MOST_REPLAYED] or len(alike) > MOST_REPLAYED:
@@ -147,6 +147,11 @@ def _shows_replay(turns: Sequence[Unit]) -> bool:
     """
     differ = (unit.baseline[0].steps[0].signature != unit.candidate[0].steps[0].signature for unit in turns[:-1])
     return not turns[0].repeats or any(differ)
+
+
+def _continues(message: Any) -> bool:
+    """Whether a request begins with the result of a call: the service keeps what was said before, which may differ."""
+    return isinstance(message, dict) and message.get("role") in ("tool", "function")
 
 
 def _asked(step: Step) -> list[Any] | None:
