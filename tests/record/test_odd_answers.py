@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import http.client
 import json
+import socket
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bylaw
 from bylaw.record import recording as recordings
 from bylaw.record.exchange import RecordedExchange
 from bylaw.record.recording import Recording
@@ -205,3 +211,80 @@ def test_a_form_that_is_posted_to_such_a_path_is_not_a_request_to_a_model(tmp_pa
     kind = {"content-type": "application/x-www-form-urlencoded"}
     recording, _ = _recorded(b"a=b", b"{}", tmp_path, **kind)
     assert (recording.turns, recording.lost) == (0, 0)
+
+
+# Answers that a client reads, however they are written
+
+SAID = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "on\u2028time"}, "finish_reason": "stop"}]}
+BODY = json.dumps(SAID, ensure_ascii=False).encode()
+EVENT = b'data: {"choices": [{"index": 0, "delta": {"content": "on\xe2\x80\xa8time"}}]}'
+
+
+def _raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, codecs.BOM_UTF8 + BODY),
+        ({}, json.dumps(SAID).encode("utf-16")),
+        ({}, BODY[:-1] + b', "score": NaN}'),
+        ({"content-encoding": "deflate"}, _raw_deflate(BODY)),
+        ({"content-encoding": "deflate"}, zlib.compress(BODY)),
+        ({"content-encoding": "gzip, gzip"}, gzip.compress(gzip.compress(BODY))),
+        (STREAM, EVENT + b"\r\n\n" + DONE),
+        (STREAM, codecs.BOM_UTF8 + EVENT + b"\r\r"),
+    ],
+)
+def test_an_answer_is_recorded_however_it_is_written(tmp_path: Path, headers: dict[str, str], body: bytes) -> None:
+    recording = Recording(str(tmp_path / "run.jsonl"))
+    exchange = recording.listen(Exchange(_request(PATHS[0])))
+    exchange.head(200, {"content-type": "application/json", **headers})
+    exchange.chunk(body)
+    exchange.end()
+    recording.close()
+    assert (recording.turns, recording.errors, recording.lost) == (1, 0, 0)
+    assert [one.text for one in responses(read(tmp_path / "run.jsonl"))] == ["on\u2028time"]
+
+
+CHUNKS = (b'data: {"choices": [{"index": 0, "delta": {"content": "on', b' time"}}]}', b"\r\n", b"\r\n", DONE)
+
+
+def _serve_chunks(listener: socket.socket) -> None:
+    """Answer one request with a chunked body; two chunks are line ends."""
+    connection, _ = listener.accept()
+    with connection:
+        while b"\r\n\r\n" not in connection.recv(65536, socket.MSG_PEEK):
+            pass
+        connection.recv(65536)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        connection.sendall(head + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in (*CHUNKS, b"")))
+
+
+@pytest.mark.parametrize("size", [None, 1, 2, 5, 4096])
+def test_no_chunk_is_taken_for_the_line_end_after_one(tmp_path: Path, size: int | None) -> None:
+    import requests
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_serve_chunks, args=(listener,))
+        thread.start()
+        with bylaw.record(tmp_path / "run.jsonl") as recording:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}{PATHS[0]}"
+            with requests.post(url, json=CHAT, stream=True) as reply:
+                assert b"".join(reply.iter_content(size)) == b"".join(CHUNKS)
+        thread.join()
+    assert (recording.turns, recording.lost) == (1, 0)
+    assert [one.text for one in responses(read(tmp_path / "run.jsonl"))] == ["on time"]
+
+
+def test_a_request_that_is_assembled_by_hand_is_counted_as_lost(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, bylaw.record(tmp_path / "run.jsonl") as recording:
+        connection = http.client.HTTPConnection(*listener.getsockname())
+        connection.putrequest("POST", "/v1/tools/search")
+        connection.close()
+        assert recording.lost == 0
+        connection.putrequest("POST", PATHS[0])
+        connection.close()
+    assert (recording.turns, recording.lost) == (0, 1)

@@ -91,7 +91,7 @@ def origin_of(url: str) -> str:
 _BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding", "etag", "content-md5", "digest")
 """headers that describe the bytes of a body, and are wrong for other bytes"""
 _PIECE = 64 * 1024
-_ZLIB_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_ZLIB_WINDOWS = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
 
 
 def without_compression(request: Outgoing) -> Outgoing:
@@ -101,21 +101,31 @@ def without_compression(request: Outgoing) -> Outgoing:
 
 def decompress(reply: Incoming) -> bytes | None:
     """The body before compression; None if the encoding is unknown, the data is broken or the result is too large."""
-    encoding = reply.headers.get("content-encoding", "identity").strip().lower()
+    body: bytes | None = reply.body
+    names = [name.strip() for name in reply.headers.get("content-encoding", "").lower().split(",")]
+    for name in reversed(names[:_MOST_ENCODINGS]):  # the last one was applied last
+        body = None if body is None else _decompress(name, body)
+    return body if len(names) <= _MOST_ENCODINGS else None
+
+
+_MOST_ENCODINGS = 3
+
+
+def _decompress(encoding: str, data: bytes) -> bytes | None:
     if encoding in ("", "identity"):
-        return reply.body
+        return data
     if encoding == "zstd":
-        return _decompress_zstd(reply.body)
+        return _decompress_zstd(data)
     if encoding == "br":
-        return _decompress_brotli(reply.body)
-    if encoding not in _ZLIB_WINDOWS:
-        return None
-    try:
-        decompressor = zlib.decompressobj(_ZLIB_WINDOWS[encoding])
-        body = decompressor.decompress(reply.body, MOST_KEPT)
-    except zlib.error:
-        return None
-    return None if decompressor.unconsumed_tail else body
+        return _decompress_brotli(data)
+    for window in _ZLIB_WINDOWS.get(encoding, ()):
+        try:
+            decompressor = zlib.decompressobj(window)
+            body = decompressor.decompress(data, MOST_KEPT)
+        except zlib.error:
+            continue
+        return None if decompressor.unconsumed_tail else body
+    return None
 
 
 def _decompress_zstd(data: bytes) -> bytes | None:
@@ -164,17 +174,26 @@ def is_stream(headers: dict[str, str]) -> bool:
 
 
 def json_of(body: bytes | str) -> Any:
-    """The body as JSON; `msgspec.UNSET` if it is not JSON. Half an escaped surrogate pair becomes U+FFFD."""
+    """The body as JSON; `msgspec.UNSET` if it is not JSON. Half an escaped surrogate pair becomes U+FFFD.
+
+    Clients also read a mark of the byte order, UTF-16 and `NaN`, so these are JSON here too.
+    """
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        escape = "\\ud" if isinstance(body, str) else b"\\ud"
-        return _with_half_pairs(body) if escape in body.lower() else msgspec.UNSET  # type: ignore[operator]
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _leniently(body)
 
 
-def _with_half_pairs(body: bytes | str) -> Any:
+def _leniently(body: bytes | str) -> Any:
     """Providers and agents cut texts in the middle of a pair, and send what msgspec refuses."""
+    data = (body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body).lstrip()
+    if not data.startswith(_JSON_STARTS):
+        return msgspec.UNSET  # most texts that are no JSON, without the work
     try:
-        return without_surrogates(json.loads(body))
+        return without_surrogates(json.loads(data))
     except (ValueError, RecursionError):
         return msgspec.UNSET
+
+
+_JSON_STARTS = (b"{", b"[", b'"', b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x00")
+"""the others are marks of the byte order, and UTF-16 without one"""

@@ -204,3 +204,14 @@ def _may_ask_model(method: str, url: str) -> bool:
     from bylaw.wire.formats import format_at
 
     return format_at(method, url) is not None
+
+
+def report_unreadable(method: str, url: str) -> None:
+    """Report a request whose body nobody sees: a recording counts it as lost if it asks a model."""
+    find = _find_listeners
+    if _unobserved.get() or find is None or not _may_ask_model(method, url):
+        return
+    from bylaw.wire.exchange import Exchange, Outgoing
+
+    for listener in find():
+        listener(Exchange(Outgoing(method, url, {"content-type": "application/json"}, b"")))

@@ -1,7 +1,8 @@
 """http.client, and with it urllib.request.
 
 A request is sent when the agent sends it, so that a server that is down fails there. A fault in the reply appears when
-the agent asks for the reply. Requests that are assembled by hand (`putrequest`) are not observed.
+the agent asks for the reply. Requests that are assembled by hand (`putrequest`) are not observed; a recording counts
+those to a model as lost.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
-from bylaw.wire.listeners import Participants, participants, unobserved
+from bylaw.wire.listeners import Participants, participants, report_unreadable, unobserved
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches.transport import (
     ReplyStream,
@@ -45,6 +46,7 @@ _pending: WeakKeyDictionary[http.client.HTTPConnection, _Pending] = WeakKeyDicti
 def patch(module: Any, patches: Patches) -> None:
     patches.replace(module.HTTPConnection, "request", _request)
     patches.replace(module.HTTPConnection, "getresponse", _getresponse)
+    patches.replace(module.HTTPConnection, "putrequest", _putrequest)
 
 
 def _request(original: Any) -> Any:
@@ -75,6 +77,15 @@ def _request(original: Any) -> Any:
             raise
 
     return request
+
+
+def _putrequest(original: Any) -> Any:
+    @functools.wraps(original)
+    def putrequest(self: Any, method: str, url: str, *args: Any, **kwargs: Any) -> None:
+        report_unreadable(method, _whole_url(self, url))
+        original(self, method, url, *args, **kwargs)
+
+    return putrequest
 
 
 def _getresponse(original: Any) -> Any:
@@ -133,10 +144,14 @@ class _HttpClient:
 
 
 def _outgoing(connection: Any, method: str, url: str, body: bytes | None, headers: Any) -> Outgoing:
+    lower = {str(name).lower(): str(value) for name, value in headers.items()}
+    return Outgoing(method, _whole_url(connection, url), lower, body or b"")
+
+
+def _whole_url(connection: Any, url: str) -> str:
     scheme = "https" if isinstance(connection, getattr(http.client, "HTTPSConnection", ())) else "http"
     port = "" if connection.port == connection.default_port else f":{connection.port}"
-    whole = url if "://" in url else f"{scheme}://{connection.host}{port}{url}"
-    return Outgoing(method, whole, {str(name).lower(): str(value) for name, value in headers.items()}, body or b"")
+    return url if "://" in url else f"{scheme}://{connection.host}{port}{url}"
 
 
 def _changed(request: Outgoing, body: bytes | None, headers: Any) -> tuple[bytes | None, Any]:

@@ -127,7 +127,7 @@ class _Urllib3:
             exchange.end()
         else:
             exchange.head(reply.status, headers)
-            reply._fp = _ObservedSource(source, exchange)
+            reply._fp = _ObservedSource(source, exchange, reply)
             reply.release_conn = _release_and_end(reply, exchange)
         return reply
 
@@ -180,9 +180,12 @@ class _Cut(io.BytesIO):
 class _ObservedSource:
     """The stream under a response. Reads are reported to the exchange."""
 
-    def __init__(self, source: Any, exchange: Exchange) -> None:
+    def __init__(self, source: Any, exchange: Exchange, reply: Any) -> None:
         self._source = source
         self._exchange = exchange
+        self._reply = weakref.ref(reply)  # which refers to this
+        self._ends_chunk = False
+        """whether the next read is the line end after a chunk"""
         self._stream = ReplyStream(exchange, ConnectionResetError(104, "Connection reset by peer"))
         self._has_waited = False
 
@@ -195,7 +198,12 @@ class _ObservedSource:
     def _safe_read(self, size: int) -> bytes:
         """urllib3 reads each chunk of a chunked body, and the line end after it, with this method."""
         data: bytes = self._source._safe_read(size)
-        return data if data == b"\r\n" else self._reported(data)
+        if self._ends_chunk:
+            self._ends_chunk = False
+            return data
+        left = getattr(self._reply(), "chunk_left", None)
+        self._ends_chunk = left is None or size >= left
+        return self._reported(data)
 
     def close(self) -> None:
         self._exchange.end()
