@@ -1,4 +1,5 @@
-"""Writes the generated files: the reference of commands, rule kinds and codes, the schema for editors, the picture.
+"""Writes the generated files: the reference of commands, endpoints, rule kinds and codes, the schema for editors, the
+picture.
 
 `python scripts/generate.py` writes it. With `--check` nothing is written, and the exit code is 1 if anything is out of
 date.
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import endpoints
 import picture
 
 from bylaw.cli import COMMANDS, cli
@@ -56,6 +58,7 @@ def generated() -> dict[Path, str]:
     return {
         REFERENCE / "cli.md": BANNER + "\n".join(_commands()),
         REFERENCE / "codes.md": BANNER + "\n".join(_codes()),
+        REFERENCE / "service.md": BANNER + endpoints.page(),
         REFERENCE / "kinds.md": BANNER + "\n".join(_kinds()),
         **{KIND_PAGES / f"{name}.md": BANNER + _kind(name) for name in KINDS},
         TRACE_PAGE: _with_formats(TRACE_PAGE.read_text("utf-8")),
