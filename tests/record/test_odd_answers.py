@@ -249,6 +249,19 @@ def test_an_answer_is_recorded_however_it_is_written(tmp_path: Path, headers: di
     assert [one.text for one in responses(read(tmp_path / "run.jsonl"))] == ["on\u2028time"]
 
 
+@pytest.mark.parametrize(("packed", "counts"), [(gzip.compress, (1, 0)), (lambda body: b"\x1f\x8b broken", (0, 1))])
+def test_a_compressed_request_is_read_or_counted_as_lost(tmp_path: Path, packed: Any, counts: tuple[int, int]) -> None:
+    recording = Recording(str(tmp_path / "run.jsonl"))
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    asked = Outgoing("POST", f"http://127.0.0.1{PATHS[0]}", headers, packed(json.dumps(CHAT).encode()))
+    exchange = recording.listen(Exchange(asked))
+    exchange.head(200, {"content-type": "application/json"})
+    exchange.chunk(BODY)
+    exchange.end()
+    recording.close()
+    assert (recording.turns, recording.lost) == counts
+
+
 CHUNKS = (b'data: {"choices": [{"index": 0, "delta": {"content": "on', b' time"}}]}', b"\r\n", b"\r\n", DONE)
 
 

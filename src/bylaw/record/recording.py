@@ -23,7 +23,7 @@ from bylaw.record.file import RecordFile
 from bylaw.record.frameworks import mark_carried
 from bylaw.record.turns import ModelCall, lines_of
 from bylaw.traces.formats.bylaw.lines import Line, SessionEndLine, TraceEndLine, TraceStartLine
-from bylaw.wire.exchange import Exchange
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing, decompress
 from bylaw.wire.formats import is_unread_call, model_call
 from bylaw.wire.values import one_line
 
@@ -96,7 +96,7 @@ class Recording:
     def listen(self, exchange: Exchange, *, session: str | None = None) -> Exchange:
         """The exchange, which is recorded if it asks a model. `session`: if it is not that of the recording."""
         try:
-            model_request = model_call(exchange.request)
+            model_request = model_call(_uncompressed(exchange.request))
         except Exception as error:  # a body that no provider would accept either
             self._failed(error)
             return exchange
@@ -225,6 +225,14 @@ class Recording:
                 self.file.path,
                 one_line(error),
             )
+
+
+def _uncompressed(request: Outgoing) -> Outgoing:
+    """Some clients compress what they send."""
+    if not request.headers.get("content-encoding"):
+        return request
+    body = decompress(Incoming(0, request.headers, request.body))
+    return Outgoing(request.method, request.url, request.headers, request.body if body is None else body)
 
 
 _all: weakref.WeakSet[Recording] = weakref.WeakSet()
