@@ -8,7 +8,6 @@ from typing import Any
 from bylaw.guard.service.api.openapi import document
 from bylaw.guard.service.api.routes import ENDPOINTS
 
-
 INTRODUCTION = """\
 `/v1/openapi.json` is the whole document; this page is made of the same declarations. [How to use them](../service.md).
 

@@ -29,6 +29,8 @@ PREFIX = "bylaw"
 REMEMBERED = 1.0
 """seconds"""
 MOST_REMEMBERED = 10_000
+MOST_EXPIRED = 100
+"""logins that one sign-in tidies up"""
 LOGIN_SECONDS = 12 * 3600.0
 ANY = "*"
 
@@ -91,10 +93,19 @@ class Credentials:
             created_by=by,
             expires_at=None if seconds is None else now + seconds,
         )
+        over = self._expired_logins(now) if kind == "login" else ()
         with self._store.transaction("") as transaction:
+            for one in over:  # so that they can be pruned
+                current = transaction.followed(Credential, one.id)
+                if current is not None and current.status == "valid":
+                    transaction.put_followed(replace(current, status="revoked", revoked_by="expired", at=now))
             record = transaction.put_followed(record)
             write_change(transaction, now, f"{kind} created", by or name, key=id, name=name)
         return f"{PREFIX}_{id}_{secret}", record
+
+    def _expired_logins(self, now: float) -> list[Credential]:
+        found = each_followed(self._store, Credential, status="valid")
+        return [one for one in found if one.kind == "login" and (one.expires_at or now) < now][:MOST_EXPIRED]
 
     def list(self, *, kind: CredentialKind | None = "key") -> Sequence[Credential]:
         """Oldest first, without what a key could be found by."""

@@ -79,11 +79,16 @@ class Context:
         self._usual = SLOW / 2
         """seconds that a quick operation takes, on average"""
         self._threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="bylaw-service")
+        self._heavy = ThreadPoolExecutor(1, thread_name_prefix="bylaw-heavy")
 
     async def run(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         """Call an operation in a thread, since it waits for the store."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(function, *args, **named))
+
+    async def run_heavy(self, function: Callable[[T], R], given: T) -> R:
+        """Call an operation that reads much of the record. One at a time: decisions go on beside it."""
+        return await asyncio.get_running_loop().run_in_executor(self._heavy, function, given)
 
     async def run_quick(self, function: Callable[[T], R], given: T) -> R:
         """Call an operation that is over in a fraction of a millisecond unless the store is slow. Then it runs in a
@@ -98,6 +103,7 @@ class Context:
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)
+        self._heavy.shutdown(wait=True, cancel_futures=True)
 
 
 def principal_of(request: Request) -> Principal:

@@ -54,11 +54,7 @@ class Gate:
         state = scope.setdefault("state", {})
         try:
             body = Body(receive, scope, self._context)
-            principal = state["principal"] = self._identify(scope)
-            if principal is not None:
-                self._rates.spend(principal.id)
-            else:
-                self._rates.spend(f"address {scope['client'][0] if scope.get('client') else 'unix'}")
+            principal = state["principal"] = self._known(scope)
             if principal is not None and principal.via != "key":
                 await self._check_form(scope, body, principal)
             # past the router, which tries one path after the other
@@ -74,6 +70,18 @@ class Gate:
             await error_response(scope, Unavailable(str(problem)))(scope, receive, answer.send)
 
     # -- who asks -------------------------------------------------------------------------------------------------
+
+    def _known(self, scope: Scope) -> Principal | None:
+        """Whoever asks too often, or tries keys, is refused before the store is asked for another one."""
+        address = f"address {scope['client'][0] if scope.get('client') else 'unix'}"
+        self._rates.check(address)
+        try:
+            principal = self._identify(scope)
+        except Unauthorized:
+            self._rates.spend(address)
+            raise
+        self._rates.spend(address if principal is None else principal.id)
+        return principal
 
     def _identify(self, scope: Scope) -> Principal | None:
         """A key, then a login, then whom a trusted proxy names. A key that is not valid is refused, whatever else the
@@ -189,6 +197,12 @@ class Rates:
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def check(self, who: str) -> None:
+        """Raises TooMany if nothing is left."""
+        known = self._left.get(who)
+        if known is not None and known[0] + (time.monotonic() - known[1]) * self._rate < 1.0:
+            raise TooMany("too many requests; wait a moment")
 
     def spend(self, who: str) -> None:
         now = time.monotonic()

@@ -58,5 +58,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """HTTP statuses that it answers beside those of every endpoint"""
     quick: bool = False
     """whether it is over in a fraction of a millisecond, as a decision is"""
+    heavy: bool = False
+    """whether it reads much of the record; one of these runs at a time"""
     media: str = "application/json"
     """of the answer"""

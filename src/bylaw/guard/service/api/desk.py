@@ -381,6 +381,7 @@ def _record() -> list[Endpoint]:
         Endpoint(
             method="POST",
             path="/audit/verify",
+            heavy=True,
             summary="is the chain intact, and do its verdicts follow?",
             call=lambda a: _ops(a).audit.verify(heads=list(a.body.heads)),
             body=VerifyBody,

@@ -72,6 +72,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path="/check",
+        heavy=True,
         scope="operator",
         noun="jobs",
         summary="check a recorded trace, as `bylaw check --format json` does",
@@ -83,6 +84,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path="/check_compliance",
+        heavy=True,
         scope="operator",
         noun="jobs",
         summary="check a trace against the system prompt, as `bylaw.check_compliance` does",

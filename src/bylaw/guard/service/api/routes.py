@@ -111,10 +111,7 @@ class Answer:
         try:
             with context.spans.request(endpoint.method, self._path, scope) as span:
                 asked = await self._read(scope, receive)
-                if endpoint.quick:
-                    result = await context.run_quick(endpoint.call, asked)
-                else:
-                    result = await (endpoint.call(asked) if self._is_async else context.run(endpoint.call, asked))
+                result = await self._run(asked)
                 if self._is_decision:
                     context.metrics.decision(result["action"])
                     if span is not None:
@@ -136,6 +133,14 @@ class Answer:
             raise
         finally:
             context.metrics.request(endpoint.method, self._path, status, time.perf_counter() - started)
+
+    async def _run(self, asked: Asked[Any]) -> Any:
+        endpoint, context = self._endpoint, self._context
+        if endpoint.quick:
+            return await context.run_quick(endpoint.call, asked)
+        if endpoint.heavy:
+            return await context.run_heavy(endpoint.call, asked)
+        return await (endpoint.call(asked) if self._is_async else context.run(endpoint.call, asked))
 
     async def _read(self, scope: Scope, receive: Receive) -> Asked[Any]:
         endpoint = self._endpoint

@@ -219,6 +219,7 @@ def _reading() -> list[Endpoint]:
         Endpoint(
             method="GET",
             path="/rules/shadow",
+            heavy=True,
             summary="the decisions that rules in shadow would have changed",
             call=lambda a: _ops(a).rules.shadow_report(rule=a.query.rule),
             query=RuleQuery,
@@ -247,6 +248,7 @@ def _reading() -> list[Endpoint]:
         Endpoint(
             method="POST",
             path="/rules/compare",
+            heavy=True,
             summary="what would these rules have done to the recorded traffic, beside those in force?",
             call=lambda a: _ops(a).rules.compare(**_given(a.body)),
             body=CompareBody,
@@ -328,6 +330,7 @@ def _proposals() -> list[Endpoint]:
         Endpoint(
             method="POST",
             path="/proposals/{id}/try",
+            heavy=True,
             scope="operator",
             summary="what would this rule alone have done to the recorded traffic?",
             call=lambda a: _ops(a).proposals.try_out(a.path["id"]),
@@ -337,6 +340,7 @@ def _proposals() -> list[Endpoint]:
         ),
         Endpoint(
             path="/proposals/mine",
+            heavy=True,
             summary="look for rules that always held",
             call=lambda a: Items(_ops(a).proposals.mine(by=a.who.name, **_given(a.body))),
             body=MineBody,
