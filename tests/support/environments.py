@@ -40,6 +40,20 @@ def python_of(requirements: Path) -> Path:
     return python
 
 
+def node_modules(package: str) -> Path:
+    """A folder with this package of npm, `name@version`."""
+    folder = FOLDER / package
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / f"{package}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            folder.mkdir(exist_ok=True)
+            options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix", str(folder)]
+            subprocess.run(["npm", "install", *options, package], check=True)
+            (folder / "done").touch()
+    return folder / "node_modules"
+
+
 def run_tests(requirements: Path, *files: str) -> str:
     """Run these test files in the environment. Returns the summary that pytest prints; raises AssertionError if a test
     fails."""

@@ -140,14 +140,16 @@ class WaitingDriver(Driver):
         return tool
 
 
-def run_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the how-to page of a framework, as `tests/docs` runs the other pages."""
+def run_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **names: Any) -> dict[str, Any]:
+    """Run the how-to page of a framework, as `tests/docs` runs the other pages. Returns the names at its end."""
     lay_out(folder)
     monkeypatch.chdir(folder)
     python, found = Interpreter(folder), blocks(f"{FRAMEWORKS}{name}.md", "python")
     assert found
+    python._names.update(names)
     for block in found:
         python.run(block)
+    return python._names
 
 
 class Situations:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("langgraph", reason="the frameworks extra is not installed")
+pytest.importorskip("langchain", reason="the frameworks extra is not installed")
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
@@ -147,12 +146,10 @@ class TestLangGraphWithAsyncio(Situations):
     driver = AsyncLangGraphDriver
 
 
-@pytest.mark.skipif(importlib.util.find_spec("langchain") is None, reason="langchain is not installed")
 class TestLangChain(Situations):
     driver = LangChainDriver
 
 
-@pytest.mark.skipif(importlib.util.find_spec("langchain") is None, reason="langchain is not installed")
 class TestLangChainWithAsyncio(Situations):
     driver = AsyncLangChainDriver
 
@@ -223,6 +220,21 @@ def test_the_thread_is_the_session_if_none_is_entered() -> None:
     with bylaw.Guard({"guard": RULES}) as guard:
         LangGraphDriver(guard, Shop(), [[("book", {"seat": 1})]]).start()
         assert not guard.decide(bylaw.Attempt(tool="book", session="t"))
+
+
+def test_the_three_lines_of_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from langchain.agents import create_agent
+
+    @as_tool
+    def issue_refund(amount: float) -> str:
+        """Pays."""
+        raise AssertionError("it must not run")
+
+    model = ScriptedModel(turns=iter([[("issue_refund", {"amount": 5.0})]]))
+    names = {"bylaw": bylaw, "create_agent": create_agent, "model": model, "tools": [issue_refund]}
+    state = run_page("README", tmp_path, monkeypatch, **names)["state"]
+    assert state["messages"][-1].content == "done"
+    assert state["messages"][-2].content.startswith("the customer has to confirm the amount first")
 
 
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
