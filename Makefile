@@ -44,6 +44,7 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/follow.py
 	$(BIN)/python bench/record.py
 	$(BIN)/python bench/hook.py
+	$(BIN)/python bench/mcp_proxy.py
 
 score: .venv/.dev  ## how well prompts are read, and how often the gate of diff is right
 	$(BIN)/python bench/comply.py
