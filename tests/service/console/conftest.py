@@ -19,7 +19,7 @@ import pytest
 from tests.service.console.site import Site
 
 CHROMIUM = shutil.which("chromium")
-WAIT = 60_000
+WAIT = 120_000
 """milliseconds: the tests share two cores with others"""
 
 

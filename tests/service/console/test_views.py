@@ -14,6 +14,7 @@ from starlette.routing import Route
 from bylaw.guard.model import Attempt
 from bylaw.guard.service.console.render import environment, path_part
 from bylaw.guard.service.console.routes import console_routes
+from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Message, Origin, Response
 from tests.service.console.site import Site, submit, token_of
 
@@ -152,6 +153,24 @@ def test_signing_in_leads_to_no_other_site(site: Site, after: str) -> None:
     assert Markup(page.text).risky == []
     answer = site.client().post("/auth/login", data={"key": site.key("ann"), "next": after})
     assert answer.headers["location"].startswith("/console/")
+
+
+def test_a_wrong_key_is_told_on_the_login_page(site: Site) -> None:
+    client, headers = site.client(), {"Accept": "text/html"}
+    for key, status in (("bylaw_x", 401), (site.key("bot", "agent", agents=["a"]), 403)):
+        answer = client.post("/auth/login", data={"key": key}, headers=headers)
+        assert answer.status_code == status and 'role="alert"' in answer.text and 'id="key"' in answer.text
+
+
+def test_a_store_that_is_away_is_told_on_a_page(empty_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = empty_site.client("ann")
+
+    def away(**_: Any) -> Any:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(empty_site.operations.incidents, "tasks", away)
+    answer = client.get("/console/tasks", headers={"Accept": "text/html"})
+    assert answer.status_code == 503 and "the store is away" in answer.text and Markup(answer.text).risky == []
 
 
 def test_static_files_stay_in_their_folder(ann: Any) -> None:

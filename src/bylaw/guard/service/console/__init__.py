@@ -9,6 +9,6 @@
 
 from __future__ import annotations
 
-from bylaw.guard.service.console.routes import console_routes
+from bylaw.guard.service.console.routes import console_routes, error_page
 
-__all__ = ["console_routes"]
+__all__ = ["console_routes", "error_page"]

@@ -17,6 +17,7 @@ from bylaw.guard.service.console import desk, registry, rulebook, traffic
 from bylaw.guard.service.console.render import BASE, STATIC, environment
 from bylaw.guard.service.console.visit import View, page, theme_of
 from bylaw.guard.service.context import Context
+from bylaw.guard.service.errors import ServiceError
 
 _READ: dict[str, View] = {
     "tasks": desk.tasks,
@@ -73,10 +74,7 @@ def console_routes(context: Context) -> list[BaseRoute]:
         return RedirectResponse(f"{BASE}/tasks", status_code=303)
 
     async def login(request: Request) -> Response:
-        """The form is sent to `/auth/login`, which accepts only addresses of the console in `next`."""
-        data = {"theme": theme_of(request), "oidc": context.oidc is not None, "problem": None}
-        after = request.query_params.get("next", f"{BASE}/")
-        return HTMLResponse(environment().get_template("login.html").render(data | {"next": after}))
+        return _login_page(request)
 
     return [
         Route("/", home),
@@ -91,6 +89,26 @@ def console_routes(context: Context) -> list[BaseRoute]:
         ),
         Route(f"{BASE}/{{rest:path}}", page(context, registry.no_page), methods=["GET"]),
     ]
+
+
+def error_page(request: Request, problem: ServiceError) -> Response:
+    """Why somebody could not sign in, or why there is no page. It needs no store, which may be what is missing."""
+    if request.url.path.startswith("/auth/"):
+        return _login_page(request, problem.message, problem.status)
+    data = {"theme": theme_of(request), "problem": problem.message}
+    return HTMLResponse(environment().get_template("away.html").render(data), status_code=problem.status)
+
+
+def _login_page(request: Request, problem: str | None = None, code: int = 200) -> Response:
+    """The form is sent to `/auth/login`, which accepts only addresses of the console in `next`."""
+    context: Context = request.app.state.context
+    data = {
+        "next": request.query_params.get("next", f"{BASE}/"),
+        "oidc": context.oidc is not None,
+        "problem": problem,
+        "theme": theme_of(request),
+    }
+    return HTMLResponse(environment().get_template("login.html").render(data), status_code=code)
 
 
 class _Static(StaticFiles):

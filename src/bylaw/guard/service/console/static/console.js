@@ -78,12 +78,16 @@
   const address = document.body.dataset.events;
   if (!address || !window.EventSource) return;
   const tabs = "BroadcastChannel" in window ? new BroadcastChannel("bylaw") : null;
-  let waiting = null;
+  let changed = null;
   const refresh = (kind) => {
     if (root.dataset.live === "off") return;
-    clearTimeout(waiting);
-    waiting = setTimeout(() => document.body.dispatchEvent(new Event("bylaw-changed")), 250);
-    document.body.dispatchEvent(new Event(`bylaw-${kind}`));
+    if (changed) { changed.add(kind); return; }
+    changed = new Set([kind]);  // at most a few requests a second, however many updates there are
+    setTimeout(() => {
+      const names = ["changed", ...changed];
+      changed = null;
+      for (const name of names) document.body.dispatchEvent(new Event(`bylaw-${name}`));
+    }, 300);
   };
   const receive = (kind, text) => {
     refresh(kind);
