@@ -30,6 +30,9 @@ _NAMES = frozenset(("tool_calls", "toolCalls", "tool_uses", "function_call", "fu
 _TYPES = frozenset(("tool_use", "function_call", "tool-call", "tool_call", "toolCall", "mcp_call", "tool-invocation"))
 _MOST_LEVELS = 6
 _SAMPLED = 50
+_WRITTEN = ("<tool_call>", "<function=", "<invoke name=", "[TOOL_CALLS]", "<|tool_call", "<\uff5ctool\u2581call")
+"""how open models write calls, if whoever serves them does not read these from the text"""
+WRITTEN_CALL = "the text of this answer looks like a call of a tool, which is not read"
 UNREAD_CALL = "this answer looks like a call of a tool, and no call was read from it"
 _MESSAGE = "this looks like a call of a tool, and no call was read from the file"
 _HELP = "the recording counts as incomplete, and rules that a call may decide are inconclusive"
@@ -48,6 +51,11 @@ def looks_like_call(value: Any, level: int = 0) -> bool:
     return level < _MOST_LEVELS and any(
         looks_like_call(one, level + 1) for one in value.values() if isinstance(one, (dict, list))
     )
+
+
+def is_written_call(text: str | None) -> bool:
+    """Whether an answer without calls may hold one as text."""
+    return text is not None and ("<" in text or "[" in text) and any(sign in text for sign in _WRITTEN)
 
 
 def _is_told(event: Event) -> bool:

@@ -33,6 +33,12 @@ class Format(Struct, frozen=True):
         found: Callable[[Any], bool] = self._load("claims")
         return found
 
+    @property
+    def resembles(self) -> Callable[[Any], bool]:
+        """Of `pairs` only: whether a record may be of this format if no other one claims it."""
+        found: Callable[[Any], bool] = self._load("resembles")
+        return found
+
     def open(self, opened: Opened) -> Reader:
         reader: Reader = self._load(self.reader.partition(":")[2])(opened)
         return reader

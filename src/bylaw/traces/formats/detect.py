@@ -49,6 +49,8 @@ def detect(samples: Iterable[Any]) -> str | None:
     for name, format in CATALOGUE.items():
         if format.has_claims and any(map(format.claims, values)):
             return name
+    if found in (None, "chat") and any(map(CATALOGUE["pairs"].resembles, values)):
+        return "pairs"
     return _chat_dialect(values) if found == "chat" else found
 
 

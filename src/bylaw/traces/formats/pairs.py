@@ -12,17 +12,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bylaw.model.events import Deferred
+from bylaw.model.events import Deferred, Event
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
 from bylaw.traces.formats.bodies import RequestBody, read_answer, read_request
 from bylaw.traces.formats.chat import read_recorded_usage
-from bylaw.traces.formats.chat_message import item_of, read_assistant, results_in, time_of
-from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, time_of
+from bylaw.traces.formats.messages import chat_message, first_answer, parsed
 from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
+from bylaw.traces.formats.stream_events import StreamedResponses, is_stream_event
 
 _REQUESTS = ("request", "body", "request_body", "requestBody", "input", "kwargs")
 _RESPONSES = ("response", "response_body", "responseBody", "output", "completion", "result")
@@ -40,13 +41,24 @@ class Pair(Struct, frozen=True):
     answer: dict[str, Any] | None
     record: dict[str, Any]
     path: Path = ()
+    is_certain: bool = True
+    """both are bodies of an API, rather than messages or text, which spans and rows of other formats hold too"""
 
 
 def claims(value: Any) -> bool:
+    return is_stream_event(value) or any(pair.is_certain for pair in _both(value))
+
+
+def resembles(value: Any) -> bool:
+    """Whether this may be a pair if no other format claims it."""
+    return bool(_both(value))
+
+
+def _both(value: Any) -> list[Pair]:
     if isinstance(value, list):
         value = value[0] if value else None
     pairs = pairs_in(value) if isinstance(value, dict) else ()
-    return any(pair.answer is not None and pair.request is not None for pair in pairs)
+    return [pair for pair in pairs if pair.answer is not None and pair.request is not None]
 
 
 def pairs_in(value: dict[str, Any]) -> list[Pair]:
@@ -62,16 +74,45 @@ def pairs_in(value: dict[str, Any]) -> list[Pair]:
 
 
 def _pair(record: dict[str, Any], path: Path) -> Pair | None:
-    answers = (read_answer(body) for key in _RESPONSES if key in record for body in _bodies(record[key]))
-    answer = next((found for found in answers if found is not None), None)
+    bodies = [body for key in _RESPONSES if key in record for body in _bodies(record[key])]
+    answer = next((found for body in bodies if (found := read_answer(body)) is not None), None)
+    is_certain = answer is not None
+    if answer is None:
+        answer = next((found for body in bodies if (found := _bare_answer(body)) is not None), None)
     if answer is None and (not any(key in record for key in _RESPONSES) or "object" in record):
         alone = read_answer(record)
-        return None if alone is None or path else Pair(None, {}, alone, {"response": record})
+        if alone is None or path:
+            return None
+        request = read_request(record)  # some loggers add the fields of the response to those of the request
+        return Pair(request, {} if request is None else record, alone, {"response": record, **record})
     for body in (*(body for key in _REQUESTS if key in record for body in _bodies(record[key])), record):
-        request = read_request(body)
+        is_list = _are_messages(body)
+        request = read_request({"messages": body} if is_list else body)
         if request is not None:
-            return Pair(request, body, answer, record, path)
+            fields = object_field({"": body}, "")
+            is_certain = is_certain and not is_list
+            return Pair(request, fields, answer or _text_answer(record, request), record, path, is_certain)
     return None if answer is None or path else Pair(None, {}, answer, record)
+
+
+def _bare_answer(body: Any) -> dict[str, Any] | None:
+    """The message of an answer, logged without its body."""
+    if not isinstance(body, dict) or body.get("role") != ASSISTANT:
+        return None
+    return first_answer(chat_message(body, ASSISTANT))
+
+
+def _text_answer(record: dict[str, Any], request: RequestBody) -> dict[str, Any] | None:
+    """An answer of which only the text was logged. A list that ends with an answer holds it already."""
+    last = request.messages[-1]
+    if isinstance(last, dict) and last.get("role") == ASSISTANT:
+        return None
+    text = text_field(record, *_RESPONSES)
+    return None if text is None else {"role": ASSISTANT, "content": text}
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "role" in one for one in value)
 
 
 def _bodies(value: Any) -> Iterator[Any]:
@@ -106,8 +147,29 @@ class PairsReader(ConversationReader):
         self._chains: dict[str, SessionBuffer] = {}
         """the session of each response, by its id"""
         self._is_unclear = False
+        self._streamed = StreamedResponses()
+        self._last: Record | None = None
+        """the latest event of a stream"""
+
+    def finish(self) -> list[Event]:
+        if self._last is not None:
+            self._read_bodies(self._last, self._streamed.end())
+            self.complete = self.complete and not self._streamed.is_cut
+        return super().finish()
+
+    def _read_bodies(self, record: Record, bodies: list[Any]) -> None:
+        for body in bodies:
+            answer = read_answer(body)
+            if answer is None:
+                record.bad("wrong-type", "the events of this response are not read")
+            else:
+                self._read(record, Pair(None, {}, answer, {}), ())
 
     def read_record(self, record: Record) -> None:
+        if is_stream_event(record.value):
+            self._last = record
+            self._read_bodies(record, self._streamed.add(record.value))
+            return
         listed = record.value if isinstance(record.value, list) else [record.value]
         for index, value in enumerate(listed):
             path: Path = (index,) if listed is record.value else ()
@@ -121,7 +183,8 @@ class PairsReader(ConversationReader):
                 record.bad("wrong-type", "this is no request to a model with its response", path)
 
     def notes(self) -> list[str]:
-        return [*self._sessions.notes(), *super().notes()]
+        cut = ["a streamed response is cut off, and read as far as it goes"] if self._streamed.is_cut else []
+        return [*self._sessions.notes(), *super().notes(), *cut]
 
     def _read(self, record: Record, pair: Pair, path: Path) -> None:
         request, message, source = pair.request, pair.answer, record.locator(item_of(path))
@@ -175,8 +238,8 @@ class PairsReader(ConversationReader):
             named = text_field(pair.record, "trace_id")
         if named:
             return self._assembler.session(named)
-        if not messages:
-            return self._sessions.start()
+        if not messages:  # all responses of a stream belong together
+            return self._sessions.current if self._last is not None else self._sessions.start()
         if not self._sessions.request(msgspec.json.encode(messages), None) and not self._is_unclear:
             self._is_unclear = True  # once is enough
             record.warn("unclear-session", UNCLEAR.format(self._sessions.current.origin.session), path)

@@ -28,7 +28,7 @@ from bylaw.traces.assembly.content import (
     unread_kinds,
 )
 from bylaw.traces.assembly.session_buffer import GUESSED, GUESSED_HELP, SHARED_ID, SessionBuffer
-from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
+from bylaw.traces.formats.call_signs import UNREAD_CALL, WRITTEN_CALL, is_written_call, looks_like_call
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
@@ -171,6 +171,9 @@ class SessionSpans:
                 self._warn(span, "duplicate-call-id", SHARED_ID.format(call_id))
             for kind in unread_kinds(content):
                 self._warn(span, "unread-content", UNREAD_BLOCK.format(kind))
+            if not calls and is_written_call(text):
+                self._warn(span, "unread-content", WRITTEN_CALL)
+                turn.unread |= frozenset(EVERYTHING)
         return Response(
             origin=turn.origin,
             turn=number,

@@ -1,0 +1,96 @@
+"""Logs of answers beside their messages, and of the events of streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bylaw.traces import load_trace
+from tests.importers.support import lines
+
+USER = {"role": "user", "content": "refund 7"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"order": 7}'}}
+ASKED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+RETURNED = {"role": "tool", "tool_call_id": "c1", "content": "paid"}
+SAID = {"role": "assistant", "content": "Done."}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        lambda messages, answer: {"model": "m", "messages": messages, "choices": [{"message": answer}], "usage": {}},
+        lambda messages, answer: {"input": messages, "output": answer, "latency": 1},
+        lambda messages, answer: {"messages": messages, "response": answer},
+        lambda messages, answer: {"prompt_id": 3, "messages": messages, "completion": {"message": answer}},
+    ],
+)
+def test_answers_beside_the_messages_are_not_lost(log: Any) -> None:
+    trace = load_trace(lines(log([USER], ASKED), log([USER, ASKED, RETURNED], SAID)))
+    assert (trace.format, len(trace.sessions), len(trace.turns)) == ("pairs", 1, 2)
+    assert [(event.name, event.content) for event in trace.events if event.kind == "tool_result"] == [
+        ("refund", "paid")
+    ]
+    assert trace.turns[1].response.text == "Done."
+
+
+def test_an_answer_of_which_only_the_text_was_logged() -> None:
+    trace = load_trace(lines({"messages": [USER], "output": "Done."}))
+    assert [turn.response.text for turn in trace.turns] == ["Done."]
+    whole = load_trace(lines({"messages": [USER, SAID], "output": "Done."}))
+    assert [turn.response.text for turn in whole.turns] == ["Done."], "the list holds it already"
+
+
+def chunk(id: str, reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"id": id, "object": "chat.completion.chunk", "model": "m", "choices": [
+        {"index": 0, "delta": delta, "finish_reason": reason}]}  # fmt: skip
+
+
+CHUNKS = [
+    chunk("r1", tool_calls=[{"index": 0, "id": "c1", "function": {"name": "refund", "arguments": '{"order"'}}]),
+    chunk("r1", tool_calls=[{"index": 0, "function": {"arguments": ": 7}"}}]),
+    chunk("r1", "tool_calls"),
+    chunk("r2", role="assistant", content="Do"),
+    chunk("r2", content="ne."),
+    chunk("r2", "stop"),
+]
+ITEM = {"type": "function_call", "call_id": "c1", "name": "refund", "arguments": '{"order": 7}'}
+TEXT = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+ITEMS = [
+    event
+    for number, item in enumerate((ITEM, TEXT))
+    for event in (
+        {"type": "response.created", "response": {"id": f"r{number}", "object": "response", "output": []}},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": {"id": f"r{number}", "object": "response", "output": [item]}},
+    )
+]
+BLOCKS = [
+    {"type": "message_start", "message": {"role": "assistant", "content": [], "usage": {"input_tokens": 3}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "c1", "name": "refund"}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"order": 7}'}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+    {"type": "message_start", "message": {"role": "assistant", "content": []}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Done."}},
+    {"type": "message_stop"},
+]
+
+
+@pytest.mark.parametrize("events", [CHUNKS, ITEMS, BLOCKS], ids=["chat", "responses", "anthropic"])
+def test_events_of_streams(events: list[Any]) -> None:
+    trace = load_trace(lines(*events))
+    assert (trace.format, len(trace.sessions), trace.complete) == ("pairs", 1, True)
+    calls = [(event.name, event.arguments) for event in trace.events if event.kind == "tool_call"]
+    assert (calls, trace.turns[1].response.text) == ([("refund", {"order": 7})], "Done.")
+    cut = load_trace(lines(*events[:-1]))
+    assert not cut.complete and any("cut off" in note for note in cut.notes)
+
+
+def test_calls_that_are_written_as_text_are_told() -> None:
+    text = '<tool_call>\n{"name": "refund", "arguments": {"order": 7}}\n</tool_call>'
+    trace = load_trace(lines(USER, {"role": "assistant", "content": text}))
+    assert [problem.code for problem in trace.problems] == ["unread-content"]
+    assert trace.turns[0].response.unread == ("*",)
