@@ -17,6 +17,7 @@ from bylaw.diff.units import mean_change
 
 _COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere", "argument source")
 _OF_ARGUMENTS = ("argument values", "argument source")
+_ENDS = ("final refusal", "no answer")
 _MENTIONED = ("name", "weekday")
 _DENIALS = ("final refusal", "first word", "negation")
 """columns that one denial moves, the most telling first"""
@@ -45,7 +46,11 @@ def find_changes(judgement: Judgement) -> tuple[Finding, ...]:
         if distance is not None and distance.is_confirmed and axis not in explained:
             found.append(_of_distance(distance, axis, words, judgement.by_turn))
             explained.add(axis)
-    return tuple(sorted(found, key=lambda one: (-one.severity.rank, one.p, -one.sessions, one.what)))
+    return tuple(sorted(found, key=_gravity))
+
+
+def _gravity(one: Finding) -> tuple[int, bool, float, int, str]:
+    return -one.severity.rank, one.what not in _ENDS, one.p, -one.sessions, one.what
 
 
 def _is_replaced(figure: Figure, judgement: Judgement) -> bool:
@@ -66,6 +71,7 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
     """Leave out what a coarser column of the same tool already says."""
     shown: dict[tuple[str, str], list[Figure]] = {}
     order = {what: rank for rank, what in enumerate(_COARSE_FIRST)}
+    ends = [one for one in figures if one.column.what in _ENDS]
     for figure in sorted(figures, key=lambda one: (order.get(one.column.what, 9), one.column)):
         column = figure.column
         before = shown.setdefault((column.axis, column.subject), [])
@@ -80,6 +86,8 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
         if column.what in _DENIALS:
             plainer = [one for one in figures if one.column.what in _DENIALS[: _DENIALS.index(column.what)]]
             is_told = any(one.column.subject != "yes" and one.delta >= figure.delta - 1e-9 > 0 for one in plainer)
+        if column.axis in ("answer", "conformance") and figure.delta < 0:  # who refuses says nothing else
+            is_told = is_told or any(one.delta >= -figure.delta - 1e-9 for one in ends)
         if not is_told:
             before.append(figure)
             yield figure
