@@ -1,10 +1,11 @@
 """Decisions over HTTP: how many a second, and how long one takes, with 1 and 2 workers.
 
-Beside it, in the same run and in turns, a bare Starlette endpoint on the same server, which decodes the same request and
-answers with a decision of the same size that it has ready. The difference is what the guard costs: who asks, the rules,
-the transaction in SQLite, and the record of the decision. Everything runs on this machine, over loopback. The client is
-a few lines over asyncio, and takes CPU time from the servers if there are fewer cores than processes; that makes all
-times longer. Each decision is in one of 16 sessions.
+Beside it, in the same run and in turns, a bare Starlette endpoint on the same server, which decodes the same request
+and answers with a decision of the same size that it has ready. The difference is what the guard costs: who asks, the
+rules, the transaction in SQLite, and the record of the decision. Everything runs on this machine, over loopback. The
+client is a few lines over asyncio, and takes CPU time from the servers if there are fewer cores than processes; that
+makes all times longer. So the CPU time of the servers is given too: it depends less on what else the machine does. Each
+decision is in one of 16 sessions, and its result is never recorded.
 
     .venv/bin/python bench/service.py [SECONDS]     for each measurement, default 2
 """
@@ -29,7 +30,9 @@ guard:
   tools: [lookup_order, issue_refund]
   rules:
     - id: large-refund
-      when: {tool_name_in: [issue_refund], any_of: [{arg_gt: {path: amount, value: 500}}, {arg_missing: {path: amount}}]}
+      when:
+        tool_name_in: [issue_refund]
+        any_of: [{arg_gt: {path: amount, value: 500}}, {arg_missing: {path: amount}}]
       then: pause
     - id: refund-retries
       when: {call_count_in_session_gt: {tool: issue_refund, value: 1000000}}
@@ -51,6 +54,7 @@ async def decide(request: Request) -> Response:
 app = Starlette(routes=[Route("/v1/decide", decide, methods=["POST"])])
 """
 CONNECTIONS = (1, 8)
+TURNS = 5
 
 
 class Client:
@@ -93,6 +97,19 @@ async def measure(port: int, key: str, connections: int, seconds: float) -> tupl
     began = time.perf_counter()
     await asyncio.gather(*(ask(number, client) for number, client in enumerate(clients)))
     return len(times) / (time.perf_counter() - began), sorted(times)
+
+
+def cpu_of(process: int) -> float:
+    """Seconds of CPU time of a process and of those that it has started, where the system tells (Linux)."""
+    total = 0.0
+    for entry in Path("/proc").glob("[0-9]*") if Path("/proc/self/stat").exists() else ():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(entry.name) == process or int(fields[1]) == process:
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
 
 
 def wait_for(port: int) -> None:
@@ -179,21 +196,25 @@ async def one(port: int, key: str) -> bytes:
 
 
 def report(servers: dict[str, tuple[int, subprocess.Popen[bytes]]], key: str, seconds: float) -> None:
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-    )
-    print(f"{'':24} {'connections':>11} {'decisions/s':>12} {'p50 ms':>8} {'p99 ms':>8} {'p50 / bare':>10}")
+    load = os.getloadavg()[0]
+    print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}")
+    print(f"{'':18} {'connections':>11} {'decisions/s':>12} {'p50 ms':>8} {'p99 ms':>8} {'p50/bare':>8} {'CPU µs':>7}")
     for connections in CONNECTIONS:
         found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in servers}
-        for turn in range(3):  # in turns, since the machine is shared
-            for name, (port, _) in servers.items():
-                found[name].append(asyncio.run(measure(port, key, connections, seconds / 3 if turn else seconds / 3)))
+        cpu = dict.fromkeys(servers, 0.0)
+        for _ in range(TURNS):  # in turns, since the machine may be shared
+            for name, (port, process) in servers.items():
+                before = cpu_of(process.pid)
+                found[name].append(asyncio.run(measure(port, key, connections, seconds / TURNS)))
+                cpu[name] += cpu_of(process.pid) - before
         bare = middle(found["bare Starlette"])
         for name, runs in found.items():
             times = sorted(one for _, times in runs for one in times)
             rate = sum(rate for rate, _ in runs) / len(runs)
-            half, high = times[len(times) // 2], times[int(len(times) * 0.99)]
-            print(f"{name:24} {connections:11} {rate:12,.0f} {half * 1e3:8.2f} {high * 1e3:8.2f} {half / bare:10.2f}")
+            half, high = times[len(times) // 2] * 1e3, times[int(len(times) * 0.99)] * 1e3
+            used = cpu[name] / len(times) * 1e6
+            ratio = half / 1e3 / bare
+            print(f"{name:18} {connections:11} {rate:12,.0f} {half:8.2f} {high:8.2f} {ratio:8.2f} {used:7.0f}")
 
 
 def middle(runs: list[tuple[float, list[float]]]) -> float:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-SLOW = 0.002
-"""seconds: an operation that takes longer must not hold up the event loop"""
+SLOW = 0.02
+"""seconds: operations that take longer on average must not hold up the event loop"""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,8 +76,9 @@ class Context:
         self.direct: dict[tuple[str, str], Any] = {}
         """method and path → ASGI application, for paths without names in them"""
         self.stopping = asyncio.Event()
-        self._usual = SLOW / 2
-        """seconds that a quick operation takes, on average"""
+        is_remote = getattr(operations.guard.store, "waits_for_network", False)
+        self._usual, self._fastest = 0.0, SLOW if is_remote else 0.0
+        """seconds that a quick operation takes, on average; and what is taken for it at least"""
         self._threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="bylaw-service")
         self._heavy = ThreadPoolExecutor(1, thread_name_prefix="bylaw-heavy")
 
@@ -91,11 +92,12 @@ class Context:
         return await asyncio.get_running_loop().run_in_executor(self._heavy, function, given)
 
     async def run_quick(self, function: Callable[[T], R], given: T) -> R:
-        """Call an operation that is over in a fraction of a millisecond unless the store is slow. Then it runs in a
-        thread; else handing it over would cost as much as the operation itself."""
+        """Call an operation that is over in a fraction of a millisecond unless the store is slow, or is reached over
+        the network (`waits_for_network`). Then it runs in a thread; else handing it over would cost as much as the
+        operation itself."""
         started = time.perf_counter()
         try:
-            if self._usual >= SLOW:
+            if max(self._usual, self._fastest) >= SLOW:
                 return await self.run(function, given)
             return function(given)
         finally:
