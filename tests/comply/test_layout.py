@@ -189,3 +189,10 @@ def test_hostile_layout_is_read_in_bounded_time(prompt: str) -> None:
 def test_items_far_below_each_other_are_read() -> None:
     prompt = "\n".join(f"{' ' * depth}- Never call drop_table." for depth in range(600))
     assert read(prompt) == NO_DROP * 600
+
+
+def test_a_wrapped_sentence_has_its_place() -> None:
+    prompt = "Hello.\n\n- Do\n    not call   drop_table, but always call\n    get_order before cancel_order.\n"
+    first, second = extract_rules(prompt, tools=TOOLS)
+    assert prompt[first.start : first.end].split() == ["Do", "not", "call", "drop_table"]
+    assert prompt[second.start : second.end].split() == ["always", "call", "get_order", "before", "cancel_order."]

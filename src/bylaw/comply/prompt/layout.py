@@ -60,6 +60,11 @@ _FORBIDS_AGENT = any_case(
     r"(?! (?:have|need|know|forget|hesitate|fail|see)\b)"
 )
 _RULE_HEADING = any_case(r"\W*(?:never|do not|don't|always|you must|no)\b")
+_ABOUT_A_TOOL = any_case(
+    r"(?:\W|\d|\b(?:the|tools?|functions?|using|usage|rules?|of|for|how|to|use|an?|and|or|policy|with|about|examples?"
+    r"|notes?|when|[a-z]+(?:_[a-z0-9]+)+)\b)*"
+)
+"""headings that only say which tool the text below is about"""
 _LONGEST_INTRODUCTION = 500
 """characters of it that are looked at, once for each item"""
 _DEEPEST = 30
@@ -172,8 +177,10 @@ def _begins_with_tool(text: str, tools: Collection[str]) -> bool:
 
 
 def _states_rule(heading: Line) -> bool:
-    """`# Never call drop_table`."""
+    """`# Never call drop_table`; a heading that names a tool among other words is read as a sentence."""
     text = heading.text[:_LONGEST_INTRODUCTION]
+    if _IDENTIFIER.search(text) and not _ABOUT_A_TOOL.fullmatch(plain_text(text)):
+        return True
     is_rule = _IDENTIFIER.search(text) or (_RULE_HEADING.match(text) and text.count(" ") > 1)
     marker = find_marker(text) if is_rule and not heading.introduces else None
     return marker is not None and marker.force in (Force.FORBID, Force.REQUIRE, Force.ONLY)
@@ -293,5 +300,5 @@ def _junction_of(text: str) -> Junction | None:
 
 
 def plain_text(text: str) -> str:
-    """The text without emphasis and code marks."""
-    return _MARKUP.sub("", text)
+    """The text without emphasis, code marks and runs of blanks."""
+    return " ".join(_MARKUP.sub("", text).split())

@@ -71,6 +71,22 @@ def read_statement(statement: Statement, tools: Tools) -> list[PromptRule]:
 
 
 def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
+    """The rules of a sentence, read with single blanks: a wrapped line is indented in the middle of a sentence."""
+    if "  " not in statement.text and "\n" not in statement.text:
+        return _read_flat(statement, tools)
+    places = [
+        at for at, one in enumerate(statement.text) if not (one.isspace() and statement.text[at - 1 : at].isspace())
+    ]
+    flat = "".join(" " if statement.text[at].isspace() else statement.text[at] for at in places)
+    found = _read_flat(replace(statement, text=flat), tools)
+    start = statement.start
+    return [
+        replace(rule, start=start + places[rule.start - start], end=start + places[rule.end - start - 1] + 1)
+        for rule in found
+    ]
+
+
+def _read_flat(statement: Statement, tools: Tools) -> list[PromptRule]:
     if len(statement.text) > MAX_SENTENCE:
         return _leave_unread(statement)
     sentence = read_sentence(statement.text, tools, statement.tool)

@@ -34,9 +34,10 @@ _FORBIDS = any_case(rf"\W*{_FORBIDDEN}\W*")
 _TOOLS = any_case(r"\W*(?:(?:available|your|the|other|useful|allowed) )*(?:tools|functions)\b[^:]*:")
 _MORE_VERBS = "access accept allow calculate change enable estimate expect find let provide lookup delete drop"
 _DESCRIPTION = any_case(
-    r"\W*(?:the )?(?:tool |function )?[\w.-]+(?:\([^)]*\))?(?: tool| function)?\W{1,4}(?:(?:also|only|then|\w+ly) )?"
+    r"\W*(?:the )?(?:tool |function )?(?P<name>[\w.-]+)(?:\([^)]*\))?(?: tool| function)?\W{1,4}"
+    r"(?:(?:also|only|then|\w+ly) )?"
     rf"(?:(?:{'|'.join((*VERBS.split(), *_MORE_VERBS.split()))})(?:s|es)|(?:modif|appl|quer|cop|verif|notif|repl)ies"
-    r"|is (?:an? |the |used |for |available|fine|ok|okay|safe|read-only))\b"
+    r"|is (?:an? |the |used |available|fine|ok|okay|safe|read-only))\b"
 )
 """`get_order shows an order`, `get_order: returns …`"""
 
@@ -89,7 +90,8 @@ _FOREIGN = any_case(
 _OTHER_SCRIPT = re.compile("[\u0370-\u1fff\u3040-\u318f\u3400-\u9fff\uac00-\ud7af]")
 _FEWEST_LETTERS, _FEWEST_BLANKS = 4, 3
 _COMMON = {language: word_set(words) for language, words in COMMON_WORDS.items()}
-_COUNTS = any_case(r"\b(?:once|twice|thrice|\w+ times|tries|attempts)\b")
+_COUNTS = any_case(r"\b(?:once|twice|thrice|\w+ times|tries|attempts|exceed\w*|at most|more than|up to|per|max)\b")
+_CALLS = any_case(r"[,;] (?:\w+ly )?(?:then )?(?:call|use|run|invoke)\b")
 
 
 def read_label(sentence: Sentence) -> Reading | None:
@@ -116,8 +118,12 @@ def is_passed_over(clause: Clause, sentence: Sentence) -> bool:
     text = sentence.masked[start : clause.end]
     if not names_tool(text, sentence) or only_describes(text):
         return False
-    describes = _TOOLS.match(text) or _DESCRIPTION.match(text)
-    return not (describes and not _DENIES.search(text)) and not _is_understood(clause)
+    described = _DESCRIPTION.match(text)
+    is_tool = described is not None and (described["name"] in sentence.tools.specs or "_" in described["name"])
+    describes = _TOOLS.match(text) or (is_tool and not _CALLS.search(text))
+    return not (describes and not _DENIES.search(text) and not _COUNTS.search(text)) and not _is_understood(
+        clause, text
+    )
 
 
 def only_permits(sentence: Sentence) -> bool:
@@ -126,12 +132,12 @@ def only_permits(sentence: Sentence) -> bool:
     return marker is not None and marker.force in (Force.PERMIT, Force.WAIVE)
 
 
-def _is_understood(clause: Clause) -> bool:
+def _is_understood(clause: Clause, text: str) -> bool:
     """Permissions and waivers demand nothing, unless another word denies them."""
     marker = find_marker(clause.main.text, clause.main.start)
     if marker is None or marker.force not in (Force.PERMIT, Force.WAIVE):
         return False
-    if marker.force is Force.PERMIT and _COUNTS.search(clause.main.text):  # `A can be tried 3 times`
+    if marker.force is Force.PERMIT and _COUNTS.search(text):  # `A can be tried 3 times`
         return False
     start = clause.main.start
     before, behind = clause.main.text[: marker.start - start], clause.main.text[marker.end - start :]
