@@ -65,13 +65,13 @@ def basic(user: str, password: str) -> str:
 
 def proxy_of(address: str) -> str | None:
     """The proxy for a server, by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as elsewhere."""
-    from urllib.request import getproxies_environment, proxy_bypass_environment  # long to import
+    from urllib.request import getproxies_environment, proxy_bypass  # long to import
 
     parts = urlsplit(address)
     proxies = getproxies_environment()
     found = proxies.get(parts.scheme, proxies.get("all"))
     host = parts.hostname or ""
-    if not found or host in _OWN_HOSTS or proxy_bypass_environment(parts.netloc, proxies):
+    if not found or host in _OWN_HOSTS or proxy_bypass(parts.netloc):
         return None
     if "://" in found and not found.startswith("http://"):
         raise PullError(

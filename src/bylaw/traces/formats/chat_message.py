@@ -16,7 +16,7 @@ from bylaw.traces.formats.record import MalformedRecord, Path, suggest, text_fie
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 ASSISTANT = "assistant"
-_TIMES = ("timestamp", "created_at", "created", "ts", "at")
+_TIMES = ("timestamp", "created_at", "createdAt", "created", "ts", "at")
 
 
 def item_of(path: Path) -> str:

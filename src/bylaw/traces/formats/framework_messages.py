@@ -82,7 +82,7 @@ def _is_ui_part(part: Any) -> bool:
 
 
 def _ui_messages(value: dict[str, Any], parts: list[Any], role: str) -> list[dict[str, Any]]:
-    outer = {key: value[key] for key in ("createdAt", "metadata") if key in value}
+    outer: dict[str, Any] = {key: value[key] for key in ("createdAt", "metadata") if key in value}
     messages: list[dict[str, Any]] = []
     blocks: list[Any] = []
     results: list[dict[str, Any]] = []

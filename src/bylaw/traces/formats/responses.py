@@ -15,7 +15,7 @@ from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import AssistantContent, Result
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.chat import PARAMS
+from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.chat_message import item_of, time_of
 from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, suggest, text_field
