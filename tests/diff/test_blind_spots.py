@@ -253,6 +253,11 @@ def test_how_sessions_end_is_judged_by_session(answer: str, text: str, is_replay
     assert found.p <= 6 * 2**-12
 
 
+def test_expected_refusals_do_not_gate() -> None:
+    before, after = ([talk(f"t{i}", f"Do job {i}.", [], said) for i in range(TASKS)] for said in ("Done.", REFUSAL))
+    assert [diff(before, after, expect=e).exit_code for e in ([], ["axis safety: a stricter prompt"])] == [1, 0]
+
+
 def test_a_call_that_every_replayed_session_drops_is_severe() -> None:
     def run(i: int, tool: str) -> Turns:
         turns = talk(f"t{i}", f"Please pay ticket T{i}.", [("look", {"page": k}, "x") for k in range(9)])

@@ -115,7 +115,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     """One change that the test confirms, for all sessions together."""
 
     axis: str
-    """`trajectory`, `conformance`, or `answer` for what answers decide"""
+    """`trajectory`, `conformance`, `safety`, or `answer` for what answers decide"""
     what: str
     """`calls`, `argument values`, `negation`, …"""
     tool: str | None = None
