@@ -44,6 +44,31 @@ def test_answer_is_judged_and_negation_inverts_it(case: dict[str, Any]) -> None:
     assert case.get("found", "") in plain.found
 
 
+@pytest.mark.parametrize(
+    ("check", "negate"),
+    [
+        (checks.NoPii(), False),
+        (checks.Excludes(patterns=("4111 1111",)), False),
+        (checks.Matches(pattern="4111 1111"), True),
+        (checks.Contains(values=("4111 1111",)), True),
+        (checks.NoLeak(patterns=("4111 1111",)), False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("hidden", "clean"),
+    [
+        ('{"blocks": [{"text": "card \\u0034111 1111 1111 1111"}]}', '{"blocks": [{"text": "card \\u0034\\u0032"}]}'),
+        ("card 41\u200b11 1111 1111 1111", "card 41\u200b11"),
+        ("card **4111** 1111 `1111` 1111", "card **4111** `11`"),
+    ],
+)
+def test_escapes_and_marks_hide_nothing_that_is_forbidden(
+    check: checks.Check, negate: bool, hidden: str, clean: str
+) -> None:
+    judged = [JUDGE.judge(invariant(check=check, negate=negate), ran(answer)) for answer in (hidden, clean)]
+    assert [one.outcome for one in judged] == [VIOLATED, OK]
+
+
 def test_every_type_has_a_case() -> None:
     assert {case["check"] for case in CASES} == set(TYPES) - {"latency", "rule"}
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
+import msgspec
 import re2
 from msgspec import Struct
 
@@ -21,6 +23,7 @@ from bylaw.model.ports import TextSimilarity
 from bylaw.text.redaction.personal import NAMES, find_personal
 from bylaw.text.redaction.secret_forms import own_forms
 from bylaw.text.refusals import is_refusal, says_refusal
+from bylaw.wire.exchange import json_of
 
 
 class CheckResult(Struct, frozen=True):
@@ -35,6 +38,34 @@ def excerpt(text: str, longest: int = 160) -> str:
 
 
 # Texts and patterns
+
+
+def readings(answer: str) -> Iterator[str]:
+    """The answer as a person or a program reads it, where that differs from how it is written.
+
+    Escapes of JSON, invisible characters and marks of emphasis must not hide what is forbidden.
+    """
+    value = json_of(answer) if answer.lstrip()[:1] in ("{", "[", '"') else msgspec.UNSET
+    if value is not msgspec.UNSET:
+        yield "\n".join(_texts(value))
+    shown = _NOT_SHOWN.sub("", answer)
+    if shown != answer:
+        yield shown
+
+
+_NOT_SHOWN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]|\\*\\*|~~|`")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:  # not recursive: it may be nested as deep as JSON can be
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += [part for item in reversed(one.items()) for part in reversed(item)]
+        elif isinstance(one, list):
+            waiting += reversed(one)
 
 
 def contains(check: Contains, answer: str) -> CheckResult:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from bylaw.contract import checks, model
-from bylaw.contract.checks import CheckResult, excerpt, is_similar
+from bylaw.contract.checks import CheckResult, excerpt, is_similar, readings
 from bylaw.contract.faults.attempts import as_trace
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency
@@ -78,6 +78,10 @@ class Judge:
             result = self._check_answer(check, run, answer)
             if result.holds is invariant.negate:
                 return CheckResult(result.holds, f"answer {number} of {len(run.answers) + 1}: {result.found}")
+        for reading in readings(last) if forbids else ():
+            result = self._check_answer(check, run, reading)
+            if result.holds is invariant.negate:
+                return result
         return self._check_answer(check, run, last)
 
     def _check_answer(self, check: Check, run: AgentRun, answer: str) -> CheckResult:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylaw.contract.agents.answers import answer_text
-from bylaw.contract.agents.replies import read_reply
+from bylaw.contract.agents.replies import read_output, read_reply
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.formats import FORMATS, format_named
 
@@ -173,3 +173,37 @@ def test_a_stream_that_cannot_be_put_together_is_an_error(body: bytes, path: str
 )
 def test_what_is_no_stream_is_read_as_before(content_type: str, body: bytes, answer: str) -> None:
     assert read_reply(200, body, None, content_type) == answer
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        (b"fine\n", "fine"),
+        (b"  fine  \r\n", "  fine  "),
+        (b"\x1b[31m4111\x1b[0m 1111\x1b]8;;http://x\x07 link", "4111 1111 link"),
+        (events(*CARD), WHOLE),
+        (lines({"type": "system", "session": 1}, *({"type": "assistant", "message": {"content": [
+            {"type": "text", "text": text}]}} for text in CARD), {"type": "result", "result": WHOLE}), WHOLE),
+        (lines({"type": "assistant", "message": {"content": WHOLE}}, {"type": "result", "result": WHOLE}), WHOLE),
+        (codecs.BOM_UTF8 + b"marked", "marked"),
+        ("wide".encode("utf-16"), "wide"),
+        (b'{"order": "A-17"}', '{"order": "A-17"}'),
+        (b'{"output": "as it is"}', '{"output": "as it is"}'),
+    ],
+)  # fmt: skip
+def test_what_a_command_prints_is_its_answer(output: bytes, answer: str) -> None:
+    assert read_output(output) == answer
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (b"", "printed nothing"),
+        (b" \n\x1b[0m\n", "printed nothing"),
+        (b'{"error": "no tokens left"}', "no tokens left"),
+        (events({"step": 1}), "no text is found"),
+    ],
+)
+def test_what_a_command_prints_may_be_no_answer(output: bytes, said: str) -> None:
+    read = read_output(output)
+    assert isinstance(read, Failure) and said in read.reason

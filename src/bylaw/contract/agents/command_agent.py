@@ -23,6 +23,7 @@ from bylaw.contract.agents.processes import (
 )
 from bylaw.contract.agents.prompts import filled
 from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.agents.replies import read_output
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import AgentSpec
@@ -63,7 +64,7 @@ class CommandAgent(ExternalAgent):
                 await errors.close()
                 if process.returncode != 0:
                     return Failure("crash", termination(process, errors.lines())), latency
-                return output.decode("utf-8", "replace").rstrip("\r\n"), latency
+                return read_output(output), latency
         except TimeoutError:
             failure = Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
         except TooLarge:

@@ -1,4 +1,4 @@
-"""The answer inside an HTTP reply.
+"""The answer inside an HTTP reply, or in what a command printed.
 
 With a `response_path` the answer is there or nowhere. Without one, a reply that is not JSON is the
 answer. In a JSON object it is the first of `REPLY_KEYS` that is not null, else the value of the only key, else the
@@ -53,6 +53,23 @@ def read_reply(status: int, body: bytes, response_path: str | None, content_type
     if value is None:
         return Failure("bad_answer", "the reply is null")
     return _guessed(value) if isinstance(value, dict) else _text(value)
+
+
+def read_output(output: bytes) -> str | Failure:
+    """The answer that a command printed: its text without colours, put together if it is a stream."""
+    output = _as_utf8(output, "")
+    streamed = read_stream("", output, None)
+    if streamed is not None:
+        return streamed
+    text = _ANSI.sub("", output.decode("utf-8", "replace")).rstrip("\r\n")
+    if not text.strip():
+        return Failure("bad_answer", "the command printed nothing")
+    value = json_of(text)
+    failure = reported_failure(value, REPLY_KEYS) if isinstance(value, dict) else None
+    return text if failure is None else failure
+
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 def _as_utf8(body: bytes, content_type: str) -> bytes:

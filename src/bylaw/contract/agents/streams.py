@@ -210,6 +210,8 @@ def _join_pieces(pieces: Iterable[str]) -> str | None:
         return texts[-1]
     if len(texts) > 2 and "".join(texts[:-1]).strip() == texts[-1].strip():
         return texts[-1]
+    if len(texts) == 2 and texts[0] == texts[1] and " " in texts[0].strip():  # a message, and the same as the result
+        return texts[0]
     return "".join(texts) if found else None
 
 
