@@ -256,6 +256,24 @@ def test_a_refused_form_shows_its_text_as_text(site: Site, ann: Any) -> None:
     assert Markup(answer.text).risky == []
 
 
+@pytest.mark.parametrize(
+    ("edited", "why"),
+    [
+        ("[1]", "a JSON object"),
+        ('{"amount": NaN}', "not JSON"),
+        ("[" * 5000, "not JSON"),
+        ('{"amount": 1, "amount": 9000}', "the key `amount` twice"),
+        ('{"key": "[redacted: api key]"}', "stands for a secret"),
+    ],
+)
+def test_an_edit_that_could_mean_something_else_is_refused(site: Site, ann: Any, edited: str, why: str) -> None:
+    review = site.operations.reviews.list(status="pending")[0]
+    page = f"/console/reviews/{review.id}"
+    answer = submit(ann, page, f"{page}/answer", answer="edit", tool="issue_refund", edited=edited)
+    assert answer.status_code == 400 and why in answer.text
+    assert site.operations.reviews.get(review.id).status == "pending"
+
+
 def test_every_template_escapes() -> None:
     found = environment()
     assert found.autoescape is True

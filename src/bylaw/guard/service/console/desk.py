@@ -15,12 +15,15 @@ from bylaw.guard.service.console.render import BASE, path_part, pretty
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest, Conflict
 from bylaw.guard.service.operations.reviews import ReviewView
+from bylaw.text.redaction import marker
+from bylaw.text.repeated_keys import repeated_key
 
 _REVIEWS = {"pending": "Open", "approved": "Approved", "rejected": "Rejected", "expired": "Expired", "all": "All"}
 _INCIDENTS = {"unresolved": "Unresolved", "acknowledged": "Acknowledged", "solved": "Solved", "all": "All"}
 _KINDS = ("", "anomaly_review", "anomaly_alert")
 _MOST_STORY = 200
 _LIMITS = Limits()
+_REDACTED = marker("").removesuffix("]")
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -112,13 +115,19 @@ def answer_review(visit: Visit) -> Response:
 
 
 def _arguments(text: str) -> Any:
+    """What the agent is to run instead. Secrets are not shown, so a marker that stands for one is not a value."""
     try:
         arguments = json.loads(text)
         check_json(arguments, _LIMITS)
+        twice = repeated_key(text, arguments)
     except (ValueError, RecursionError, Refused) as bad:
         raise BadRequest(f"the arguments are not JSON: {bad}") from None
     if not isinstance(arguments, dict):
         raise BadRequest("the arguments of a call are a JSON object")
+    if twice is not None:
+        raise BadRequest(f"the arguments have the key `{twice}` twice")
+    if _REDACTED in text:
+        raise BadRequest(f"`{_REDACTED}…]` stands for a secret that is not stored; write the value, or reject the call")
     return arguments
 
 
