@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,6 +112,59 @@ def test_the_memory_of_waiting_calls_is_bounded(guard: bylaw.Guard, monkeypatch:
         calls.decide(attempt(calls, "look", {}, f"c{i}"), hold=True)
     assert len(calls._waiting) == 3
     assert calls.decide(attempt(calls, "look", {}, "c0")).decided_by == "call-id", "a call that was dropped never runs"
+
+
+@pytest.fixture
+def waiting(guard: bylaw.Guard) -> Calls:
+    """As in a framework without an approval of its own."""
+    return Calls(guard, session="s", wait=5)
+
+
+def told(calls: Calls, tool: str, arguments: Any) -> Any:
+    at = calls.attempt(tool, arguments, None, None, None)
+    return calls.call(at, lambda call: call.arguments, lambda result: (result, None), lambda why: why)
+
+
+def test_a_call_without_an_approval_of_the_framework_waits(guard: bylaw.Guard, waiting: Calls) -> None:
+    def approve() -> None:
+        while not (pending := guard.reviews.list(status="pending")):
+            time.sleep(0.001)
+        guard.reviews.approve(pending[0].id, by="ann", edited={"tool": "pay", "arguments": {"amount": 7}})
+
+    thread = threading.Thread(target=approve)
+    thread.start()
+    assert told(waiting, "pay", PAY) == {"amount": 7}
+    thread.join()
+    assert told(waiting, "drop", {}).startswith("tables stay")
+    with pytest.raises(bylaw.Denied):
+        told(waiting, "wipe", {})
+
+
+def test_a_call_of_asyncio_waits(guard: bylaw.Guard, waiting: Calls) -> None:
+    async def run() -> list[Any]:
+        async def approve() -> None:
+            while not (pending := guard.reviews.list(status="pending")):
+                await asyncio.sleep(0)
+            guard.reviews.approve(pending[0].id, by="ann")
+
+        at = waiting.attempt("pay", PAY, None, None, None)
+        call = waiting.acall(at, lambda call: call.arguments, lambda result: (result, None), str)
+        return await asyncio.gather(call, approve())
+
+    assert asyncio.run(run())[0] == PAY
+
+
+def test_without_time_to_wait_the_model_may_repeat_the_call(guard: bylaw.Guard) -> None:
+    calls = Calls(guard, session="s")
+    assert "wait for the review" in told(calls, "pay", PAY)
+    guard.reviews.approve(guard.reviews.list()[0].id, by="ann")
+    assert told(calls, "pay", PAY) == PAY
+
+
+@pytest.mark.parametrize("wait", [-1, True, "5", float("nan"), float("inf"), None])
+def test_seconds_to_wait(guard: bylaw.Guard, wait: Any) -> None:
+    with pytest.raises(ValueError, match="expected seconds"):
+        Calls(guard, wait=wait)
 
 
 def test_sessions(guard: bylaw.Guard) -> None:

@@ -271,6 +271,44 @@ def test_a_call_that_another_hook_changes_does_not_run(guard: Any, driver: type[
     assert shop.runs == []
 
 
+def test_a_hook_that_allows_a_call_does_not_outweigh_the_guard(guard: Any, driver: type[Variant]) -> None:
+    async def allow(given: Any, tool_use_id: Any, context: Any) -> Any:
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
+
+    shop = Shop()
+    driver.more = {"hooks": {"PreToolUse": [HookMatcher(hooks=[allow])]}}
+    driver(guard, shop, [[("drop", {}), ("look", {})]]).start()
+    assert shop.runs == [("look", {})]
+
+
+@pytest.mark.parametrize(("amount", "runs"), [(50, [("pay", {"amount": 50})]), (500, [])])
+def test_a_call_that_can_use_tool_changes_is_judged_again(
+    amount: int, runs: Any, guard: Any, driver: type[Variant]
+) -> None:
+    """The guard has allowed it, and the SDK asks for a permission of its own."""
+    asked = []
+
+    async def can_use_tool(name: str, given: Any, context: Any) -> Any:
+        asked.append(given)
+        return PermissionResultAllow(updated_input={"amount": amount})
+
+    shop = Shop()
+    driver.more = {"allowed_tools": [], "can_use_tool": can_use_tool}
+    driver(guard, shop, [[("pay", {"amount": 5})]]).start()
+    assert asked == [{"amount": 5}] and shop.runs == runs
+
+
+def test_a_call_that_a_hook_of_permissions_changes_does_not_run(guard: Any, driver: type[Variant]) -> None:
+    async def change(given: Any, tool_use_id: Any, context: Any) -> Any:
+        allowed = {"behavior": "allow", "updatedInput": {"amount": 500}}
+        return {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": allowed}}
+
+    shop = Shop()
+    driver.more = {"allowed_tools": [], "hooks": {"PermissionRequest": [HookMatcher(hooks=[change])]}}
+    driver(guard, shop, [[("pay", {"amount": 5})]]).start()
+    assert shop.runs == []
+
+
 def test_a_call_that_the_sdk_does_not_permit_does_not_run_because_the_guard_allows_it(
     guard: Any, driver: type[Variant]
 ) -> None:

@@ -199,6 +199,17 @@ def test_a_tool_that_raises_is_recorded_as_made(guard: bylaw.Guard) -> None:
     assert "no seat" in results[0] and results[1].startswith("one booking")
 
 
+def test_an_edit_of_a_call_without_arguments_runs_nothing_else() -> None:
+    rules = {"mode": "hitl", "rules": [{"id": "ask", "when": {"tool_name_in": ["look"]}, "then": "pause"}]}
+    shop = Shop()
+    with bylaw.Guard({"guard": rules}) as guard, guard.session("s"):
+        driver = CrewAIDriver(guard, shop, [[("look", {})]])
+        (review,) = driver.start().reviews
+        guard.reviews.approve(review, by="ann", edited={"tool": "look", "arguments": {"at": 1}})
+        assert "another call was approved" in driver.approve(review).results[0]
+    assert shop.runs == []
+
+
 def test_another_crew_is_left_alone() -> None:
     shop = Shop()
     with bylaw.Guard({"guard": RULES}) as guard, bylaw.integrations.crewai(guard, crew_of(shop, [], [])):

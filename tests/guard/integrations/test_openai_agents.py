@@ -40,8 +40,7 @@ class OpenAIAgentsDriver(Driver):
     async def astart(self) -> Outcome:
         model = ScriptedModel([*map(calls, self.turns), saying("done")])
         plain = agents.Agent(name="desk", model=model, tools=tools_of(self.shop))
-        name = self.options.pop("agent", None)
-        self.agent = bylaw.integrations.openai_agents(self.guard, plain, name=name, **self.options)
+        self.agent = bylaw.integrations.openai_agents(self.guard, plain, **self.options)
         return self.outcome(await agents.Runner.run(self.agent, "go"))
 
     def approve(self, review: str) -> Outcome:

@@ -77,18 +77,16 @@ def llama_index(guard: Guard, agent: Any, /, **options: Unpack[CallOptions]) -> 
 def openai_agents(
     guard: Guard,
     agent: Any,
+    /,
     *,
-    name: str | None = None,
     unguarded: Collection[str] = (),
     **options: Unpack[CallOptions],
 ) -> GuardedAgent:
-    """The agent of the OpenAI Agents SDK with its tools, and its handoffs, under the guard.
-
-    `name`: whose rules apply. `unguarded`: tools that run without a decision.
-    """
+    """The agent of the OpenAI Agents SDK with its tools, and its handoffs, under the guard. `unguarded`: tools that run
+    without a decision."""
     from bylaw.guard.integrations.openai_agents_tools import OpenAIAgentsCalls, guard_agent
 
-    calls = OpenAIAgentsCalls(guard, **{"agent": name, **options})
+    calls = OpenAIAgentsCalls(guard, **options)
     calls.unguarded = frozenset(unguarded)
     return guard_agent(calls, agent)
 

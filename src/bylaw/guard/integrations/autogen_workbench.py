@@ -45,13 +45,14 @@ def guard_autogen(calls: Calls, guarded: Any) -> Any:
 
 class _GuardedAgent:
     def __init__(self, calls: Calls, agent: Any) -> None:
-        self.calls, self.problem = calls, None
+        self.calls = calls
+        self.problem: Exception | None = None
         self._stream = agent.on_messages_stream
         agent._bylaw, agent.on_messages_stream = self, self.stream
         for workbench in agent._workbench:
             _guard_workbench(calls, workbench, self.end)
 
-    def end(self, problem: Any) -> None:
+    def end(self, problem: Exception) -> None:
         self.problem = self.problem or problem
 
     async def stream(self, messages: Any, cancellation_token: Any) -> AsyncGenerator[Any, None]:

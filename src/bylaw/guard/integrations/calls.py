@@ -20,12 +20,12 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 from contextvars import ContextVar, Token
-from math import inf
 from typing import Any, TypeAlias, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.guard.decide.attempts import is_time
 from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Call, Decision, Denied
@@ -108,7 +108,7 @@ class Calls:
     ) -> None:
         if not isinstance(guard, Guard):
             raise TypeError(f"guard={guard!r:.80}: expected a bylaw.Guard")
-        if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait < inf:
+        if not is_time(wait) or wait < 0:
             raise ValueError(f"wait={wait!r}: expected seconds")
         self.guard, self.agent, self.session, self.approver = guard, agent, session, approver
         self.wait = wait
@@ -315,9 +315,11 @@ class Calls:
             from asyncio import sleep  # not a thread that waits: there are few of them
 
             until = time.monotonic() + self.wait
-            while decision.action is Action.PAUSE and time.monotonic() < until:
+            while time.monotonic() < until:
                 await sleep(_POLL)
                 decision = await self.adecide(attempt)
+                if decision.action is not Action.PAUSE:
+                    break
         return attempt, decision
 
     def is_listed(self, tool: str) -> bool:

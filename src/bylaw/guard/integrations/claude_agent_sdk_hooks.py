@@ -13,7 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, ToolPermissionContext
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    HookMatcher,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
 
 from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls
@@ -30,8 +36,8 @@ class ClaudeCalls(Calls):
 
     def __init__(self, guard: Guard, **options: Any) -> None:
         super().__init__(guard, **options)
-        self._open: dict[str, Decision] = {}
-        """calls that run, by their id"""
+        self._open: dict[str, tuple[Attempt, Decision]] = {}
+        """calls that may run, by their id"""
 
     def hooks(self) -> dict[str, list[Any]]:
         matchers = {
@@ -61,9 +67,7 @@ class ClaudeCalls(Calls):
         if call.tool != attempt.tool:
             await self.guard.arelease(decision)
             return _denial(f"`{call.tool}` was approved in its place, which the model has to call itself")
-        self._open[given["tool_use_id"]] = decision
-        if len(self._open) > MOST_WAITING:
-            del self._open[next(iter(self._open))]
+        self._keep_open(given["tool_use_id"], attempt, decision)
         if is_asked or not same_json(call.arguments, attempt.arguments or {}):  # the program has allowed this call
             return _output(permissionDecision="allow", updatedInput=call.arguments)
         return {}
@@ -94,8 +98,31 @@ class ClaudeCalls(Calls):
         edited = result.updated_input
         return Answer(approved=True, call=None if edited is None else Call(given["tool_name"], edited))
 
+    def _keep_open(self, id: str, attempt: Attempt, decision: Decision) -> None:
+        self._open[id] = (attempt, decision)
+        if len(self._open) > MOST_WAITING:
+            del self._open[next(iter(self._open))]
+
+    async def permit(self, name: str, given: dict[str, Any], context: Any) -> Any:
+        """`can_use_tool` for a call that the guard has allowed. If it changes the call, that is another attempt."""
+        assert self.ask is not None
+        result = await self.ask(name, given, context)
+        edited = getattr(result, "updated_input", None)
+        if not isinstance(result, PermissionResultAllow) or edited is None or same_json(edited, given):
+            return result
+        attempt, decision = self._open.pop(context.tool_use_id, (None, None))
+        if attempt is None or decision is None:
+            return PermissionResultDeny(message="the guard has not decided the call that was changed")
+        await self.guard.arelease(decision)
+        attempt = msgspec.structs.replace(attempt, arguments=edited, call_id=f"{attempt.call_id}-edited")
+        decision = await self.adecide(attempt)
+        if decision.call is None or not decision or decision.call.tool != name:
+            return PermissionResultDeny(message=str(Denied(decision)), interrupt=decision.action is Action.TERMINATE)
+        self._keep_open(context.tool_use_id, attempt, decision)
+        return replace(result, updated_input=decision.call.arguments)
+
     async def after(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
-        decision = self._open.pop(given["tool_use_id"], None)
+        _, decision = self._open.pop(given["tool_use_id"], (None, None))
         if decision is not None:
             failed = given["hook_event_name"] == "PostToolUseFailure"
             content = given.get("error") if failed else _content(given.get("tool_response"))
@@ -114,12 +141,12 @@ def guard_options(calls: ClaudeCalls, options: Any) -> Any:
         raise TypeError(f"options={options!r:.80}: expected ClaudeAgentOptions")
     calls.ask = options.can_use_tool
     hooks = {event: list(matchers) for event, matchers in (options.hooks or {}).items()}
-    hooks["PreToolUse"] = [
-        replace(matcher, hooks=[_judged(hook) for hook in matcher.hooks]) for matcher in hooks.get("PreToolUse", ())
-    ]
+    for event in ("PreToolUse", "PermissionRequest"):
+        for at, matcher in enumerate(hooks.get(event, ())):
+            hooks[event][at] = replace(matcher, hooks=[_judged(hook) for hook in matcher.hooks])
     for event, matchers in calls.hooks().items():
         hooks[event] = [*hooks.get(event, ()), *matchers]
-    return replace(options, hooks=hooks)
+    return replace(options, hooks=hooks, can_use_tool=None if calls.ask is None else calls.permit)
 
 
 def _judged(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,10 +156,16 @@ def _judged(hook: Callable[..., Any]) -> Callable[..., Any]:
     async def judged(given: Any, tool_use_id: str | None, context: Any) -> Any:
         answer = await hook(given, tool_use_id, context)
         specific = answer.get("hookSpecificOutput") if isinstance(answer, dict) else None
-        changed = specific.get("updatedInput") if isinstance(specific, dict) else None
-        if changed is not None and not same_json(changed, given["tool_input"]):
-            return _denial("another hook has changed the call after the guard has judged it; change it in can_use_tool")
-        return answer
+        specific = specific if isinstance(specific, dict) else {}
+        decided = specific.get("decision") if isinstance(specific.get("decision"), dict) else {}
+        changed = specific.get("updatedInput", decided.get("updatedInput"))
+        if changed is None or same_json(changed, given["tool_input"]):
+            return answer
+        why = "another hook has changed the call after the guard has judged it; change it in can_use_tool"
+        if given["hook_event_name"] == "PreToolUse":
+            return _denial(why)
+        deny = {"behavior": "deny", "message": why}
+        return {"hookSpecificOutput": {"hookEventName": given["hook_event_name"], "decision": deny}}
 
     return judged
 

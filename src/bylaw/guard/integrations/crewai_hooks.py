@@ -77,6 +77,9 @@ class GuardHooks:
         if decision.call.tool != attempt.tool:
             calls.guard.release(decision)
             return f"`{decision.call.tool}` was approved in its place, which the model has to call itself"
+        if not given and decision.call.arguments:  # CrewAI replaces an empty mapping for its hooks, and runs the other
+            calls.guard.release(decision)
+            return "another call was approved in its place, which the model has to make itself"
         given.clear()
         given.update(decision.call.arguments)
         context.tool_input = deepcopy(given)  # what later hooks change is not what runs

@@ -65,7 +65,7 @@ def guard_workflow(calls: LlamaIndexCalls, workflow: Any) -> Any:
     return workflow
 
 
-def _guarded(calls: LlamaIndexCalls, plain: Any) -> type:
+def _guarded(calls: LlamaIndexCalls, plain: Any) -> Any:
     @wraps(plain.call_tool)  # with its configuration as a step
     async def call_tool(self: Any, ctx: Any, ev: Any) -> Any:
         token = _call_id.set(ev.tool_id)
