@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from bylaw.cli import cli
@@ -46,3 +48,11 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     rules.write_text("guard:\n  rules:\n  - {id: a}\n")
     code, _, told = run("serve", "-p", str(rules), "--listen", "127.0.0.1:0")
     assert code == 2 and "error[" in told
+
+
+def test_without_its_packages_the_command_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "bylaw.guard.service.server", None)
+    (tmp_path / "guard.yaml").write_text(RULES)
+    assert "pip install 'bylaw[service]'" in run("serve", "-p", str(tmp_path / "guard.yaml"))[2]

@@ -22,7 +22,7 @@ import uvicorn
 import bylaw
 from bylaw.guard.service import connection
 from bylaw.guard.service.client import GuardClient
-from bylaw.guard.service.config import ServeConfig, ServiceFile, read_service_file
+from bylaw.guard.service.config import ServeConfig, ServiceFile, Tls, read_service_file
 from bylaw.guard.service.server import bind, find_jobs, make_app, uvicorn_config
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from tests.service.support import RULES, Site
@@ -95,6 +95,25 @@ def test_a_client_reaches_it_over_a_unix_socket(site: Site, tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="not a socket"):
         bind(f"unix:{tmp_path / 'file'}")
+
+
+def test_it_speaks_tls(site: Site, tmp_path: Path) -> None:
+    import ssl
+
+    import httpx2
+    import trustme
+
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    tls = Tls(certificate=str(tmp_path / "own.pem"), key=str(tmp_path / "own.pem"))
+    config = ServeConfig(policies=(), file=ServiceFile(tls=tls))
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with served(site.app, "127.0.0.1:0", config) as address, httpx2.Client(verify=trusting) as web:
+        port = address.rpartition(":")[2]
+        answer = web.get(f"https://localhost:{port}/healthz")
+        assert answer.json()["ok"] and "max-age" in answer.headers["strict-transport-security"]
 
 
 def test_the_command_serves_and_ends_without_losing_anything(tmp_path: Path) -> None:

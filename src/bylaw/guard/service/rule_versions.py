@@ -267,7 +267,10 @@ class RuleVersions:
         self.read_again(paths)
         version = self.active()
         self._in_force = version.id
-        return self.load(version)
+        try:
+            return self.load(version)
+        except Unusable as bad:  # another version of bylaw has accepted it
+            raise InputError(bad.details["diagnostics"]) from None
 
     def read_again(self, paths: Sequence[str]) -> bool:
         """Whether the rule files have changed since they were last read, and are in force now."""

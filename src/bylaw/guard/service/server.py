@@ -164,7 +164,8 @@ def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> No
 
 
 def _run_several(config: ServeConfig, bound: socket.socket) -> None:
-    os.environ[VARIABLE] = msgspec.json.encode(config).decode()
+    told = msgspec.structs.replace(config, policies=())  # a worker that begins later must not read files on its own
+    os.environ[VARIABLE] = msgspec.json.encode(told).decode()
     options = uvicorn_config(config, "bylaw.guard.service.server:app_from_environment", factory=True)
     Multiprocess(options, sockets=[bound]).run()
 

@@ -1,0 +1,134 @@
+"""Rule versions: manifests, testing versions, files that change, and the follow-up beside the workers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.guard import rule_source
+from bylaw.guard.service import server
+from bylaw.guard.service.config import ServeConfig
+from bylaw.guard.service.server import FollowUp, make_app, make_versions
+from bylaw.guard.stores import MemoryStore
+from tests.service.support import RULES, Site
+
+
+def version(label: str, status: str, limit: int) -> dict[str, Any]:
+    rule = {"id": "limit", "when": {"arg_gt": {"path": "amount", "value": limit}}, "then": "block"}
+    return {"agentManifestKey": "support", "versionLabel": label, "status": status, "rules": [rule]}
+
+
+MANIFEST = {
+    "kind": "phrony.manifest",
+    "version": 1,
+    "agents": [{"manifestKey": "support", "name": "Support desk", "executionMode": "hitl"}],
+    "versions": [version("v1", "deployed", 10), version("v2", "testing", 5)],
+}
+
+
+def test_a_manifest_is_imported_tried_and_exported() -> None:
+    site = Site()
+    files = {"files": {"agents.json": json.dumps(MANIFEST)}}
+    checked = site.ask("operator", "POST", "/v1/rules/validate", files)  # the dry run
+    assert checked["ok"], checked["diagnostics"]
+    site.ask("admin", "POST", "/v1/rules/activate", files)
+    agent = site.ask("operator", "GET", "/v1/agents/view?agent=support")
+    assert [(one["label"], one["status"], one["live"]) for one in agent["versions"]] == [
+        ("v1", "deployed", True),
+        ("v2", "testing", False),
+    ]
+    decision = site.decide("pay", {"amount": 7})
+    assert (decision["action"], decision["version"]) == ("allow", "v1")
+    site.ask("admin", "POST", "/v1/agents/change", {"agent": "support", "label": "v2"})
+    decision = site.decide("pay", {"amount": 7})
+    assert (decision["action"], decision["version"]) == ("block", "v2")
+    site.ask("admin", "POST", "/v1/agents/change", {"agent": "support", "label": "v9"}, status=422)
+    exported = site.ask("operator", "GET", "/v1/rules/manifest")["manifest"]
+    assert exported == MANIFEST
+
+
+def test_a_mode_change_that_meets_pause_rules_and_a_bad_regex_are_refused(site: Site) -> None:
+    change = {"agent": "support", "mode": "request"}
+    refused = site.ask("admin", "POST", "/v1/agents/change", change, status=422)
+    assert refused["error"]["diagnostics"][0]["code"] == "pause-in-request-mode"
+    regex = RULES.replace("arg_missing: {path: ticket}", 'arg_regex: {path: ticket, pattern: "("}')
+    found = site.ask("operator", "POST", "/v1/rules/validate", {"files": {"guard.yaml": regex}})
+    assert not found["ok"] and found["diagnostics"][0]["span"]["line"] > 15
+
+
+def test_a_testing_version_is_not_in_force_until_it_is_released(site: Site) -> None:
+    rule = {"id": "no-mail", "when": {"tool_name_in": ["send_email"]}, "then": "block"}
+    made = site.ask("admin", "POST", "/v1/rules/shadow", {"rules": [rule], "agent": "support", "testing": True})
+    assert (made["status"], site.ask("operator", "GET", "/v1/rules")["version"]["id"]) == ("testing", "rules-1")
+    assert "would" not in site.decide("send_email")
+    released = site.ask("admin", "POST", "/v1/rules/release", {"version": made["id"]})
+    assert released["status"] == "released" and site.decide("send_email")["would"] == "block"
+    site.ask("admin", "POST", "/v1/rules/promote", {"rule": "no-mail"})
+    assert site.decide("send_email")["decided_by"] == "no-mail"
+    site.ask("admin", "POST", "/v1/rules/promote", {"rule": "no-mail"}, status=409)
+    bad = {"rules": [{"id": "x", "then": "block"}]}
+    site.ask("admin", "POST", "/v1/rules/shadow", bad, status=422)
+
+
+def test_a_shadow_rule_gives_no_rules_to_agents_that_have_none(site: Site) -> None:
+    key = site.key("stranger", "agent", agents=["stranger"])
+    rule = {"id": "no-mail", "when": {"tool_name_in": ["send_email"]}, "then": "block"}
+    call = {"tool": "lookup_order", "session": "x"}
+    before = site.ask(key, "POST", "/v1/decide", call)
+    site.ask("admin", "POST", "/v1/rules/shadow", {"rules": [rule]})
+    after = site.ask(key, "POST", "/v1/decide", call)
+    assert before["action"] == after["action"] == "block" and before["decided_by"] == after["decided_by"]
+
+
+def until(is_so: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 10
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.01)
+    return is_so()
+
+
+def test_incidents_are_opened_and_changed_files_used_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "POLL", 0.02)
+    monkeypatch.setattr(rule_source, "LOOK_EVERY", 0.01)
+    file = tmp_path / "guard.yaml"
+    file.write_text(RULES)
+    store, config = MemoryStore(), ServeConfig(policies=(str(file),), watch=True)
+    operations = make_app(config, store).state.context.operations
+    follow_up = FollowUp(config, store, make_versions(config, store))
+    follow_up.start()
+    try:
+        for _ in range(4):
+            operations.guard.decide(
+                bylaw.Attempt(tool="issue_refund", arguments={"amount": 1}, session="s", agent="support")
+            )
+        assert until(lambda: bool(operations.incidents.list(rule="refund-limit")))
+        file.write_text(RULES.replace("lookup_order, issue_refund, send_email", "lookup_order"))
+        assert until(lambda: operations.versions.active_id() == "rules-2")
+        operations.versions.look(now=True)
+        attempt = bylaw.Attempt(tool="send_email", session="t", agent="support")
+        assert operations.guard.decide(attempt).decided_by == "allowlist"
+    finally:
+        follow_up.end()
+
+
+def test_a_slow_store_does_not_hold_up_the_event_loop(site: Site) -> None:
+    import threading
+
+    where: list[str] = []
+    real = site.guard.decide
+    site.guard.decide = lambda *a, **k: (where.append(threading.current_thread().name), real(*a, **k))[1]  # type: ignore[method-assign]
+    site.decide("lookup_order")
+    site.context._usual = 1.0
+    site.decide("lookup_order")
+    assert [name.startswith("bylaw-service") for name in where] == [False, True]
+    site.context._usual, site.context._fastest = 0.0, 1.0  # as with a store that waits for the network
+    site.decide("lookup_order")
+    assert where[2].startswith("bylaw-service")
