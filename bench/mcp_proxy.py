@@ -4,7 +4,7 @@
 
 The client is the official one. Each case is one connection that stays open; in every round each case makes ten calls,
 so that all meet the same load. The times are the median of a call and its fastest tenth; CPU is what all processes of
-the case, without the client, spend on a call. `--fastmcp` names an interpreter with fastmcp, whose own proxy is measured
+the case, without the client, spend on a call. `--fastmcp` names an interpreter with fastmcp, whose proxy is measured
 beside ours.
 
 Bias: the tool does nothing and the server is the official one in Python, so a call is as cheap as it gets with it; the

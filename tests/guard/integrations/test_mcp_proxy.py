@@ -16,7 +16,7 @@ import pytest
 import bylaw
 from bylaw.guard.integrations.calls import Calls
 from bylaw.guard.integrations.mcp.connection import Connection, Settings
-from bylaw.guard.integrations.mcp.messages import Message
+from bylaw.guard.integrations.mcp.messages import Message, with_id
 from bylaw.guard.integrations.mcp.pins import PinFolder, ToolCheck, approve
 from bylaw.guard.integrations.mcp.proxy import McpProxy
 from bylaw.guard.integrations.mcp.stdio import StdioServer, serve_stdio
@@ -215,6 +215,13 @@ def test_a_server_cannot_hide_a_list_of_tools_in_a_line(line: bytes, proxy: Line
         assert json.loads(one).get("id") != 7
 
 
+@pytest.mark.parametrize("id", ["7", 7.0, None])
+def test_a_list_under_an_id_that_a_client_may_take_for_its_own_is_filtered(id: Any, proxy: Lines) -> None:
+    proxy.ask(LISTING)
+    proxy.tell({"jsonrpc": "2.0", "id": id, "result": {"tools": [{"name": "secret"}, {"name": "look"}]}})
+    assert [tool["name"] for tool in json.loads(proxy.client[0])["result"]["tools"]] == ["look"]
+
+
 class TestChangedTools:
     """A tool that looks different than when it was approved."""
 
@@ -303,6 +310,21 @@ def test_a_connection_that_ends_leaves_no_call_open(guard: bylaw.Guard, proxy: L
     proxy.call("look")
     proxy.close()
     assert recorded == [("the connection ended before the tool answered", True)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a": 1.50, "b":"\xe2\x82\xac"}}',
+        b'{"id":1,"method":"x","extra":[1,2]}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}',
+        b'{"id":{"a":1},"error":null}',
+    ],
+)
+def test_a_message_under_another_id_says_the_same(line: bytes) -> None:
+    renamed = with_id(Message(line), "new")
+    assert json.loads(renamed.line) == {**json.loads(line), "id": "new"} == renamed.body
+    assert b"1.50" not in line or b"1.50" in renamed.line
 
 
 def test_the_command_as_a_client_starts_it(tmp_path: Path) -> None:

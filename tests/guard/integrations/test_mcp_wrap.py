@@ -148,8 +148,15 @@ def test_the_commands(tmp_path: Path) -> None:
     assert run("unwrap", ".mcp.json") == (0, "no longer guarded: far\nno longer guarded: old\n")
     assert path.read_text() == text
     assert run("unwrap", ".mcp.json") == (0, "no server in this file is guarded\n")
-    for arguments in ([], ["--url", "http://x/mcp", "--", "y"], ["--url", "ftp://x"], ["--url", "http://a:b@x/"]):
-        assert run("-p", "guard.yaml", *arguments)[0] == 2
+    two = ["--server", "a=http://a/", "--server", "b=http://b/", "--header", "x=ENV:PATH"]
+    for arguments, why in (
+        ([], "name the server in one way"),
+        (["--url", "http://x/mcp", "--", "y"], "name the server in one way"),
+        (["--url", "http://ann:word@x/"], "holds no user or password"),
+        (two, "--header is for one URL"),
+    ):
+        code, told = run("-p", "guard.yaml", *arguments)
+        assert code == 2 and why in told and "word@" not in told
     assert "not an address of this machine" in run("-p", "guard.yaml", "--listen", "0.0.0.0:0", "--", "x")[1]
 
 

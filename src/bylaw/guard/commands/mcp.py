@@ -123,6 +123,8 @@ def _servers(
     from bylaw.guard.integrations.mcp import servers
 
     found = dict(servers.read_header(text) for text in headers)
+    for text in headers:  # servers that are processes of ours must not see what is for a URL
+        os.environ.pop(text.partition("=ENV:")[2], None)
     given = [bool(command), url is not None, bool(named or config)]
     if sum(given) != 1:
         raise click.UsageError("name the server in one way: `-- SERVER`, --url, or --server and --config")
@@ -130,6 +132,8 @@ def _servers(
         if name is not None:
             raise click.UsageError("--name is for one server; several have names already")
         specs = [servers.named_server(text, found) for text in named]
+        if found and sum(spec.url is not None for spec in specs) != 1:
+            raise click.UsageError("--header is for one URL; with several, write headers into a file for --config")
         specs += servers.read_config(Path(config)) if config is not None else []
         names = [spec.name for spec in specs]
         if repeated := next((one for one in names if names.count(one) > 1), None):

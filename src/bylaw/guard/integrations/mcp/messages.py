@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType
 from msgspec.json import decode
 
 MOST_BYTES = 64 << 20
@@ -67,12 +67,18 @@ class _Parts(Struct):
 
 
 def with_id(message: Message, id: Any) -> Message:
-    """The message under another id; everything else in it stays byte for byte."""
-    parts = decode(message.line, type=_Parts)
+    """The message under another id; everything else in it stays byte for byte, as far as it is JSON-RPC."""
+    body = {**message.body, "id": id}
+    if not body.keys() <= set(_Parts.__struct_fields__):
+        return Message.of(body, message.about)
+    try:
+        parts = decode(message.line, type=_Parts)
+    except DecodeError:  # half a surrogate pair, which Python's reader takes
+        return Message.of(body, message.about)
     given = [(name, getattr(parts, name)) for name in _Parts.__struct_fields__ if name != "id"]
     fields = [b'"%b":%b' % (name.encode(), bytes(raw)) for name, raw in given if raw is not UNSET]
     fields.insert(1, b'"id":' + json.dumps(id).encode())
-    return Message(b"{" + b",".join(fields) + b"}", {**message.body, "id": id}, message.about)
+    return Message(b"{" + b",".join(fields) + b"}", body, message.about)
 
 
 def is_request(body: Any) -> bool:

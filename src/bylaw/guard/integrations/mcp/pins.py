@@ -26,6 +26,8 @@ from bylaw.model.canonical import canonical_json
 
 SEEN_BY_MODELS = ("title", "description", "inputSchema", "outputSchema", "annotations", "execution")
 """members of a tool that are compared; `_meta` and `icons` may change with each listing"""
+_MOST_TOOLS = 10_000
+"""on one page of a list"""
 _MOST_NAMES = 100_000
 """tools that are remembered; an agent may call any number of names that do not exist"""
 _SCHEMA = "bylaw.mcp-tools/1"
@@ -139,6 +141,8 @@ class ToolCheck:
 
     def listed(self, tools: Sequence[Any]) -> list[dict[str, Any]]:
         """The tools as the client may see them. A tool that is listed twice, or that has no name, is left out."""
+        if len(tools) > _MOST_TOOLS:
+            raise ValueError(f"the server lists {len(tools):,} tools at once, more than {_MOST_TOOLS:,}")
         with self._lock:
             known: dict[str, dict[str, ToolPin]] = {}
             shown: dict[str, dict[str, Any]] = {}

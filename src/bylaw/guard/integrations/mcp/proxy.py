@@ -175,10 +175,10 @@ class McpProxy:
         key, result = key_of(body["id"]), body.get("result")
         self._record(key, body, result)
         whose = self._listings.pop(key, None)
-        if whose is None:
-            return message
         if not isinstance(result, dict) or not isinstance(tools := result.get("tools"), list):
             return None if whose == "own" else message
+        if whose is None and not self._listings:
+            return message  # else some clients would take `"7"` for the answer to `7`
         try:
             shown = tools if self.check is None else self.check.listed(tools)
         except Exception as problem:
@@ -220,7 +220,7 @@ class McpProxy:
 
     def _list_again(self) -> None:
         """Ask for the tools, so that calls of changed ones wait even if the client does not ask."""
-        if self.check is not None and self._list_params is not None:
+        if self.check is not None and self._list_params is not None and "own" not in self._listings.values():
             self._own_pages = 0
             self._ask_for_page("")
 
