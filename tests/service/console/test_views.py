@@ -364,6 +364,10 @@ def test_agents_are_blocked_cleared_and_changed(site: Site, ann: Any) -> None:
     assert site.guard.decide(attempt).decided_by == "kill-switch"
     assert "a storm of mails (ann)" in ann.get(page).text
     assert submit(ann, page, f"{page}/revive", agent="mailer").status_code == 303
+    assert submit(ann, page, f"{page}/kill", agent="*").status_code == 303
+    assert site.guard.decide(Attempt(tool="lookup_order", agent="support", session="all")).decided_by == "kill-switch"
+    assert "<b>Every agent</b> is blocked" in ann.get(page).text
+    assert submit(ann, page, f"{page}/revive", agent="*").status_code == 303
     refused = submit(ann, page, f"{page}/change", name="refunds", mode="request")
     assert refused.status_code == 422 and 'role="alert"' in refused.text  # it has rules that pause
     assert submit(ann, page, f"{page}/change", name="crawler", rules="off").status_code == 303

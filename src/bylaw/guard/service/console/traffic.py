@@ -12,7 +12,7 @@ from bylaw.guard.service.console.changes import plain_value
 from bylaw.guard.service.console.plots import ACTIONS, Bucket, Lane, Mark, activity_plot, timeline_plot
 from bylaw.guard.service.console.render import BASE, call_text, path_part
 from bylaw.guard.service.console.visit import Visit
-from bylaw.guard.service.errors import ServiceError
+from bylaw.guard.service.errors import NotFound, ServiceError
 from bylaw.guard.service.operations.sessions import CallView, RunView
 
 _SPANS = {"900": "15 minutes", "3600": "1 hour", "10800": "3 hours", "86400": "24 hours"}
@@ -59,7 +59,10 @@ def sessions(visit: Visit) -> Response:
 
 
 def session(visit: Visit) -> Response:
-    view = visit.operations.sessions.get(visit.name())
+    name = visit.name()
+    if not name:  # rows without a session, such as kill switches
+        raise NotFound("which session?")
+    view = visit.operations.sessions.get(name)
     runs = _flat(view.tree)
     lanes, marks = _plot(runs, view.summary.last_at)
     calls = sorted(((call, run) for run, _, _ in runs for call in run.calls), key=lambda pair: pair[0].decision.seq)
