@@ -186,3 +186,21 @@ def test_rules_about_calls_that_nobody_sees_show_nothing(invariant: str, is_abou
     assert (cell.outcome is CellOutcome.VACUOUS) == is_about_calls, cell
     (seen,) = run_contract(file.contract, ScriptedAgent("fine", has_reset=True)).cells
     assert seen.outcome is not CellOutcome.VACUOUS
+
+
+def test_a_rule_about_a_tool_that_the_agent_does_not_have_is_warned_about() -> None:
+    agent = ScriptedAgent("fine", has_reset=True)
+    agent.tools = frozenset({"find_order", "pay"})  # type: ignore[attr-defined]
+    warnings = {}
+    for name in ("delete_account", "find_ordr", "pay"):
+        file = parse_contract(_UNSEEN.format(f"type: rule, rule: {{ kind: no_call, params: {{ tool: {name} }} }}"))
+        assert file.contract is not None
+        report = run_contract(file.contract, agent)
+        warnings[name] = [one for one in report.warnings if "calls-unseen" not in one]
+    assert warnings == {
+        "delete_account": [
+            "`i` names the tool `delete_account`, of which nothing was seen; the agent has `find_order`, `pay`"
+        ],
+        "find_ordr": ["`i` names the tool `find_ordr`, of which nothing was seen; did you mean `find_order`?"],
+        "pay": [],
+    }

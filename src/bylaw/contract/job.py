@@ -20,7 +20,7 @@ from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey, lay_out
 from bylaw.contract.model import Contract, Similar, Unchanged
-from bylaw.contract.reach import UNSEEN, is_proxied, why_never_called
+from bylaw.contract.reach import UNSEEN, is_proxied, named_tools, why_never_called
 from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, ContractReport
 from bylaw.contract.runs import (
@@ -38,6 +38,7 @@ from bylaw.model.events import Annotation, Request, ToolCall
 from bylaw.model.ports import Embedder, TextSimilarity
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace
+from bylaw.rules.messages import near
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.wire.values import clean
 
@@ -132,6 +133,9 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
     ]
     warnings += [warning for warning in judge.name_warnings() if warning not in warnings]
     warnings += _warn_violated_unexposed(cells)
+    doubted = [warning for warning in warnings if "names the tool" in warning]
+    unknown = _warn_unknown_tools(contract, agent, runs)
+    warnings += [one for one in unknown if not any(one.split("`")[3] in doubt.split("`") for doubt in doubted)]
     return _report(
         contract,
         options,
@@ -246,6 +250,17 @@ def _warn_unseen(matrix: Matrix, runner: Runner) -> Iterator[str]:
     is_seen = any(isinstance(event, Annotation | ToolCall) for event in events)
     if hit and is_proxied(matrix.contract.agent) and not is_seen and not any(run.models for run in hit):
         yield UNSEEN
+
+
+def _warn_unknown_tools(contract: Contract, agent: LiveAgent, runs: Sequence[AgentRun]) -> Iterator[str]:
+    """A rule that forbids calls of a tool that the agent does not have is always kept."""
+    known = {*getattr(agent, "tools", ()), *(name for run in runs for name in _tools_in(run.trace))}
+    listed = ", ".join(f"`{name}`" for name in sorted(known)[:20])
+    for invariant in contract.invariants if known else ():
+        for name in sorted(named_tools(invariant.check) - known):
+            match = near(name, known)
+            help = f"the agent has {listed}" if match is None else f"did you mean `{match}`?"
+            yield f"`{invariant.id}` names the tool `{name}`, of which nothing was seen; {help}"
 
 
 def _warn_never_called(matrix: Matrix, runner: Runner) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -50,7 +51,8 @@ class Judge:
     def name_warnings(self) -> list[str]:
         """About rules with names that no run has, and that are near one that occurs."""
         programs = [program for _, program in self._programs.values()]
-        return [summarize(warning) for program in programs for warning in self._seen.doubts(program)]
+        doubts = [summarize(warning) for program in programs for warning in self._seen.doubts(program)]
+        return [_OWN_PLACE.sub("", doubt) for doubt in doubts]
 
     def judge(self, invariant: Invariant, run: AgentRun, calm: Sequence[AgentRun] = ()) -> Judgement:
         """`calm`: the runs whose answers are the baseline of `behavior_unchanged`."""
@@ -190,6 +192,8 @@ def _describe_attempt(broken: str, verdict: Verdict, run: AgentRun) -> str:
     return f"{said}; {run.failure.kind}: {run.failure.reason}" if run.failure else said
 
 
+_OWN_PLACE = re.compile(r"^<text>:\d+:\d+: ")
+"""of a rule that an invariant is made of, which nobody has written"""
 _BLIND = "the rule is about calls, and nobody sees the calls of this agent"
 _FORBIDDING = (model.Excludes, model.NoPii, model.NoLeak)
 _ABOUT_WORDS = (*_FORBIDDING, model.Contains, model.Matches)

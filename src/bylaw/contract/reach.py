@@ -53,6 +53,15 @@ def needs_calls(check: Check) -> bool:
     return bool(watches.calls or watches.results) or sees_turns or counts_turns or over_turns
 
 
+def named_tools(check: Check) -> set[str]:
+    """The tools that a rule names, without patterns."""
+    if not isinstance(check, KeepsRule):
+        return set()
+    watches = compile_rules([check.rule]).monitors[0].watches
+    names = (name for calls in (*watches.calls, *watches.results) for name in calls.tools)
+    return {name for name in names if not set("*?[") & set(name)}
+
+
 UNSEEN = (
     "nothing that the agent sends passed Bylaw's proxy, so no fault could reach it. Its client ignores HTTP_PROXY and "
     "HTTPS_PROXY (Node reads them from release 24 on), or speaks what passes unread (HTTP/2 alone, web sockets). "

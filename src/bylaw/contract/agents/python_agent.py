@@ -122,6 +122,11 @@ class PythonAgent:
         restore_output(unless=self._workers.has_abandoned)
 
     @property
+    def tools(self) -> frozenset[str]:
+        """The names of its tools, as far as they are known."""
+        return frozenset(self._names)
+
+    @property
     def knows_tools(self) -> bool:
         """Whether calls of its tools are seen. If it has none, a model that it asks shows its calls."""
         return bool(self._names)
