@@ -18,7 +18,7 @@ from bylaw.diff.units import mean_change
 _COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere", "argument source")
 _OF_ARGUMENTS = ("argument values", "argument source")
 _ENDS = ("final refusal", "no answer")
-_MENTIONED = ("name", "weekday")
+_MENTIONED = ("name", "weekday", "year")
 _DENIALS = ("final refusal", "first word", "negation")
 """columns that one denial moves, the most telling first"""
 TURNS = Scale(0.10, 0.30, 1.0)

@@ -130,17 +130,23 @@ _OPPOSITES = (
     ("accept", "reject"), ("approve", "deny"), ("pass", "fail"), ("true", "false"), ("safe", "unsafe"),
     ("legal", "illegal"), ("allow", "block"), ("win", "lose"), ("higher", "lower"), ("earlier", "later"),
     ("minimum", "maximum"), ("active", "inactive"), ("positive", "negative"), ("malignant", "benign"),
-    ("guilty", "innocent"), ("bullish", "bearish"),
+    ("guilty", "innocent"), ("bullish", "bearish"), ("open", "close"), ("confirm", "cancel"), ("refund", "charge"),
+    ("add", "remove"), ("start", "stop"), ("public", "private"), ("activate", "cancel"), ("active", "cancel"),
 )  # fmt: skip
 
 
 def _forms(word: str) -> Iterator[str]:
     yield from (word, word + "s", word + "es", word + "ed", word + "d", word + "ing", word[:-1] + "ing")
+    yield from (word + word[-1] + ending for ending in ("ed", "ing"))
     if word.endswith("y"):
         yield from (word[:-1] + "ies", word[:-1] + "ied")
 
 
-_POLES = {form: (f"{pair[0]} or {pair[1]}", word) for pair in _OPPOSITES for word in pair for form in _forms(word)}
+_POLES: dict[str, list[tuple[str, str]]] = {}
+for _pair in _OPPOSITES:
+    for _word in _pair:
+        for _form in _forms(_word):
+            _POLES.setdefault(_form, []).append((f"{_pair[0]} or {_pair[1]}", _word))
 
 
 class Decisions(Struct, frozen=True):
@@ -203,8 +209,8 @@ def _decisions(text: str) -> Decisions:
     prose = _prose(text)
     sides: dict[str, set[str]] = {}
     for word in WORD.findall(prose.lower()):
-        if (pole := _POLES.get(word)) is not None:
-            sides.setdefault(pole[0], set()).add(pole[1])
+        for pair, pole in _POLES.get(word, ()):
+            sides.setdefault(pair, set()).add(pole)
     return Decisions(frozenset(_facts(prose)), is_negated(text), first_word(text), None, _one_sided(sides))
 
 
@@ -315,6 +321,9 @@ def _facts(text: str) -> Iterator[tuple[str, str]]:
             rest = pattern.sub(_taking(found, kind, read), rest)
     # `one` is mostly a pronoun, and `1 bag` is `a bag`
     yield from (fact for fact in found if fact != ("number", "1"))
+    if any(kind == "date" for kind, _ in found):
+        years = (match["year"] or match["year2"] or (match["iso"] or "")[:4] for match in _DATE.finditer(text))
+        yield from (("year", year) for year in years if year)
     yield from (("name", name) for name in names(rest))
 
 

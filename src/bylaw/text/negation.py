@@ -12,7 +12,7 @@ _NEGATION = re.compile(
     r"active|sufficient)|il(?:legal|legitimate)|ir(?:regular|relevant)|dis(?:approved|qualified|honou?red)|"
     r"non-?(?:compliant|eligible|refundable))|"
     r"nicht|keine?[nmrs]?|nie|niemals|leider|abgelehnt|unmöglich|ne|jamais|aucune?|refusée?|nunca|ningun[ao]?|ningún|"
-    r"tampoco|rechazad[ao]|não|nenhum[ao]?|negad[ao]|non(?!-)|nessun[ao]?|rifiutat[ao]|niet|geen|inte|ikke|ingen|inga|"
+    r"tampoco|rechazad[ao]|não|nenhum[ao]?|negad[ao]|non(?!-)|nessun[ao]?|rifiutat[ao]|respint[ao]|recusad[ao]|afgewezen|odrzucon[aey]|отклон\w{1,5}|niet|geen|inte|ikke|ingen|inga|"
     r"inget|ej|nej|ei|eivät|nem|nincs|tidak|bukan|không|değil|yok|hayır|"  # noqa: RUF001
     r"\w{1,20}(?:amaz|emez)(?:s[ıi]n[ıi]z|s[ıi]n|lar|ler)?|"  # noqa: RUF001
     r"ne(?:ní|jsou|lze|můž\w{0,4}|mohu|bude\w{0,2}|byl[aoy]?|jde)|нет|не|ні|нельзя|"

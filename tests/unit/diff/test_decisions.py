@@ -49,6 +49,11 @@ FLIPS = [
     ("Bu mümkün.", "Bu mümkün değil."),
     ("هذا ممكن.", "هذا غير ممكن."),
     ("यह संभव है।", "यह संभव नहीं है।"),
+    ("La richiesta è stata approvata.", "La richiesta è stata respinta."),
+    ("Valid until May 3, 2026.", "Valid until May 3, 2027."),
+    ("Your booking is confirmed.", "Your booking is cancelled."),
+    ("You were refunded $20.", "You were charged $20."),
+    ("The service was started.", "The service was stopped."),
 ]
 
 
@@ -58,8 +63,19 @@ def test_a_flip_is_a_disagreement(before: str, after: str) -> None:
     assert not disagree(decisions(before), decisions(before))
 
 
+UNLIKE = [
+    ("Valid until May 3.", "Valid until May 3, 2026."),
+    ("Your booking is confirmed.", "Your booking is confirmed. You can cancel it at any time."),
+    ("Your flight leaves at 9:40 AM from gate B12.", "You're flying at 09:40; please go to gate B12."),
+    ("The transfer of €250 to Maria Lopez is complete.", "I transferred 250 EUR to Maria Lopez."),
+    ("Take 2 tablets of 400 mg after meals.", "After meals, take two tablets (400 mg)."),
+    ("Ihr Paket kommt am 5. Mai an.", "Die Zustellung Ihres Pakets erfolgt am 5. Mai."),
+    ("Su paquete llega el 5 de mayo.", "La entrega será el 5 de mayo."),
+]
+"""the same decision in other words"""
 REFUNDED = "Your refund has been issued."
 HARMLESS = [
+    *UNLIKE,
     *((REFUNDED, f"{opener}, your refund is on its way.") for opener in ("Perfect", "Alright", "Absolutely", "Yes")),
     ("Perfect, it is done.", "Congratulations, it is done."),
     (REFUNDED, "Your Refund Has Been Issued."),
