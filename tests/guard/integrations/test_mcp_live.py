@@ -149,6 +149,26 @@ def test_what_is_passed_through_is_what_the_server_says(shop: Shop, tmp_path: Pa
         assert asyncio.run(run(url)) == asyncio.run(run(shop.url))
 
 
+@ERAS
+def test_several_servers(shop: Shop, guard: bylaw.Guard, mode: str) -> None:
+    """They look like one, and the rules see the names with the server."""
+    specs = [ServerSpec(name=name, url=shop.url) for name in ("one", "two")]
+
+    async def run(url: str) -> Any:
+        async with mcp.Client(url, mode=mode, read_timeout_seconds=20) as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            looked = await client.call_tool("two__look", {})
+            prices = (await client.read_resource("shop://prices")).contents[0].text
+            greeted = (await client.get_prompt("one__greet", {"name": "Ann"})).messages[0].content.text
+            return tools, looked.is_error, prices, greeted
+
+    with listening(guard, specs) as url:
+        tools, *others = asyncio.run(run(url))
+    assert {"one__pay", "two__pay"} <= set(tools) and len(tools) == len(set(tools))
+    assert others == [False, "all free", "Hello Ann"] and shop.runs() == [("look", {})]
+    assert [row.data["attempt"]["tool"] for row in guard.store.events() if row.kind == "decision"] == ["two__look"]
+
+
 def test_subscriptions(shop: Shop, guard: bylaw.Guard) -> None:
     async def run(url: str) -> Any:
         async with (

@@ -249,7 +249,9 @@ class TestChangedTools:
         assert proxy.call("look") in proxy.server
         pins = PinFolder(tmp_path / "lock")
         approve(pins, pins.read("shop").values(), "ann")
+        proxy.client.clear()
         assert proxy.call("pay", {"amount": 1}, id=3) in proxy.server
+        assert [json.loads(line).get("method") for line in proxy.client] == ["notifications/tools/list_changed"]
         assert self.listed(proxy, changed) == changed
 
     def test_a_new_process_knows_it_too(self, proxy: Lines, guard: bylaw.Guard) -> None:

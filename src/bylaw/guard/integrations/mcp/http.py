@@ -39,6 +39,8 @@ _RECONNECTIONS = 2
 _PATIENCE = 30.0
 """seconds for a server of 2024-11-05 to say where messages go"""
 _GRACE = 1.0
+_MOST_TOOLS = 10_000
+"""whose schemas are remembered"""
 _log = logging.getLogger("bylaw")
 
 
@@ -196,7 +198,7 @@ class HttpServer:
         if method == "initialize":
             self._version = result.get("protocolVersion")
         for tool in result.get("tools", ()) if method == "tools/list" and isinstance(result.get("tools"), list) else ():
-            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str) and len(self._schemas) < _MOST_TOOLS:
                 self._schemas[tool["name"]] = tool.get("inputSchema")
 
     def _give_up(self, message: Message, code: int, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -26,8 +27,12 @@ MOST_SESSIONS = 128
 """with `initialize`; each has its own connection to the server. The one that was idle longest is ended"""
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 """in the `_meta` of what belongs to a `subscriptions/listen`: the id of that request"""
+MOST_QUEUED = 10_000
+"""messages that wait for a client to read them"""
 MOST_SHARED = 1024
 """sessions that a header names"""
+
+_log = logging.getLogger("bylaw")
 
 
 class Exchange:
@@ -59,7 +64,10 @@ class Exchange:
                 message = Message.of({**body, "params": {**params, "progressToken": self.token[0]}})
             elif _SUBSCRIPTION in (meta := _meta_of(body)):
                 message = Message.of({**body, "params": {**params, "_meta": {**meta, _SUBSCRIPTION: self.id}}})
-        self.messages.put(message)
+        if is_answer(body) or self.messages.qsize() < MOST_QUEUED:
+            self.messages.put(message)
+        else:
+            _log.warning("a client does not read what the server says: a message is dropped")
 
     def is_answered_by(self, message: Message) -> bool:
         return self._message is not None and is_answer(message.body) and key_of(message.body["id"]) == key_of(self.id)

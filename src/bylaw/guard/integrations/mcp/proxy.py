@@ -35,6 +35,7 @@ from bylaw.model.guard_policy import Action
 MOST_CONTINUED = 1_000
 """calls whose server waits for input; the oldest is forgotten, and decided again when it is continued"""
 _MOST_PAGES = 100
+_LIST_CHANGED = "notifications/tools/list_changed"
 _OWN = "bylaw-"
 """how the ids of the proxy's own requests begin"""
 _log = logging.getLogger("bylaw")
@@ -59,6 +60,8 @@ class McpProxy:
         self._list_params: dict[str, Any] | None = None
         """of the client's latest request for tools, without the page"""
         self._own_pages = 0
+        self._refused: set[str] = set()
+        """tools that have changed, of which calls were refused; only until 2025-11-25, when clients hear of changes"""
         self._waiting: set[str] = set()
         """calls that wait for a person and were not cancelled"""
 
@@ -146,7 +149,14 @@ class McpProxy:
         if self.check is None or not isinstance(tool, str):
             return None
         problem = self.check.problem(tool, wait=self.wait)
-        return f"waiting for a person: {problem}" if problem and self.check.pins.can_wait else problem
+        if problem is None:
+            if tool in self._refused:  # approved by now, so the client may see what it looks like
+                self._refused.discard(tool)
+                self._to_client(Message.of({"jsonrpc": "2.0", "method": _LIST_CHANGED}))
+            return None
+        if self._list_params is not None and "_meta" not in self._list_params and len(self._refused) < MOST_CONTINUED:
+            self._refused.add(tool)
+        return f"waiting for a person: {problem}" if self.check.pins.can_wait else problem
 
     # -- from the server ------------------------------------------------------------------------------------------
 
@@ -169,7 +179,7 @@ class McpProxy:
         """What the client gets; None if the message is only for the proxy."""
         body = message.body
         if not is_answer(body):
-            if isinstance(body, dict) and body.get("method") == "notifications/tools/list_changed":
+            if isinstance(body, dict) and body.get("method") == _LIST_CHANGED:
                 self._list_again()
             return message
         key, result = key_of(body["id"]), body.get("result")
