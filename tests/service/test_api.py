@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -244,4 +245,30 @@ def test_a_second_worker_sees_rules_keys_and_limits_at_once(tmp_path: Path) -> N
     other.context.operations.versions.look(now=True)  # or half a second later
     assert other.decide("issue_refund", {"amount": 6}, session="t-2")["action"] == "pause"
     assert other.guard.policy == one.guard.policy
+    one.ask("operator", "POST", "/v1/switches/kill", {"agent": "support"})
+    assert other.decide("lookup_order", session="t-3")["decided_by"] == "kill-switch"
     assert one.ask("operator", "POST", "/v1/audit/verify", {})["findings"] == []
+
+
+def test_rules_are_exchanged_while_decisions_are_made(site: Site) -> None:
+    """Each decision is made by one of the versions as a whole, and none is dropped."""
+    hashes = {site.guard.policy}
+    found: list[dict[str, Any]] = []
+
+    def decide(number: int) -> None:
+        for count in range(15):
+            found.append(site.decide("issue_refund", {"amount": 300}, session=f"s-{number}-{count}"))
+
+    threads = [threading.Thread(target=decide, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for limit in (200, 400, 100, 500):
+        site.ops.rules.activate({"guard.yaml": RULES.replace("value: 500", f"value: {limit}")}, by="root")
+        hashes.add(site.guard.policy)
+    for thread in threads:
+        thread.join()
+    assert len(found) == 45 and {one["policy"] for one in found} <= hashes
+    allowing = {one["policy"] for one in found if one["action"] == "allow"}
+    pausing = {one["policy"] for one in found if one["action"] == "pause"}
+    assert not allowing & pausing
+    assert site.ops.audit.verify().findings == []
