@@ -114,25 +114,48 @@ def guard() -> Iterator[bylaw.Guard]:
         yield guard
 
 
-def test_an_agent_that_writes_its_calls_as_text_is_decided(guard: bylaw.Guard) -> None:
-    class TextModel(ScriptedModel):
-        def call(self, messages: Any, tools: Any = None, **_: Any) -> Any:
-            turn = next(self.turns, [])
-            if not turn:
-                return "Thought: I know\nFinal Answer: done"
-            name, given = turn[0]
-            return f"Thought: go\nAction: {name}\nAction Input: {json.dumps(given)}"
+class TextModel(ScriptedModel):
+    """Writes its calls as text."""
 
-        def supports_function_calling(self) -> bool:
-            return False
+    def call(self, messages: Any, tools: Any = None, **_: Any) -> Any:
+        self.results[:] = [str(message["content"]) for message in messages]
+        turn = next(self.turns, [])
+        if not turn:
+            return "Thought: I know\nFinal Answer: done"
+        name, given = turn[0]
+        return f"Thought: go\nAction: {name}\nAction Input: {json.dumps(given)}"
 
-    shop = Shop()
-    for kickoff in (lambda crew: crew.kickoff(), lambda crew: asyncio.run(crew.akickoff())):
-        model = TextModel(model="text", turns=iter([[("drop", {})], [("look", {})]]), results=[], seen=set())
-        agent = Agent(role="desk", goal="help", backstory="helps", llm=model, tools=tools_of(shop))
-        crew = Crew(agents=[agent], tasks=[Task(description="go", expected_output="done", agent=agent)])
-        assert kickoff(crew).raw == "done"
-    assert shop.runs in ([("look", {})] * 2, [("look", {})]), "the second may come from the cache"
+    def supports_function_calling(self) -> bool:
+        return False
+
+
+KICKOFFS = [lambda crew: crew.kickoff(), lambda crew: asyncio.run(crew.akickoff())]
+
+
+def text_crew(shop: Shop, turns: Any, results: list[str]) -> Crew:
+    model = TextModel(model="text", turns=iter(turns), results=results, seen=set())
+    agent = Agent(role="desk", goal="help", backstory="helps", llm=model, tools=tools_of(shop), cache=False)
+    return Crew(agents=[agent], tasks=[Task(description="go", expected_output="done", agent=agent)], cache=False)
+
+
+@pytest.mark.parametrize("kickoff", KICKOFFS)
+def test_an_agent_that_writes_its_calls_as_text_is_decided(guard: bylaw.Guard, kickoff: Any) -> None:
+    shop, results = Shop(), list[str]()
+    assert kickoff(text_crew(shop, [[("drop", {})], [("look", {})]], results)).raw == "done"
+    assert shop.runs == [("look", {})] and "tables stay" in " ".join(results)
+
+
+@pytest.mark.parametrize("kickoff", KICKOFFS)
+def test_a_tool_that_crewai_calls_again_after_an_exception_is_decided_again(guard: bylaw.Guard, kickoff: Any) -> None:
+    class Full(Shop):
+        def run(self, tool: str, **arguments: Any) -> str:
+            super().run(tool, **arguments)
+            raise ValueError("no seat")
+
+    shop = Full()
+    kickoff(text_crew(shop, [[("book", {"seat": 1})], [("look", {})]], []))
+    assert shop.runs.count(("book", {"seat": 1})) == 1, "the limit is one"
+    assert shop.runs.count(("look", {})) > 1, "which has no limit"
 
 
 @pytest.mark.parametrize("how", ["kickoff_async", "akickoff"])

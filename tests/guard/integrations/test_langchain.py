@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("langchain", reason="the frameworks extra is not installed")
 
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ToolRetryMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -95,8 +97,6 @@ class AsyncLangGraphDriver(LangGraphDriver):
 
 class LangChainDriver(LangGraphDriver):
     def build(self, model: Any, tools: list[Any]) -> Any:
-        from langchain.agents import create_agent
-
         return create_agent(model, tools, middleware=[self.middleware], checkpointer=InMemorySaver())
 
 
@@ -222,9 +222,47 @@ def test_the_thread_is_the_session_if_none_is_entered() -> None:
         assert not guard.decide(bylaw.Attempt(tool="book", session="t"))
 
 
-def test_the_three_lines_of_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langchain.agents import create_agent
+def agent_of(shop: Shop, turn: Any, *middleware: Any) -> Any:
+    model = ScriptedModel(turns=iter([[turn]]))
+    return create_agent(model, tools_of(shop), middleware=middleware, checkpointer=InMemorySaver())
 
+
+GO = ({"messages": [("user", "go")]}, {"configurable": {"thread_id": "t"}})
+
+
+def test_arguments_that_an_earlier_middleware_changes_are_judged_as_they_run() -> None:
+    class More(AgentMiddleware):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(tool_call={**request.tool_call, "args": {"amount": 500}}))
+
+    shop = Shop()
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        agent = agent_of(shop, ("pay", {"amount": 5}), More(), bylaw.integrations.langchain(guard))
+        assert agent.invoke(*GO)["__interrupt__"][0].value["arguments"] == {"amount": 500}
+    assert shop.runs == []
+
+
+def test_a_retry_of_an_earlier_middleware_runs_nothing_without_a_decision() -> None:
+    class Full(Shop):
+        def run(self, tool: str, **arguments: Any) -> str:
+            super().run(tool, **arguments)
+            raise ValueError("no seat")
+
+    shop = Full()
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        retry = ToolRetryMiddleware(max_retries=2, initial_delay=0)
+        state = agent_of(shop, ("look", {}), retry, bylaw.integrations.langchain(guard)).invoke(*GO)
+    assert len(shop.runs) == 1 and "is already used" in state["messages"][-2].content
+
+
+def test_streaming() -> None:
+    shop = Shop()
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        list(agent_of(shop, ("drop", {}), bylaw.integrations.langchain(guard)).stream(*GO))
+    assert shop.runs == []
+
+
+def test_the_three_lines_of_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @as_tool
     def issue_refund(amount: float) -> str:
         """Pays."""

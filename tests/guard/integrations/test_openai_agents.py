@@ -129,6 +129,27 @@ def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard) -> None:
     assert run(guarded).final_output == "done" and shop.runs == []
 
 
+def test_a_copy_of_a_guarded_agent_is_guarded(guard: bylaw.Guard) -> None:
+    shop = Shop()
+    model = ScriptedModel([calls([("drop", {})]), saying("done")])
+    guarded = bylaw.integrations.openai_agents(guard, agents.Agent(name="desk", model=model))
+    assert run(guarded.clone(tools=tools_of(shop))).final_output == "done" and shop.runs == []
+
+
+def test_streaming(guard: bylaw.Guard) -> None:
+    shop = Shop()
+    model = ScriptedModel([calls([("drop", {})]), saying("done")])
+    guarded = bylaw.integrations.openai_agents(guard, agents.Agent(name="desk", model=model, tools=tools_of(shop)))
+
+    async def run() -> Any:
+        result = agents.Runner.run_streamed(guarded, "go")
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+    assert asyncio.run(run()) == "done" and shop.runs == []
+
+
 def test_a_sub_agent_as_a_tool_may_pause(guard: bylaw.Guard) -> None:
     shop = Shop()
     inner = agents.Agent(

@@ -14,8 +14,9 @@ pytest.importorskip("pydantic_ai", reason="the frameworks extra is not installed
 import pydantic_ai
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.toolsets import FunctionToolset
 
 import bylaw
 from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations, run_page
@@ -108,6 +109,46 @@ def test_arguments_that_another_capability_changes_are_judged_as_they_run() -> N
         output = asyncio.run(agent.run("go")).output
         assert isinstance(output, DeferredToolRequests) and shop.runs == []
         assert guard.reviews.list()[0].arguments == {"amount": 500}
+
+
+def test_tools_of_a_run_and_tools_that_replace_others_are_guarded() -> None:
+    shop = Shop()
+    tools: Any = FunctionToolset(tools_of(shop))
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+
+        def agent() -> Any:
+            turns = iter([[ToolCallPart("drop", {})]])
+            respond = lambda *_: ModelResponse(parts=next(turns, [TextPart("done")]))  # noqa: E731
+            return pydantic_ai.Agent(FunctionModel(respond), capabilities=[bylaw.integrations.pydantic_ai(guard)])
+
+        assert asyncio.run(agent().run("go", toolsets=[tools])).output == "done"
+        other = agent()
+        with other.override(toolsets=[tools]):
+            assert asyncio.run(other.run("go")).output == "done"
+        other = agent()
+        with other.override(tools=tools_of(shop)):
+            assert asyncio.run(other.run("go")).output == "done"
+    assert shop.runs == []
+
+
+def test_streaming() -> None:
+    shop = Shop()
+
+    async def respond(messages: Any, info: Any) -> Any:
+        if len(messages) == 1:
+            yield {0: DeltaToolCall(name="drop", json_args="{}")}
+        else:
+            yield "done"
+
+    async def run() -> str:
+        async with agent.run_stream("go") as result:
+            return str(await result.get_output())
+
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        model = FunctionModel(stream_function=respond)
+        agent = pydantic_ai.Agent(model, tools=tools_of(shop), capabilities=[bylaw.integrations.pydantic_ai(guard)])
+        assert asyncio.run(run()) == "done"
+    assert shop.runs == []
 
 
 def test_who_approves_is_in_the_review() -> None:

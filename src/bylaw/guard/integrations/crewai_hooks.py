@@ -3,19 +3,22 @@
 CrewAI ignores every exception of a hook but `HookAborted`, so that a guard which fails would let the call run: here
 everything that is raised becomes one. The hook after a call also runs for a call that was blocked; it tells the model
 why, and ends the crew if the session is over. A call that pauses waits for `wait` seconds. CrewAI runs the tool itself,
-so a call cannot become one of another tool.
+so a call cannot become one of another tool. Where an agent writes its calls as text, CrewAI runs a tool that raises an
+exception up to six times: each time is an attempt of its own.
 """
 
 from __future__ import annotations
 
-from contextvars import Token
+from contextvars import ContextVar, Token
 from copy import deepcopy
 from typing import Any
 
 from crewai.hooks.dispatch import HookAborted, InterceptionPoint, register, unregister
+from msgspec.structs import replace
 
 from bylaw.guard.integrations.calls import MOST_WAITING, Calls, Running, running
-from bylaw.guard.model import Decision, Denied
+from bylaw.guard.model import Attempt, Decision, Denied
+from bylaw.guard.tools import same_json
 from bylaw.model.guard_policy import Action
 
 
@@ -27,12 +30,22 @@ class CrewDenied(Denied, HookAborted):  # type: ignore[misc]
         self.source = "bylaw"
 
 
+class _Made:
+    """A call that may run once."""
+
+    def __init__(self, attempt: Attempt, decision: Decision) -> None:
+        self.attempt, self.decision, self.is_used = attempt, decision, False
+
+
+_made: ContextVar[_Made | None] = ContextVar("bylaw call of a crew", default=None)
+
+
 class GuardHooks:
     """`bylaw.integrations.crewai(guard)`, or `crewai(guard, crew)`; also a context, which removes the hooks."""
 
     def __init__(self, calls: Calls, crew: Any = None) -> None:
         self.calls, self._crew = calls, crew
-        self._open: dict[int, tuple[Any, Decision | str | Exception, Token[Running | None] | None]] = {}
+        self._open: dict[int, tuple[Any, _Made | str | Exception, Token[Running | None] | None]] = {}
         """calls between their two hooks, by the identity of their arguments, which both hooks are given"""
         self._hooks = {
             InterceptionPoint.PRE_TOOL_CALL: self.before,
@@ -57,17 +70,20 @@ class GuardHooks:
             return
         given = context.tool_input
         try:
-            found = self._decided(context)
-            token = self.calls.begin(*found) if isinstance(found, tuple) else None
-            self._keep(given, found[1] if isinstance(found, tuple) else found, token)
+            found, token = self._decided(context), None
+            if isinstance(found, _Made):
+                self._once(context.tool)
+                token = self.calls.begin(found.attempt, found.decision)
+                _made.set(found)
+            self._keep(given, found, token)
         except Exception as problem:
             self._keep(given, problem, None)
             raise HookAborted(f"the guard failed: {problem}", source="bylaw") from problem
-        if not isinstance(found, tuple):
+        if not isinstance(found, _Made):
             raise HookAborted(str(found), source="bylaw")
 
-    def _decided(self, context: Any) -> Any:
-        """The attempt and its decision if the call may run, or else why not."""
+    def _decided(self, context: Any) -> _Made | str | Exception:
+        """The call if it may run, or else why not."""
         calls, given = self.calls, context.tool_input
         attempt, decision = calls.settle(calls.attempt(context.tool_name, given, None, context, None))
         if decision.action is Action.TERMINATE:
@@ -83,7 +99,37 @@ class GuardHooks:
         given.clear()
         given.update(decision.call.arguments)
         context.tool_input = deepcopy(given)  # what later hooks change is not what runs
-        return attempt, decision
+        return _Made(attempt, decision)
+
+    def _once(self, tool: Any) -> None:
+        """Let the tool run once for each decision."""
+        if tool is None or hasattr(tool.invoke, "bylaw"):
+            return
+        invoke, ainvoke = tool.invoke, tool.ainvoke
+
+        def invoked(*args: Any, **named: Any) -> Any:
+            self._use(_made.get())
+            return invoke(*args, **named)
+
+        async def ainvoked(*args: Any, **named: Any) -> Any:
+            await self.calls.guard.in_thread(self._use, _made.get())
+            return await ainvoke(*args, **named)
+
+        invoked.bylaw = True  # type: ignore[attr-defined]
+        object.__setattr__(tool, "invoke", invoked)
+        object.__setattr__(tool, "ainvoke", ainvoked)
+
+    def _use(self, made: _Made | None) -> None:
+        """Raises Denied if the tool has run before, and may not run again."""
+        if made is None or not made.is_used:
+            if made is not None:
+                made.is_used = True
+            return
+        self.calls.record(made.decision, "the tool has raised an exception, and is called again", True)
+        _, made.decision = self.calls.settle(replace(made.attempt, call_id=None))
+        call = made.decision.call
+        if call is None or not made.decision or not same_json(call.arguments, made.attempt.arguments or {}):
+            raise Denied(made.decision)
 
     def after(self, context: Any) -> str | None:
         known = self._open.pop(id(context.tool_input), None)
@@ -92,13 +138,15 @@ class GuardHooks:
         _, found, token = known
         if token is not None:
             running.reset(token)
+            _made.set(None)
         if isinstance(found, CrewDenied):
             raise found
         if isinstance(found, Exception):
             raise HookAborted(f"the guard failed: {found}", source="bylaw") from found
         if isinstance(found, str):
             return found
-        self.calls.record(found, context.raw_tool_result, None)
+        if found.decision:  # or else it was recorded before it was denied again
+            self.calls.record(found.decision, context.raw_tool_result, None)
         return None
 
     def said(self, context: Any) -> None:
