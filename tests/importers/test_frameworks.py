@@ -438,3 +438,20 @@ def test_calls_in_attributes_of_unknown_spans() -> None:
     }
     trace = read({"resourceSpans": [{"scopeSpans": [{"spans": [wire]}]}]})
     assert (codes(trace), trace.complete) == (["unread-content"], False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "weather", "arguments": OSLO}]}],
+        [{"type": "tool_use", "id": "c1", "name": "weather", "input": OSLO}],
+    ],
+)
+def test_answers_that_a_recorder_cut_off_are_told(answer: Any) -> None:
+    """OpenTelemetry cuts long values if it has a limit, and JSON in them does not end."""
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(answer)[:40]}
+    trace = read(span(1, attributes))
+    assert codes(trace) == ["unread-content"]
+    assert [(one.unread, one.text) for one in trace.events if isinstance(one, Response)] == [(("*",), "")]
+    said = {**attributes, "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": '[{"name": "x"}]'}])}
+    assert codes(read(span(1, said))) == [], "JSON that the model wrote"

@@ -31,7 +31,7 @@ _FOREIGN_CALLS = frozenset(
 _FOREIGN_RESULTS = frozenset(
     ("function_call_output", "tool_call_response", "server_tool_call_response", "tool-result", "toolResult",
      "functionResponse", "function_response", "toolResponse", "tool-return", "builtin-tool-return",
-     "codeExecutionResult", "code_execution_result")
+     "codeExecutionResult", "code_execution_result", "function_result", "tool_call_result")
 )  # fmt: skip
 """results in the words of other APIs, found the same way"""
 _CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "id")
@@ -133,6 +133,11 @@ def foreign_result(block: dict[str, Any]) -> Result | None:
         result = inner
     elif type(kind) is not str or not (kind in _FOREIGN_RESULTS or kind.endswith("tool_result")):
         return None
+    call = result.get("origin")
+    if kind is None and type(call) is dict:  # Haystack repeats the call
+        failed, content = result.get("error"), result.get("result")
+        is_error = failed if type(failed) is bool else None
+        return Result(call.get("id"), call.get("tool_name"), content, is_error, call.get("arguments"))
     ids = (result[key] for key in _RESULT_IDS if type(result.get(key)) is str and result[key])
     names = (result[key] for key in ("name", "toolName", "tool_name") if type(result.get(key)) is str)
     content = next((result[key] for key in _RESULT_CONTENTS if key in result), None)
@@ -146,14 +151,16 @@ def foreign_result(block: dict[str, Any]) -> Result | None:
         content = content["value"] if "value" in content else content["reason"]
     elif type(content) is dict and content.keys() == {"status", "value"}:  # goose
         failed, content = _failed(content["status"]), content["value"]
-    return Result(next(ids, None), next(names, None), _only_part(content), failed)
+    elif failed is None and kind is None and type(content) is dict and content.keys() == {"error"}:
+        failed = True  # Gemini's API asks for this key
+    return Result(next(ids, None), next(names, None), only_part(content), failed)
 
 
 def _failed(status: Any) -> bool | None:
     return None if type(status) is not str else True if status in _FAILED else False if status in _SUCCEEDED else None
 
 
-def _only_part(content: Any) -> Any:
+def only_part(content: Any) -> Any:
     """What a list of one part without a type says, as Bedrock writes it."""
     if type(content) is list and len(content) == 1 and type(part := content[0]) is dict and len(part) == 1:
         return part.get("json", part.get("text", content))

@@ -18,6 +18,7 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
 from bylaw.model.verdict import Outcome, Verdict
+from bylaw.text.decisions import decisions, is_prose
 
 _MOST_ANSWERS = 10
 """texts at the end of a session that are its answer"""
@@ -46,8 +47,10 @@ class Step:
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
-        """The trajectory token of each call: shape and the digest of its arguments."""
-        digests = (short_digest(arguments(call)) for call in self.response.tool_calls)
+        """The trajectory token of each call: shape and the digest of its arguments. A text for people counts by what it
+        decides, as other words alone are no other call.
+        """
+        digests = (short_digest(_decided(arguments(call))) for call in self.response.tool_calls)
         return tuple(f"{shape}#{digest}" for shape, digest in zip(self.shape, digests, strict=True))
 
     @property
@@ -58,6 +61,21 @@ class Step:
 
 def arguments(call: ToolCall) -> Any:
     return call.raw_arguments if call.arguments is None else call.arguments
+
+
+def _decided(value: Any, depth: int = 0) -> Any:
+    """Arguments with what their prose decides in its place."""
+    if isinstance(value, dict) and depth < _MOST_NESTED:
+        return {key: _decided(child, depth + 1) for key, child in value.items()}
+    if isinstance(value, list) and depth < _MOST_NESTED:
+        return [_decided(child, depth + 1) for child in value]
+    if isinstance(value, str) and is_prose(value):
+        found = decisions(value)
+        return ["prose", sorted(map(list, found.facts)), found.is_negated, found.says, list(map(list, found.choices))]
+    return value
+
+
+_MOST_NESTED = 20
 
 
 def _shape(call: ToolCall) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
+from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, Problems
 
@@ -33,6 +34,14 @@ _SAMPLED = 50
 _WRITTEN = ("<tool_call>", "<function=", "<invoke name=", "[TOOL_CALLS]", "<|tool_call", "<\uff5ctool\u2581call")
 """how open models write calls, if whoever serves them does not read these from the text"""
 WRITTEN_CALL = "the text of this answer looks like a call of a tool, which is not read"
+_MESSAGE_START = re.compile(
+    r'\s*\[?\s*\{\s*"(?:role|parts|message|choices|candidates|generations|lc|tool_calls|toolUse|functionCall)"'
+    r'|\s*\[\s*\{\s*"(?:type|text|id)"'
+)
+CUT_ANSWER = "this answer is JSON that does not end: its recorder cut it off"
+CUT_HELP = (
+    "raise the recorder's limit, such as `OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT`; rules that it may decide are inconclusive"
+)
 UNREAD_CALL = "this answer looks like a call of a tool, and no call was read from it"
 _MESSAGE = "this looks like a call of a tool, and no call was read from the file"
 _HELP = "the recording counts as incomplete, and rules that a call may decide are inconclusive"
@@ -56,6 +65,13 @@ def looks_like_call(value: Any, level: int = 0) -> bool:
 def is_written_call(text: str | None) -> bool:
     """Whether an answer without calls may hold one as text."""
     return text is not None and ("<" in text or "[" in text) and any(sign in text for sign in _WRITTEN)
+
+
+def is_cut_answer(content: Any) -> bool:
+    """Whether the text of an answer is the start of a message that a recorder wrote as JSON, and did not end."""
+    if not isinstance(content, str) or _MESSAGE_START.match(content) is None:
+        return False
+    return read_arguments(content)[0] is None
 
 
 def _is_told(event: Event) -> bool:

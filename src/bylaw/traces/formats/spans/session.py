@@ -28,7 +28,15 @@ from bylaw.traces.assembly.content import (
     unread_kinds,
 )
 from bylaw.traces.assembly.session_buffer import GUESSED, GUESSED_HELP, SHARED_ID, SessionBuffer
-from bylaw.traces.formats.call_signs import UNREAD_CALL, WRITTEN_CALL, is_written_call, looks_like_call
+from bylaw.traces.formats.call_signs import (
+    CUT_ANSWER,
+    CUT_HELP,
+    UNREAD_CALL,
+    WRITTEN_CALL,
+    is_cut_answer,
+    is_written_call,
+    looks_like_call,
+)
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
@@ -38,6 +46,8 @@ from bylaw.traces.records.problems import Problems
 
 DROPPED = "the recorder dropped {} attributes or events of this span, because there were too many"
 DROPPED_HELP = "raise `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`; rules that they may decide are inconclusive"
+_CUT = "cut"
+"""the type of a block that holds the start of an answer"""
 _RESULT, _ANSWER, _CALL, _OTHER, _LATE = range(5)
 """the order of what happened at the same moment"""
 
@@ -124,6 +134,9 @@ class SessionSpans:
         except MalformedRecord as error:
             self._warn(span, "unread-content", f"the answer of this span is not read: {error.message}")
             return AssistantContent([call.answer])
+        if is_cut_answer(call.answer.get("content")):
+            self._warn(span, "unread-content", CUT_ANSWER, CUT_HELP)
+            return AssistantContent([{"type": _CUT, "text": call.answer["content"]}])
         if not answer.uses and looks_like_call(call.answer):
             self._warn(span, "unread-content", UNREAD_CALL)
             return AssistantContent([*(answer.blocks or ()), call.answer])
@@ -170,6 +183,8 @@ class SessionSpans:
             for call_id in shared:
                 self._warn(span, "duplicate-call-id", SHARED_ID.format(call_id))
             for kind in unread_kinds(content):
+                if kind == _CUT:
+                    continue  # told when the answer was read
                 self._warn(span, "unread-content", UNREAD_BLOCK.format(kind))
             if not calls and is_written_call(text):
                 self._warn(span, "unread-content", WRITTEN_CALL)

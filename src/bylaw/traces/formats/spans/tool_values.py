@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from bylaw.traces.assembly.content import Result, foreign_result, read_arguments
+from bylaw.traces.assembly.content import Result, foreign_result, only_part, read_arguments
 from bylaw.traces.assembly.session_buffer import same_value
 from bylaw.traces.formats.messages import chat_message, parsed
 from bylaw.traces.formats.record import text_field
@@ -85,7 +85,7 @@ def tool_result(recorded: Any | UnsetType) -> Result | None:
             value = found
             continue
         return found
-    return Result(None, None, value, None)
+    return Result(None, None, only_part(value), None)
 
 
 def _inside(value: Any) -> Any:
