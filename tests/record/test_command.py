@@ -18,6 +18,11 @@ import pytest
 import trustme
 
 import bylaw
+from bylaw.record.child import record_command
+from bylaw.record.child_frameworks import Settings
+from bylaw.record.recording import Recording
+from bylaw.wire.proxy import http1
+from bylaw.wire.proxy.child_environment import named_addresses
 from tests.record.model_clients import notes, read, responses
 from tests.record.server import CARD, TEXT, Server, serving
 from tests.support.command import run_bylaw
@@ -159,6 +164,24 @@ def test_a_framework_in_a_python_without_bylaw_is_reported(tmp_path: Path, serve
     assert "has no bylaw: of langchain_core, only calls over HTTP are recorded" in done.stderr
 
 
+def test_a_request_that_the_proxy_cannot_serve_counts_as_lost(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1, "MOST_BODY", 1000)
+    path = str(tmp_path / "run.jsonl")
+    recording = Recording(path)
+    code = PYTHON + "ask('hello')\ntry: ask('x' * 5000)\nexcept OSError: pass"
+    recorded = record_command(
+        [sys.executable, "-S", "-c", code],
+        recording,
+        named=named_addresses({"OPENAI_BASE_URL": f"{server.url}/v1"}),
+        settings=Settings(path, recording.session, recording.id),
+    )
+    recording.close()
+    assert (recorded.status, recording.turns, recording.lost) == (0, 1, 1)
+    assert recorded.turned_away == {"its body is larger than 1,000 bytes": 1} and not read(Path(path)).complete
+
+
 def test_nothing_recorded_is_not_a_pass(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     for command, code in [("true", 3), ("false", 1)]:
@@ -166,7 +189,7 @@ def test_nothing_recorded_is_not_a_pass(tmp_path: Path, server: Server) -> None:
         assert done.returncode == code
         assert f"NOTHING RECORDED to {path}" in done.stderr
     done = record(server, path, *python("try: ask('status 500')\nexcept OSError: pass"))
-    assert done.returncode == 3 and "recorded 0 turns, 1 failed attempts" in done.stderr
+    assert done.returncode == 3 and "recorded 0 turns, 1 failed attempt to" in done.stderr
 
 
 def test_an_address_that_the_user_has_set_keeps_its_path(tmp_path: Path, server: Server) -> None:

@@ -108,6 +108,8 @@ class Recorded(Struct, frozen=True):
     """hosts for which the client did not trust our certificate"""
     unable: list[str]
     """frameworks whose calls without HTTP were not recorded"""
+    turned_away: dict[str, int]
+    """how many requests the proxy could not serve, by the reason; they count as lost"""
 
 
 def record_command(
@@ -129,10 +131,11 @@ def record_command(
             env |= hook_variables(env, settings, folder)
             status = run_child(command, env, signals=signals)
         found = read_log(folder)
-    recording.add_counts(*(found.counts[kind] for kind in ("turn", "error", "lost")))
+    lost = found.counts["lost"] + proxy.turned_away.total()
+    recording.add_counts(found.counts["turn"], found.counts["error"], lost)
     unread = [host for host, _ in proxy.unread.most_common()]
     refused = [host for host, _ in proxy.refused.most_common()]
-    return Recorded(status, unread, refused, found.unable)
+    return Recorded(status, unread, refused, found.unable, dict(proxy.turned_away))
 
 
 def was_killed(status: int) -> bool:

@@ -108,7 +108,8 @@ def _print(line: str) -> None:
 
 def _report(recording: Recording, recorded: Recorded) -> int:
     turns = "1 turn" if recording.turns == 1 else f"{recording.turns:,} turns"
-    errors = f", {recording.errors:,} failed attempts" if recording.errors else ""
+    failed = "1 failed attempt" if recording.errors == 1 else f"{recording.errors:,} failed attempts"
+    errors = f", {failed}" if recording.errors else ""
     if recording.turns or recording.errors:
         _print(f"bylaw: recorded {turns}{errors} to {recording.file.path} (session {recording.session})")
     else:
@@ -134,5 +135,9 @@ def _hints(recording: Recording, recorded: Recorded) -> None:
     if recorded.unable:
         names = ", ".join(recorded.unable)
         _print(f"bylaw: the Python of the command has no bylaw: of {names}, only calls over HTTP are recorded")
+    for why, times in list(recorded.turned_away.items())[:_SHOWN]:
+        requests = "a request" if times == 1 else f"{times:,} requests"
+        _print(f"bylaw: the proxy of the recording could not serve {requests}: {why}")
     if recording.lost:
-        _print(f"bylaw: {recording.lost:,} turns could not be written: the recording is incomplete")
+        turns = "1 turn" if recording.lost == 1 else f"{recording.lost:,} turns"
+        _print(f"bylaw: {turns} could not be recorded: the recording is incomplete")

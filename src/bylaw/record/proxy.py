@@ -31,6 +31,8 @@ class RecordingProxy(Proxy):
         """tunnels that were not decrypted, by host"""
         self.refused: Counter[str] = Counter()
         """tunnels that were decrypted and whose client did not trust the certificate, by host"""
+        self.turned_away: Counter[str] = Counter()
+        """requests that the proxy could not serve, by the reason"""
 
     def begin(self, request: Outgoing) -> Exchange:
         session = request.headers.pop(SESSION, None)
@@ -46,3 +48,6 @@ class RecordingProxy(Proxy):
 
     def on_tls_refused(self, host: str, token: str | None) -> None:
         self.refused[host] += 1
+
+    def on_refused(self, why: str) -> None:
+        self.turned_away[why] += 1

@@ -32,6 +32,8 @@ from bylaw.wire.exchange import Incoming, json_reply
 
 MOST_HEADERS = 64 * 1024
 MOST_BODY = 64 * 1024 * 1024
+TOO_LARGE = 413
+"""the status for a larger one"""
 PATIENCE = 30.0
 """seconds in which a request must be complete, and in which a client must read the reply"""
 IDLE = 300.0
@@ -114,7 +116,7 @@ class Connection:
         while isinstance(part := await self._event(), h11.Data):
             body += part.data
             if len(body) > MOST_BODY:
-                raise BadRequest(413, f"the body is larger than {MOST_BODY} bytes")
+                raise BadRequest(TOO_LARGE, f"its body is larger than {MOST_BODY:,} bytes")
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers)
         method = event.method.decode("latin-1")
         self._is_head = method == "HEAD"

@@ -18,6 +18,7 @@ from bylaw.wire.proxy.client_hello import speaks_http1
 from bylaw.wire.proxy.http1 import (
     HOP_BY_HOP,
     MOST_BODY,
+    TOO_LARGE,
     BadRequest,
     Connection,
     Request,
@@ -85,6 +86,9 @@ class Proxy:
     def on_tls_refused(self, host: str, token: str | None) -> None:
         """The client does not trust our certificate for the host."""
 
+    def on_refused(self, why: str) -> None:
+        """The proxy itself has refused a request or a connection, which would have been served without it."""
+
     async def serve(self, connection: Connection, request: Request, route: Route) -> bool:
         """Answer one request; whether the connection can serve another."""
         url = self.upstream_url(route)
@@ -110,6 +114,7 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         if len(self._connections) >= MOST_CONNECTIONS:
+            self.on_refused(f"more than {MOST_CONNECTIONS} connections at once")
             writer.close()
             return
         self._connections.add(task)
@@ -131,6 +136,8 @@ class Proxy:
             try:
                 request = await connection.next_request()
             except BadRequest as error:
+                if error.status == TOO_LARGE:  # anything else is no request that a server would have answered
+                    self.on_refused(str(error))
                 if not connection.has_begun:
                     await connection.reply(proxy_error(error.status, str(error)))
                 return
