@@ -107,7 +107,7 @@ class WaitingDriver(Driver):
 
     def so_far(self) -> Outcome:
         """The outcome, once the agent is done or has to wait for somebody."""
-        until = time.monotonic() + 15
+        until = time.monotonic() + 60
         while self._thread.is_alive() and time.monotonic() < until:
             self.outcome.reviews = self.pending()
             if self.outcome.reviews:
