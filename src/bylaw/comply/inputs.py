@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from bylaw.comply.model import ToolSpec
 from bylaw.comply.observed import Observed, observe_results
 from bylaw.comply.prompt.returns import answer_of
+from bylaw.comply.prompt.vocabulary import only_reads
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Request, ToolCall, seconds
@@ -106,8 +107,8 @@ def complete_tools(given: Iterable[ToolSpec], called: Iterable[ToolSpec], prompt
 
 
 def says_result(tool: ToolSpec) -> bool:
-    """Whether a tool's schema or description says what it returns."""
-    return answer_of(tool) != ""
+    """Whether a tool's schema or description says what it returns; of one that acts, its type matters little."""
+    return answer_of(tool) != "" or ("return" in tool.description.lower() and not only_reads(tool))
 
 
 def _readable(tools: Any) -> Iterator[ToolSpec]:
