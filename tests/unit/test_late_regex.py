@@ -7,15 +7,16 @@ import random
 import pytest
 from rapidfuzz.distance import OSA
 
+from bylaw.rules import regexes
 from bylaw.rules.messages import _fewest_slips
+from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import personal, secrets
 from bylaw.text.redaction.secret_forms import own_forms
-from bylaw.text.regex import LateRegex
 
 
 def _patterns() -> list[LateRegex]:
     found = [form.regex for form in own_forms()._forms]
-    for module in (personal, secrets):
+    for module in (personal, secrets, regexes):
         for value in vars(module).values():
             flat = [one for item in value for one in (item if isinstance(item, tuple) else (item,))] if isinstance(
                 value, tuple

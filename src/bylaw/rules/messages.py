@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
 
 MAX_QUOTED = 60
 """more of the user's text than this in a message hides the message"""
@@ -53,6 +52,8 @@ def near(word: str, choices: Iterable[str], synonyms: Mapping[str, str] = _NONE)
     meant = {choice: choice for choice in choices} | dict(synonyms)
     if folded in meant:
         return meant[folded]
+    from difflib import get_close_matches  # only for a mistake
+
     close = get_close_matches(folded, meant, n=1, cutoff=CUTOFF)
     return meant[close[0]] if close else None
 

@@ -6,32 +6,39 @@ import re
 
 from bylaw.rules.messages import quote
 from bylaw.rules.source import Place, Problems
+from bylaw.text.late_regex import LateRegex
+
+
+def _late(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> LateRegex:
+    """Most of these look for mistakes that few patterns have."""
+    return LateRegex(pattern, lambda text: re.compile(text, flags))
+
 
 _NOT_IN_RE2 = {
-    "look-around": re.compile(r"\(\?<?[=!]"),
-    "back-references": re.compile(r"\\[1-9]|\(\?P=|\\k[<{']"),
-    "atomic groups or possessive repetition": re.compile(r"\(\?>|[*+?}]\+"),
+    "look-around": _late(r"\(\?<?[=!]"),
+    "back-references": _late(r"\\[1-9]|\(\?P=|\\k[<{']"),
+    "atomic groups or possessive repetition": _late(r"\(\?>|[*+?}]\+"),
 }
 # Two backslashes before what is an escape with one: `\\d`, `\\.`. Not `\\Windows`: a letter after a class is a name.
-_DOUBLED = re.compile(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
+_DOUBLED = _late(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
 # Where a literal backslash is meant: `[\\]`, `[/\\]`, `[\\/]`, and the path of a drive, `C:\\Windows\\system`.
-_LITERAL = re.compile(r"\[\^?[^\[\]\\]*\\\\(?=[\]/])/?\]|(?<![A-Za-z])[A-Za-z]:(?:\\\\[A-Za-z]\w+)+")
-_RUN = re.compile(r"\\+")
+_LITERAL = _late(r"\[\^?[^\[\]\\]*\\\\(?=[\]/])/?\]|(?<![A-Za-z])[A-Za-z]:(?:\\\\[A-Za-z]\w+)+")
+_RUN = _late(r"\\+")
 # What follows a backslash that was written too often: a class, a word boundary, a symbol.
-_MEANT_AS_ESCAPE = re.compile(r"[dDwWsSbB]|[pP][{LMNPSZC]|[^\w\s\\]")
+_MEANT_AS_ESCAPE = _late(r"[dDwWsSbB]|[pP][{LMNPSZC]|[^\w\s\\]")
 # After a pair of backslashes, this may be a name: `\\server`, `\\Windows`. A `\\b` is one only after a word.
-_NAME = re.compile(r"[ac-zAC-Z][A-Za-z]{2}")
-_NAME_AFTER_WORD = re.compile(r"[A-Za-z]{2}")
-_ESCAPE = re.compile(r"\\.", re.DOTALL)
-_CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
-_MULTILINE = re.compile(r"\(\?[a-zA-Z]*m")
+_NAME = _late(r"[ac-zAC-Z][A-Za-z]{2}")
+_NAME_AFTER_WORD = _late(r"[A-Za-z]{2}")
+_ESCAPE = _late(r"\\.", re.DOTALL)
+_CLASS = _late(r"\[\^?\]?[^\]]*\]")
+_MULTILINE = _late(r"\(\?[a-zA-Z]*m")
 _ITEM = r"[^|()\[\]^$*+?{}]"
 _OPTIONAL = r"(?:[*?]|\{0[^}]*\})"
-_AFTER_END = re.compile(rf"\$(?:{_ITEM}{_OPTIONAL})*{_ITEM}(?!{_OPTIONAL})")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_AFTER_END = _late(rf"\$(?:{_ITEM}{_OPTIONAL})*{_ITEM}(?!{_OPTIONAL})")
+_CONTROL = _late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WRITTEN = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\v": r"\v"}
-_PYTHON = re.compile(r"""[rR](["'])(.+)\1""", re.DOTALL)
-_SLASHED = re.compile(r"/((?:\\.|[^/\\])+)/([gimsU]{0,4})", re.DOTALL)
+_PYTHON = _late(r"""[rR](["'])(.+)\1""", re.DOTALL)
+_SLASHED = _late(r"/((?:\\.|[^/\\])+)/([gimsU]{0,4})", re.DOTALL)
 _REASONS = (
     ("invalid perl operator", "unknown group"),
     ("invalid escape sequence", "unknown escape"),
@@ -215,7 +222,7 @@ def _singled(pattern: str) -> str:
 
 def _without_literals(pattern: str) -> str:
     """The pattern, as long as before, with an `x` for each character of what holds a backslash on purpose."""
-    return _LITERAL.sub(lambda found: "x" * len(found[0]), pattern)
+    return str(_LITERAL.sub(lambda found: "x" * len(found[0]), pattern))
 
 
 def _precedes_name(run: re.Match[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import re2
 
@@ -16,20 +15,6 @@ def compile_regex(pattern: str, *, ignore_case: bool = False) -> re2._Regexp:
     options.log_errors = False
     options.case_sensitive = not ignore_case
     return re2.compile(pattern, options=options)
-
-
-class LateRegex:
-    """A pattern of our own that is compiled when it is first used: a hook of a coding agent is a process for each call,
-    and needs few of them."""
-
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-
-    def __getattr__(self, name: str) -> Any:
-        compiled = compile_regex(self.pattern)
-        for method in ("search", "match", "fullmatch", "finditer", "sub", "groups"):
-            setattr(self, method, getattr(compiled, method))
-        return getattr(compiled, name)
 
 
 def compile_search(pattern: str) -> Matches:

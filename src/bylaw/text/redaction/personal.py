@@ -10,8 +10,9 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import Found
-from bylaw.text.regex import LateRegex, compile_search
+from bylaw.text.regex import compile_search
 
 NAMES = {
     "email": "e-mail address",

@@ -21,8 +21,9 @@ from typing import Any
 import re2
 from msgspec import Struct
 
+from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import Found, kind_problem
-from bylaw.text.regex import LateRegex, compile_regex
+from bylaw.text.regex import compile_regex
 
 
 class BadPattern(ValueError):

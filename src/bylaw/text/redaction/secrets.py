@@ -11,9 +11,10 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import Found
 from bylaw.text.redaction.secret_forms import own_forms
-from bylaw.text.regex import LateRegex, compile_search
+from bylaw.text.regex import compile_search
 
 NAMES = (
     r"(?:password|passwd|passphrase|secret|api[_-]?key|private[_-]?key|secret[_-]?key|secret[_-]?access[_-]?key"
