@@ -132,3 +132,28 @@ def test_a_slow_store_does_not_hold_up_the_event_loop(site: Site) -> None:
     site.context._usual, site.context._fastest = 0.0, 1.0  # as with a store that waits for the network
     site.decide("lookup_order")
     assert where[2].startswith("bylaw-service")
+
+
+def test_a_manifest_of_several_files_is_one_text(tmp_path: Path) -> None:
+    """The version holds what was included, so that a change there is noticed, and a rollback brings it back."""
+    (tmp_path / "index.yaml").write_text('kind: phrony.manifest.index\nversion: 1\nincludes: ["agents.json"]\n')
+    included = tmp_path / "agents.json"
+    included.write_text(json.dumps(MANIFEST))
+    store, config = MemoryStore(), ServeConfig(policies=(str(tmp_path),))
+    operations = make_app(config, store).state.context.operations
+
+    def limit() -> Any:
+        return operations.rules.active().rules[0].params["when"]["arg_gt"]["value"]
+
+    assert limit() == 10
+    included.write_text(json.dumps(MANIFEST).replace("10", "20"))
+    operations = make_app(config, store).state.context.operations
+    assert (operations.versions.active_id(), limit()) == ("rules-2", 20)
+    operations.rules.rollback(by="root")
+    assert limit() == 10
+
+
+def test_a_shadow_rule_needs_an_id_of_its_own(site: Site) -> None:
+    rule = {"id": "large-refund", "when": {"tool_name_in": ["send_email"]}, "then": "block"}
+    problem = site.ask("admin", "POST", "/v1/rules/shadow", {"rules": [rule]}, status=409)
+    assert "large-refund" in problem["error"]["message"]

@@ -29,8 +29,10 @@ from bylaw.guard.service.records import ActiveRules, RuleVersion, RuleVersionSta
 from bylaw.guard.stores.ports import GuardStore, StoreConflict, StoreUnavailable, Transaction, each_followed
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy, GuardSet
-from bylaw.rules import parse_guard
+from bylaw.rules import dump_manifest, load_guard, parse_guard
 from bylaw.rules.files import NotRead, format_of, index_of, read_text_file
+from bylaw.rules.guard.manifest_export import as_json_text, as_yaml_text
+from bylaw.rules.guard.manifest_keys import INDEX_KIND
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.source import Problems, Source, Unreadable
@@ -93,15 +95,19 @@ def paths_in(name: str, text: str) -> list[Diagnostic]:
     return found
 
 
-def read_files(paths: Sequence[str]) -> dict[str, str]:
-    """Rule files as they are now. Raises InputError."""
+def read_files(paths: Sequence[str], inputs: Mapping[str, str]) -> dict[str, str]:
+    """Rule files as they are now; the files of a manifest's index in one. Raises InputError."""
     found: dict[str, str] = {}
     for path in paths:
         file = str(index_of(path))
         try:
-            found[file] = read_text_file(Path(file), file)
+            text = read_text_file(Path(file), file)
         except NotRead as problem:
             raise InputError([problem.diagnostic]) from None
+        if INDEX_KIND in text:
+            content = dump_manifest(load_guard(file, inputs=inputs), inputs=inputs)
+            text = as_json_text(content) if format_of(file) == "json" else as_yaml_text(content, documents=True)
+        found[file] = text
     return found
 
 
@@ -274,7 +280,7 @@ class RuleVersions:
 
     def read_again(self, paths: Sequence[str]) -> bool:
         """Whether the rule files have changed since they were last read, and are in force now."""
-        files = read_files(paths)
+        files = read_files(paths, self._inputs)
         digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
         known = self._store.followed(ActiveRules, limit=1)
         if not files or (known and known[0].files == digest):
