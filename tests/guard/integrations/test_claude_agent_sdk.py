@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import queue
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,7 +66,7 @@ class ClaudeDriver(WaitingDriver):
 
         def respond(request: Any) -> Blocks:
             self.requests.append(request)
-            return next(turns, None) or [{"type": "text", "text": "done"}]
+            return self.respond(request, turns) or [{"type": "text", "text": "done"}]
 
         with serve(respond) as address:
             options = bylaw.integrations.claude_agent_sdk(self.guard, self.plain(address), **self.options)
@@ -76,6 +78,9 @@ class ClaudeDriver(WaitingDriver):
 
     def script(self) -> list[Blocks]:
         return [[use(PREFIX + name, given) for name, given in turn] for turn in self.turns]
+
+    def respond(self, request: Any, turns: Iterator[Blocks]) -> Blocks | None:
+        return next(turns, None)
 
     def plain(self, address: str) -> ClaudeAgentOptions:
         return ClaudeAgentOptions(
@@ -179,17 +184,29 @@ class TestClaudeAgentSDK(SituationsOfOneTool):
             {"agent": "inner", "rules": [{"id": "mine", "when": {"tool_name_in": ["wipe"]}, "then": "block"}]},
         ]
 
+        task = {"description": "help", "prompt": "help", "subagent_type": "inner"}
+        inner = iter([[use(PREFIX + name, {}) for name in ("drop", "wipe", "look")], []])
+        is_over = threading.Event()
+
         class Driver(ClaudeDriver):
             more = {  # noqa: RUF012
                 "tools": ["Agent"],
-                "agents": {"inner": AgentDefinition(description="helps", prompt="help")},
+                "agents": {"inner": AgentDefinition(description="helps", prompt="you are the helper")},
                 "allowed_tools": ["mcp__shop", "Agent"],
             }
 
+            def respond(self, request: Any, turns: Iterator[Blocks]) -> Blocks | None:
+                if "you are the helper" in json.dumps(request.get("system")):
+                    turn = next(inner, None)
+                    if not turn:
+                        is_over.set()
+                    return turn
+                if len(self.requests) > 1:  # Claude Code may run both at the same time
+                    is_over.wait(20)
+                return next(turns, None)
+
             def script(self) -> list[Blocks]:
-                task = {"description": "help", "prompt": "help", "subagent_type": "inner"}
-                calls = [use(PREFIX + name, {}) for name in ("drop", "wipe", "look")]
-                return [[use("Agent", task)], calls, [], [use(PREFIX + "wipe", {})]]
+                return [[use("Agent", task)], [use(PREFIX + "wipe", {})]]
 
         with bylaw.Guard({"guard": self.rules(rules)}) as guard, guard.session("s", agent="outer"):
             driver = Driver(guard, shop, [])
