@@ -14,6 +14,7 @@ import bylaw
 from bylaw.guard import rule_source
 from bylaw.guard.service import server
 from bylaw.guard.service.config import ServeConfig
+from bylaw.guard.service.errors import Conflict, Unusable
 from bylaw.guard.service.server import FollowUp, make_app, make_versions
 from bylaw.guard.stores import MemoryStore
 from tests.service.support import RULES, Site
@@ -157,3 +158,16 @@ def test_a_shadow_rule_needs_an_id_of_its_own(site: Site) -> None:
     rule = {"id": "large-refund", "when": {"tool_name_in": ["send_email"]}, "then": "block"}
     problem = site.ask("admin", "POST", "/v1/rules/shadow", {"rules": [rule]}, status=409)
     assert "large-refund" in problem["error"]["message"]
+
+
+def test_rules_added_to_those_of_a_file_read_no_file_either(tmp_path: Path) -> None:
+    (tmp_path / "guard.yaml").write_text("guard:\n  rules:\n  - {id: a, when: {tool_name_in: [x]}, then: block}\n")
+    (tmp_path / "secret.json").write_text('{"type": "object"}')
+    config = ServeConfig(policies=(str(tmp_path / "guard.yaml"),))
+    rules = make_app(config, MemoryStore()).state.context.operations.rules
+    params = {"schema_path": str(tmp_path / "secret.json")}
+    rule = {"id": "b", "kind": "must_match_json_schema", "params": params, "then": "block"}
+    with pytest.raises(Unusable):
+        rules.shadow([rule], by="root")
+    with pytest.raises(Conflict, match="`a`"):
+        rules.shadow([{"id": "a", "when": {"tool_name_in": ["y"]}, "then": "block"}], by="root")

@@ -19,7 +19,7 @@ from bylaw.guard.service.errors import BadRequest, Conflict, Unusable
 from bylaw.guard.service.operations.decisions import Decisions
 from bylaw.guard.service.operations.rule_views import RuleView, rule_views, views_of
 from bylaw.guard.service.records import RuleVersion
-from bylaw.guard.service.rule_versions import RuleVersions
+from bylaw.guard.service.rule_versions import RuleVersions, paths_in
 from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy
@@ -196,6 +196,11 @@ class Rules:
                 {"guard": [{**({} if one is None else {"agent": one}), "rules": shadowed} for one in agents]}
             )
         ).decode()
+        if refused := paths_in(name, text):  # the rules in force may come from files, and these do not
+            raise Unusable("the rules cannot be used", diagnostics=refused)
+        known = {one.id.rpartition("/")[2] for one in views_of(self._versions.load(active).policies)}
+        if taken := [f"`{rule['id']}`" for rule in rules if rule.get("id") in known]:
+            raise Conflict(f"there are rules with these ids already: {', '.join(taken)}")
         files = {**active.files, name: text}
         loaded = self._versions.check(files, active.folder, active.modes, active.labels, active.off)
         enforced = [one.id for one in views_of(loaded.policies) if not one.shadow]
