@@ -116,3 +116,37 @@ def test_an_agent_that_waits_is_told_within_moments(site: Site) -> None:
 
     answer = asyncio.run(story())
     assert (answer["status"], answer["note"]) == ("rejected", "no")
+
+
+def test_a_stream_ends_when_its_key_is_revoked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bylaw.guard.service import auth
+    from bylaw.guard.service.api import routes
+
+    monkeypatch.setattr(routes, "CHECK_EVERY", 0.0)
+    monkeypatch.setattr(auth, "REMEMBERED", 0.0)
+    key, record = site.context.credentials.create("bob", ["operator"])
+    seen: list[bytes] = []
+
+    async def story() -> None:
+        async def receive() -> Any:
+            await asyncio.sleep(30)
+
+        async def send(message: Any) -> None:
+            seen.append(message.get("body", b""))
+
+        headers = [(b"authorization", f"Bearer {key}".encode())]
+        scope = {"type": "http", "method": "GET", "path": "/v1/stream", "query_string": b"", "headers": headers}
+        scope |= {"scheme": "https", "asgi": {"spec_version": "2.4"}, "root_path": ""}
+        async with asyncio.timeout(10):
+            listening = asyncio.create_task(site.app(scope, receive, send))
+            while len(seen) < 2:
+                await asyncio.sleep(0.005)
+            site.guard.decide(attempt("lookup_order"))
+            while not any(b"event: decision" in one for one in seen):
+                await asyncio.sleep(0.005)
+            site.context.credentials.revoke(record.id, by="root")
+            site.guard.decide(attempt("send_email"))
+            await listening
+
+    asyncio.run(story())
+    assert not any(b"send_email" in one for one in seen)

@@ -140,6 +140,14 @@ class Credentials:
         via: Via = "login" if kind == "login" else "key"
         return Principal(name=record.name, scopes=implied(record.scopes), agents=record.agents, via=via, id=id)
 
+    def is_valid(self, who: Principal) -> bool:
+        """Whether somebody who was let through before would be let through now."""
+        if who.via == "proxy":
+            return True
+        record = self._find(who.id)
+        is_over = record is None or (record.expires_at is not None and self._clock() >= record.expires_at)
+        return not is_over and record is not None and record.status == "valid"
+
     def _find(self, id: str) -> Credential | None:
         now = time.monotonic()
         known = self._known.get(id)

@@ -28,6 +28,8 @@ from bylaw.text.repeated_keys import repeated_key
 ENDPOINTS: list[Endpoint] = [*calls.ENDPOINTS, *desk.ENDPOINTS, *agents.ENDPOINTS, *rules.ENDPOINTS, *jobs.ENDPOINTS]
 V1 = "/v1"
 JSON = b"application/json"
+CHECK_EVERY = 1.0
+"""seconds after which whoever listens is checked again"""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -42,19 +44,25 @@ def api_routes(context: Context) -> list[BaseRoute]:
         return Response(described, media_type="application/json")
 
     async def stream(request: Any) -> Response:
-        _let_through(request.state.principal, "operator")
+        who = _let_through(request.state.principal, "operator")
         last = request.headers.get("last-event-id") or request.query_params.get("after")
         if last is not None and not (last.isascii() and last.isdigit() and len(last) < 19):
             raise BadRequest("`Last-Event-ID` is the number of an event")
         content = context.hub.stream(None if last is None else int(last))
         first = await anext(content)  # raises before the answer begins
 
-        async def with_first() -> Any:
+        async def while_valid() -> Any:
             yield first
+            looked = time.monotonic()
             async for one in content:
+                if time.monotonic() - looked >= CHECK_EVERY:
+                    if not await context.run(context.credentials.is_valid, who):
+                        await content.aclose()
+                        return
+                    looked = time.monotonic()
                 yield one
 
-        return StreamingResponse(with_first(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return StreamingResponse(while_valid(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     async def healthz(request: Any) -> Response:
         return _json(Health(ok=True, version=_version()))
