@@ -307,6 +307,31 @@ def test_what_answers_decide(result: str, before: str, after: str, gates: bool) 
     assert (report.exit_code == 1) is gates
 
 
+@pytest.mark.parametrize("trials", [1, 2])
+@pytest.mark.parametrize(
+    ("before", "after", "gates"),
+    [
+        ("your refund of ${i} was approved.", "your refund of ${i} was not approved.", True),
+        ("your refund of ${i} was approved.", "your refund of ${i}7 was approved.", True),
+        ("your contact is Alice from now on.", "your contact is Bob from now on.", True),
+        ("your refund of ${i} was approved.", "we have approved the refund of ${i} for you.", False),
+    ],
+)
+def test_what_a_message_in_an_argument_decides(before: str, after: str, gates: bool, trials: int) -> None:
+    rng = random.Random(5)
+
+    def run(i: int, name: str, text: str) -> Turns:
+        body = (
+            rng.choice(["Hello, ", "Dear customer, ", ""]) + text.format(i=i + 20) + rng.choice([" Bye!", " Thanks."])
+        )
+        calls: list[Call] = [("look", {}, f"amount {i + 20}"), ("send", {"body": body}, "ok")]
+        return talk(name, f"Please answer ticket number {i} as soon as you can.", calls)
+
+    baseline = [run(i, f"b{i}.{k}", before) for i in range(TASKS) for k in range(trials)]
+    report = diff(baseline, [run(i, f"c{i}", after) for i in range(TASKS)])
+    assert (report.exit_code == 1) is gates
+
+
 def test_ids_that_differ_from_run_to_run_do_not_gate() -> None:
     rng = random.Random(3)
 

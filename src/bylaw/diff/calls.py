@@ -10,6 +10,7 @@ from typing import Any
 
 from bylaw.diff.columns import Column
 from bylaw.model.canonical import canonical_json
+from bylaw.text.decisions import decisions, is_prose, quantities
 from bylaw.traces.comparison.recording import Context, Recording, arguments
 
 _MOST_VALUES = 2_000
@@ -44,8 +45,15 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
             yield Column("trajectory", "calls", call.name), 1
             yield Column("trajectory", "argument names", call.name, shape), 1
             strange = 0
-            for path, value in _values(arguments(call)) if values < _MOST_VALUES else ():
+            for path, leaf in _leaves(arguments(call)) if values < _MOST_VALUES else ():
                 values += 1
+                if isinstance(leaf, str) and is_prose(leaf):
+                    yield from _decided(call.name, path, leaf)
+                    strange += _invented(leaf, context, end) if context.text else 0
+                    continue
+                value = canonical_json(leaf).decode(errors="replace")
+                if len(value) > _LONG_VALUE:
+                    continue
                 yield Column("trajectory", "argument values", call.name, f"{path}={value}"), 1
                 plain = value.strip('"').lower()
                 if context.text and plain not in ("true", "false", "null", ""):
@@ -60,18 +68,32 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
             yield Column("trajectory", "order", one, other), 1 if first[one] < first[other] else -1
 
 
-def _values(given: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The argument's leaves: path and canonical JSON. Long texts are left out."""
+def _leaves(given: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The argument's leaves, each with its path."""
     if isinstance(given, dict) and depth < 5:
         for key, value in given.items():
-            yield from _values(value, f"{path}.{key}" if path else str(key), depth + 1)
+            yield from _leaves(value, f"{path}.{key}" if path else str(key), depth + 1)
     elif isinstance(given, list) and depth < 5:
         for value in given[:50]:
-            yield from _values(value, f"{path}.*", depth + 1)
+            yield from _leaves(value, f"{path}.*", depth + 1)
     else:
-        text = canonical_json(given).decode(errors="replace")
-        if len(text) <= _LONG_VALUE:
-            yield path, text
+        yield path, given
+
+
+def _decided(tool: str, path: str, text: str) -> Iterator[tuple[Column, float]]:
+    """What an argument in prose decides. Its words are no columns."""
+    found = decisions(text)
+    yield Column("trajectory", "argument negation", tool, path), float(found.is_negated)
+    for kind, spelling in found.facts:
+        what = "argument name" if kind in ("name", "weekday", "year") else "argument fact"
+        yield Column("trajectory", what, tool, f"{path}={kind} {spelling}"), 1
+
+
+def _invented(text: str, context: Context, end: int) -> int:
+    """How many numbers and addresses of a text nothing before mentions."""
+    found = decisions(text)
+    said = {spelling for kind, spelling in found.facts if kind in ("id", "e-mail address", "link")}
+    return sum(find_word(one, context.text, 0, end) < 0 for one in said | quantities(found.facts))
 
 
 def _source(value: str, context: Context, end: int) -> tuple[str, bool]:

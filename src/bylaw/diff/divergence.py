@@ -57,7 +57,7 @@ def _in_session(comparison: Comparison, lexicon: Lexicon) -> Iterator[Divergence
     for b, c in comparison.sides:
         if b is None or c is None:
             yield _unmatched(b, c, where)
-        elif b.signature != c.signature:
+        elif b.signature != c.signature or b.response.tool_calls != c.response.tool_calls:
             found = _classify(b, c)
             if found is not None:
                 yield _divergence(b, c, where, *found, _weight(b, c, lexicon))
@@ -103,6 +103,8 @@ def _classify(b: Step, c: Step) -> tuple[DivergenceKind, str] | None:
     if b.text != c.text:
         facts = _changed_facts(b.text, c.text)
         return ("decision", facts) if facts else ("style", "other words")
+    if list(map(arguments, b.response.tool_calls)) != list(map(arguments, c.response.tool_calls)):
+        return "style", "other words in arguments"
     return None
 
 

@@ -174,9 +174,8 @@ def table(sessions: Iterable[dict[Column, float]]) -> tuple[list[Column], Matrix
 
 def _rank(column: Column) -> int:
     """Columns with an open set of values go last if there are too many."""
-    return column.what in ("argument values", "argument source", "order") or (
-        column.axis == "answer" and column.subject != ""
-    )
+    open_sets = ("argument values", "argument fact", "argument name", "argument source", "order")
+    return column.what in open_sets or (column.axis == "answer" and column.subject != "")
 
 
 def _varies(column: Column, rows: Sequence[dict[Column, float]]) -> bool:

@@ -15,10 +15,17 @@ from bylaw.diff.judgement import Distance, Figure, Judgement
 from bylaw.diff.model import Finding
 from bylaw.diff.units import mean_change
 
-_COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere", "argument source")
-_OF_ARGUMENTS = ("argument values", "argument source")
+_OF_ARGUMENTS = ("argument values", "argument fact", "argument name", "argument source")
+_COARSE_FIRST = (
+    "calls",
+    "argument names",
+    "argument negation",
+    *_OF_ARGUMENTS[:3],
+    "values from nowhere",
+    "argument source",
+)
 _ENDS = ("final refusal", "no answer")
-_MENTIONED = ("name", "weekday", "year")
+_MENTIONED = ("name", "weekday", "year", "argument name")
 _DENIALS = ("final refusal", "first word", "negation")
 """columns that one denial moves, the most telling first"""
 TURNS = Scale(0.10, 0.30, 1.0)
@@ -143,6 +150,12 @@ def describe(figure: Figure) -> str:
         case "argument values":
             argument, value = column.detail.split("=", 1)
             return f"`{subject}` gets `{argument} = {value}` {more} often in {share} sessions ({rates})"
+        case "argument fact" | "argument name":
+            argument, fact = column.detail.split("=", 1)
+            return f"`{subject}` gets the {fact} in `{argument}` {more} often in {share} sessions ({rates})"
+        case "argument negation":
+            denies = "now denies" if figure.delta > 0 else "no longer denies"
+            return f"the `{column.detail}` of `{subject}` {denies} something in {share} sessions"
         case "values from nowhere":
             return f"`{subject}` gets values that nothing before mentions in {share} sessions ({rates})"
         case "argument source":

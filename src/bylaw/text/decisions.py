@@ -120,6 +120,15 @@ _MEASURED = re.compile(rf"(?<![\w.])(?P<number>-?{_DIGITS})\s?(?P<unit>{_UNITS}|
 _RANGE = re.compile(r"(?<![\w.-])(\d{1,3}(?:\.\d+)?)\s?-\s?(\d{1,3}(?:\.\d+)?)(?![\w-])")
 _NUMBER = re.compile(rf"(?<![\w.])-?{_DIGITS}(?:{_SCALE}|\s?%|\s+percent\b)?")
 
+# Prose in arguments
+
+_LEAST_PROSE, _LEAST_WORDS = 25, 4
+"""characters, and blanks between words"""
+_OF_CODE = re.compile(
+    r"[{}<>|\\=*`~^]|\s-{1,2}[a-zA-Z]|&&|\$\w*[a-zA-Z(]|\w\(|;\s*$|\b(?:SELECT|INSERT|UPDATE|DELETE)\b", re.MULTILINE
+)
+_SENTENCE = re.compile(r"[^\W\d_]{2,}[\"'”)]?[.!?…](?:\s|$)|[。！？]")  # noqa: RUF001
+
 # Opposites
 
 _MOST_COURTEOUS = 30
@@ -212,6 +221,13 @@ def _decisions(text: str) -> Decisions:
         for pair, pole in _POLES.get(word, ()):
             sides.setdefault(pair, set()).add(pole)
     return Decisions(frozenset(_facts(prose)), is_negated(text), first_word(text), None, _one_sided(sides))
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is written for people, such as the body of a message; not a command, a query or code."""
+    if len(text) < _LEAST_PROSE or _OF_CODE.search(text, 0, 2_000) or text.count(" ") < _LEAST_WORDS:
+        return False
+    return _SENTENCE.search(text, 0, 5_000) is not None
 
 
 def _one_sided(sides: dict[str, set[str]]) -> tuple[tuple[str, str], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bylaw.text.decisions import decisions, disagree
+from bylaw.text.decisions import decisions, disagree, is_prose
 from bylaw.text.negation import is_negated
 
 FLIPS = [
@@ -127,6 +127,23 @@ def test_an_answer_of_several_messages_decides_what_each_decides() -> None:
 @pytest.mark.parametrize("text", ["no problem", "No further questions.", "nothing more", "不客气", "a non-stop flight"])
 def test_a_courtesy_denies_nothing(text: str) -> None:
     assert not is_negated(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("Your refund of $20 was approved. Kind regards", True),
+        ("退款已经完成。 请 查收 谢谢 您 的 耐心 等待 和 理解 支持 祝 好。", True),
+        ("cheapest flights from Oslo to Rome", False),
+        ("rm -rf /tmp/build && echo done. bye", False),
+        ("SELECT name FROM users WHERE id > 3. ORDER BY name", False),
+        ("for x in range(3): print(x) # show it. done", False),
+        ("git commit -m 'Fix the bug. It works now.'", False),
+        ("/srv/data/report of may.pdf is here", False),
+    ],
+)
+def test_prose_is_told_from_commands_and_queries(text: str, is_one: bool) -> None:
+    assert is_prose(text) is is_one
 
 
 @pytest.mark.parametrize("unit", ["1, ", "$", "a@", "1-", "**", "if ", "(1", "no ", "A, ", "\n- "])
