@@ -19,7 +19,7 @@ demo: .venv/.base  ## what Bylaw is for, in a minute
 	@$(BIN)/python scripts/demo.py
 
 # One process runs all tests of a file, so that they share what is set up and imported for them.
-test: .venv/.tests lint  ## lint, then every test but the long proofs
+test: .venv/.tests .venv/.chromium lint  ## lint, then every test but the long proofs
 	$(BIN)/pytest -n auto --dist loadfile
 
 lint: .venv/.dev  ## style, types, and the arrows between the folders
@@ -51,7 +51,7 @@ score: .venv/.dev  ## how well prompts are read, and how often the gate of diff 
 	$(BIN)/python bench/diff_score.py
 
 # The tests marked `proof`, and every property with a thousand random examples.
-proof: .venv/.dev .venv/.embeddings fuzz  ## the long proofs, fuzzing included
+proof: .venv/.tests .venv/.chromium .venv/.embeddings fuzz  ## the long proofs, fuzzing included
 	HYPOTHESIS_PROFILE=proof $(BIN)/pytest -n auto -m "proof or hypothesis"
 	$(BIN)/pytest tests/unit/diff/test_embeddings.py
 
@@ -79,6 +79,11 @@ clean:  ## remove everything made here, .venv included
 	@echo "installing the dev tools and the frameworks into .venv" >&2
 	@$(PIP) --no-build-isolation -e '.[dev,frameworks]'
 	@touch .venv/.dev .venv/.frameworks $@
+
+# For the tests of the console. Where it cannot be installed they are skipped, and say so.
+.venv/.chromium: .venv/.base
+	@sh scripts/chromium.sh
+	@touch $@
 
 .venv/.dev .venv/.docs .venv/.embeddings .venv/.frameworks: .venv/.%: .venv/.base
 	@echo "installing the $* tools into .venv" >&2
