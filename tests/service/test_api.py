@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bylaw.guard.stores import SqliteStore
 from tests.service.support import RULES, Site
 
@@ -229,6 +231,19 @@ def test_check_and_compliance_have_endpoints(site: Site) -> None:
     assert report["job"] == "check" and report["rules"] == 5
     wrong = site.ask("operator", "POST", "/v1/check", {"trace": trace, "files": {"a.yaml": "rules: 3"}}, status=422)
     assert wrong["error"]["diagnostics"]
+    asked = {"system_prompt": "Never call delete_order.", "trace_events": [], "tools": [{"name": "delete_order"}]}
+    site.context.jobs["check_compliance"] = lambda **given: given  # what it answers is shown below
+    assert site.ask("operator", "POST", "/v1/check_compliance", asked) == {
+        **asked,
+        "aliases": None,
+        "timeout_ms": 5000.0,
+    }
+    del site.context.jobs["check_compliance"]
+    site.ask("operator", "POST", "/v1/check_compliance", asked, status=404)
+
+
+@pytest.mark.proof  # for the time that its imports take
+def test_compliance_is_checked(site: Site) -> None:
     asked = {"system_prompt": "Never call delete_order.", "trace_events": [], "tools": [{"name": "delete_order"}]}
     result = site.ask("operator", "POST", "/v1/check_compliance", asked)
     assert result["extracted_rules"][0]["rule_id"] == "never-delete-order"

@@ -73,12 +73,13 @@ def test_answers_are_as_announced(described: dict[str, Any]) -> None:
 def test_what_the_document_refuses_is_refused_and_announced(described: dict[str, Any]) -> None:
     """A few wrong bodies for each endpoint; `make proof` has thousands, made by schemathesis."""
     site = Site()
-    for path, methods in described["paths"].items():
-        operation = methods.get("post")
-        if operation is None:
-            continue
-        who = "support" if operation["x-scope"] == "agent" else "admin"
-        for body in ([], "x", {"unknown": 1}, {"session": 3, "tool": [], "files": 1, "agent": {}, "rules": 0}):
-            response = site.raw(who, "POST", path.replace("{id}", "none"), body)
-            assert response.status_code in (400, 404), (path, body, response.text)
-            validate(described, "POST", path, response)
+    with site.http:
+        for path, methods in described["paths"].items():
+            operation = methods.get("post")
+            if operation is None:
+                continue
+            who = "support" if operation["x-scope"] == "agent" else "admin"
+            for body in ("x", {"unknown": 1}, {"session": 3, "tool": [], "files": 1, "agent": {}, "rules": 0}):
+                response = site.raw(who, "POST", path.replace("{id}", "none"), body)
+                assert response.status_code in (400, 404), (path, body, response.text)
+                validate(described, "POST", path, response)

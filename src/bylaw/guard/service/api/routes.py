@@ -38,10 +38,9 @@ def api_routes(context: Context) -> list[BaseRoute]:
     answers = [(one, Answer(one, context)) for one in in_order(ENDPOINTS)]
     routes: list[BaseRoute] = [Route(V1 + one.path, answer, methods=[one.method]) for one, answer in answers]
     context.direct.update({(one.method, V1 + one.path): answer for one, answer in answers if "{" not in one.path})
-    described = _encode(document(ENDPOINTS))
 
     async def openapi(request: Any) -> Response:
-        return Response(described, media_type="application/json")
+        return Response(_described(), media_type="application/json")
 
     async def stream(request: Any) -> Response:
         who = _let_through(request.state.principal, "operator")
@@ -96,6 +95,11 @@ def api_routes(context: Context) -> list[BaseRoute]:
         Route("/readyz", readyz),
         Route("/metrics", metrics),
     ]
+
+
+@cache
+def _described() -> bytes:
+    return _encode(document(ENDPOINTS))
 
 
 def in_order(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
