@@ -1,21 +1,26 @@
-"""The console over HTTP, without a browser: who may see and do what, and that text of users stays text."""
+"""The console over HTTP, without a browser: what it shows, who may do what, and that text of users stays text."""
 
 from __future__ import annotations
 
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 from starlette.routing import Route
 
+from bylaw.guard.commands.serve import serve
 from bylaw.guard.model import Attempt
+from bylaw.guard.service import demo
 from bylaw.guard.service.console.render import environment, path_part
 from bylaw.guard.service.console.routes import console_routes
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Message, Origin, Response
+from bylaw.rules import load_guard
 from tests.service.console.site import Site, submit, token_of
 
 PAGES = (
@@ -58,6 +63,35 @@ def ann(site: Site) -> Any:
     return site.client("ann")
 
 
+def test_the_rules_of_the_demo_have_no_errors() -> None:
+    folder = Path(demo.__file__).parent
+    assert all(load_guard(folder / name).ok for name in demo.RULE_FILES)
+
+
+def test_the_demo_has_rules_and_a_store_of_its_own() -> None:
+    for more in (["--policy", "guard.yaml"], ["--store", "guard.db"]):
+        done = CliRunner().invoke(serve, ["--demo", *more])
+        assert done.exit_code == 2 and "--demo has rules and a store of its own" in done.output
+    assert "Missing option '--policy'" in CliRunner().invoke(serve, []).output
+
+
+def test_the_demo_has_something_for_every_page(site: Site) -> None:
+    operations = site.operations
+    assert {one.tool for one in operations.reviews.list(status="pending")} >= {"issue_refund", "send_email"}
+    assert {one.status for one in operations.reviews.list()} >= {"pending", "used"}
+    assert {one.status for one in operations.incidents.list()} == {"unresolved", "acknowledged", "solved"}
+    assert operations.incidents.counts().alerts == 1
+    assert {one.status for one in operations.sessions.list()} == {"open", "ended", "terminated"}
+    assert [one.in_force for one in operations.rules.versions()] == [True, False, False]
+    assert [one.agent for one in operations.agents.switches()] == ["crawler"]
+    assert operations.rules.shadow_report(rule="refund-without-reason").rules
+
+
+def test_the_audit_of_the_demo_holds(site: Site) -> None:
+    report = site.operations.audit.verify()
+    assert report.findings == [] and report.recomputed == report.decisions > 50
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_is_shown_with_a_token_in_each_form(ann: Any, page: str) -> None:
     answer = ann.get(f"/console/{page}")
@@ -68,12 +102,13 @@ def test_every_page_is_shown_with_a_token_in_each_form(ann: Any, page: str) -> N
         assert form["method"] != "post" or form["token"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "?" not in page and page != "rules/versions/rules-1"])
-def test_every_page_has_an_empty_state(empty_site: Site, page: str) -> None:
-    answer = empty_site.client("ann").get(f"/console/{page}")
-    assert answer.status_code == 200
-    if page in ("tasks", "reviews", "incidents", "live", "sessions", "proposals", "rules/shadow"):
-        assert 'class="empty"' in answer.text
+def test_every_page_has_an_empty_state(empty_site: Site) -> None:
+    client = empty_site.client("ann")
+    for page in (page for page in PAGES if "?" not in page and page != "rules/versions/rules-1"):
+        answer = client.get(f"/console/{page}")
+        assert answer.status_code == 200, page
+        if page in ("tasks", "reviews", "incidents", "live", "sessions", "proposals", "rules/shadow"):
+            assert 'class="empty"' in answer.text, page
 
 
 # -- who may --------------------------------------------------------------------------------------------------------
