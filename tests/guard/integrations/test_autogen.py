@@ -182,5 +182,12 @@ def test_a_tool_that_raises_is_recorded_as_made(guard: bylaw.Guard) -> None:
     assert "no seat" in told[0] and told[1].startswith("one booking")
 
 
+def test_an_agent_is_under_one_guard(guard: bylaw.Guard) -> None:
+    agent = bylaw.integrations.autogen(guard, agent_of(Shop(), []))
+    assert bylaw.integrations.autogen(guard, agent) is agent
+    with bylaw.Guard({"guard": RULES}) as other, pytest.raises(ValueError, match="another guard"):
+        bylaw.integrations.autogen(other, agent)
+
+
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page("autogen", tmp_path, monkeypatch)

@@ -9,6 +9,7 @@ from typing import Any
 import fastmcp
 import pytest
 from fastmcp.exceptions import ToolError
+from fastmcp.server.transforms.search import RegexSearchTransform
 from mcp import MCPError
 
 import bylaw
@@ -145,6 +146,17 @@ def test_a_call_inside_the_server_is_decided() -> None:
         with pytest.raises(ToolError, match="tables stay"):
             asyncio.run(server.call_tool("drop", {}))
     assert shop.runs == []
+
+
+def test_a_tool_that_calls_others_is_decided_and_so_are_they() -> None:
+    shop = Shop()
+    server = server_of(shop)
+    server.add_transform(RegexSearchTransform())
+    with bylaw.Guard({"guard": RULES}) as guard:
+        server.add_middleware(bylaw.integrations.fastmcp(guard, session="s"))
+        assert text(call(server, "call_tool", {"name": "drop", "arguments": {}})).startswith("tables stay")
+        assert text(call(server, "call_tool", {"name": "look", "arguments": {}})) == "look done"
+    assert shop.runs == [("look", {})]
 
 
 def test_a_tool_that_raises_is_recorded_as_made() -> None:

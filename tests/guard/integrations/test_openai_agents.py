@@ -210,5 +210,12 @@ def test_a_tool_runs_with_the_arguments_that_were_judged(guard: bylaw.Guard) -> 
     assert got == ['{"amount": 5}']
 
 
+def test_an_agent_is_under_one_guard(guard: bylaw.Guard) -> None:
+    agent = bylaw.integrations.openai_agents(guard, agents.Agent(name="desk"))
+    assert bylaw.integrations.openai_agents(guard, agent) is agent
+    with bylaw.Guard({"guard": RULES}) as other, pytest.raises(ValueError, match="another guard"):
+        bylaw.integrations.openai_agents(other, agent)
+
+
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page("openai-agents", tmp_path, monkeypatch)

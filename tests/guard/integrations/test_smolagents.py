@@ -232,5 +232,12 @@ def test_a_tool_that_raises_is_recorded_as_made(guard: bylaw.Guard, kind: type[S
     assert "no seat" in told[0] and "one booking" in told[1]
 
 
+def test_an_agent_is_under_one_guard(guard: bylaw.Guard) -> None:
+    agent = bylaw.integrations.smolagents(guard, ToolCallingAgent(tools=[], model=ScriptedModel([]), verbosity_level=0))
+    assert bylaw.integrations.smolagents(guard, agent) is agent
+    with bylaw.Guard({"guard": RULES}) as other, pytest.raises(ValueError, match="another guard"):
+        bylaw.integrations.smolagents(other, agent)
+
+
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page("smolagents", tmp_path, monkeypatch)

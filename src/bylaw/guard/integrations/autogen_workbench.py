@@ -25,7 +25,7 @@ Refused = Callable[[Exception], object]
 
 def guard_autogen(calls: Calls, guarded: Any) -> Any:
     """The same object: an agent, a team or a workbench."""
-    if hasattr(guarded, "_bylaw"):
+    if calls.is_known(getattr(guarded, "_bylaw", None)):
         return guarded
     if isinstance(guarded, AssistantAgent):
         _GuardedAgent(calls, guarded)
@@ -48,7 +48,7 @@ class _GuardedAgent:
         self.calls = calls
         self.problem: Exception | None = None
         self._stream = agent.on_messages_stream
-        agent._bylaw, agent.on_messages_stream = self, self.stream
+        agent._bylaw, agent.on_messages_stream = calls, self.stream
         for workbench in agent._workbench:
             _guard_workbench(calls, workbench, self.end)
 
@@ -67,9 +67,9 @@ class _GuardedAgent:
 
 
 def _guard_workbench(calls: Calls, workbench: Any, end: Refused) -> None:
-    if hasattr(workbench, "_bylaw"):
+    if calls.is_known(getattr(workbench, "_bylaw", None)):
         return
-    workbench._bylaw, unguarded = True, workbench.call_tool
+    workbench._bylaw, unguarded = calls, workbench.call_tool
     streamed = getattr(workbench, "call_tool_stream", None)
 
     async def call_tool(

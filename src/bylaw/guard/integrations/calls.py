@@ -116,6 +116,12 @@ class Calls:
         self._waiting: dict[tuple[str, str | None], tuple[Attempt, Decision]] = {}
         self._lock = threading.Lock()
 
+    def is_known(self, other: Calls | None) -> bool:
+        """Whether an agent is under this guard already, by `other`. Raises ValueError if it is under another guard."""
+        if other is not None and other.guard is not self.guard:
+            raise ValueError("the agent is under another guard already")
+        return other is not None
+
     # -- whose call it is -----------------------------------------------------------------------------------------
 
     def attempt(self, tool: str, arguments: Any, call_id: str | None, context: Any, default: str | None) -> Attempt:

@@ -157,8 +157,10 @@ def _judged(hook: Callable[..., Any]) -> Callable[..., Any]:
         answer = await hook(given, tool_use_id, context)
         specific = answer.get("hookSpecificOutput") if isinstance(answer, dict) else None
         specific = specific if isinstance(specific, dict) else {}
-        decided = specific.get("decision") if isinstance(specific.get("decision"), dict) else {}
-        changed = specific.get("updatedInput", decided.get("updatedInput"))
+        permission = specific.get("decision")
+        changed = specific.get("updatedInput")
+        if isinstance(permission, dict):
+            changed = permission.get("updatedInput", changed)
         if changed is None or same_json(changed, given["tool_input"]):
             return answer
         why = "another hook has changed the call after the guard has judged it; change it in can_use_tool"

@@ -60,7 +60,7 @@ def guard_workflow(calls: LlamaIndexCalls, workflow: Any) -> Any:
     if not isinstance(workflow, AgentWorkflow | BaseWorkflowAgent):
         raise TypeError(f"agent={workflow!r:.80}: expected an agent or an AgentWorkflow")
     plain: Any = type(workflow)
-    if not hasattr(plain, "_bylaw"):
+    if not calls.is_known(getattr(plain, "bylaw_calls", None)):
         object.__setattr__(workflow, "__class__", _guarded(calls, plain))
     return workflow
 
@@ -90,7 +90,9 @@ def _guarded(calls: LlamaIndexCalls, plain: Any) -> Any:
         return await plain.parse_agent_output(self, ctx, ev)
 
     steps = {"call_tool": call_tool, "_call_tool": _call_tool, "parse_agent_output": parse_agent_output}
-    return type(plain)(f"Guarded{plain.__name__}", (plain,), {**steps, "_bylaw": True, "__module__": __name__})
+    guarded = type(plain)(f"Guarded{plain.__name__}", (plain,), {**steps, "__module__": __name__})
+    guarded.bylaw_calls = calls
+    return guarded
 
 
 async def _ask(context: Any, attempt: Attempt, decision: Decision) -> Answer | None:

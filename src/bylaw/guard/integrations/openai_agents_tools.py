@@ -123,7 +123,7 @@ class GuardHooks(AgentHooks[Any]):  # type: ignore[misc]
 
 
 def guard_agent(calls: OpenAIAgentsCalls, agent: Any) -> GuardedAgent:
-    if isinstance(agent, GuardedAgent):
+    if isinstance(agent, GuardedAgent) and calls.is_known(agent.calls):
         return agent
     if id(agent) in calls.agents:
         return calls.agents[id(agent)][1]

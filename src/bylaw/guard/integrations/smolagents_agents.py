@@ -27,16 +27,17 @@ class ToolDenied(Exception):
 
 def guard_agent(calls: Calls, agent: Any) -> Any:
     """The same object under the guard."""
-    if getattr(agent, "_bylaw", None) is not None:
+    if calls.is_known(getattr(agent, "_bylaw", None)):
         return agent
     if isinstance(agent, CodeAgent):
         if not isinstance(agent.python_executor, LocalPythonExecutor):
             raise TypeError("no guard can decide calls of code that runs elsewhere: use executor_type='local'")
-        agent._bylaw = _GuardedCode(calls, agent)
+        _GuardedCode(calls, agent)
     elif isinstance(agent, ToolCallingAgent):
-        agent._bylaw = _GuardedCalls(calls, agent)
+        _GuardedCalls(calls, agent)
     else:
         raise TypeError(f"agent={agent!r:.80}: expected a ToolCallingAgent or a CodeAgent")
+    agent._bylaw = calls
     for managed in agent.managed_agents.values():
         guard_agent(calls, managed)
     return agent
