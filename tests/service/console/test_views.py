@@ -387,8 +387,7 @@ def test_rules_are_validated_compared_and_activated(site: Site, ann: Any) -> Non
     version = site.operations.rules.active().version
     assert (version.by, version.note) == ("ann", "100")
     assert "value: 100 }" in ann.get(f"/console/rules/versions/{version.id}").text
-    answer = submit(ann, "/console/rules/versions", "/console/rules/rollback")
-    assert answer.status_code == 303
+    assert submit(ann, "/console/rules/versions", "/console/rules/rollback").status_code == 303
     assert "value: 500 }" in str(site.operations.rules.active().version.files)
 
 
@@ -413,8 +412,7 @@ def test_agents_are_blocked_cleared_and_changed(site: Site, ann: Any) -> None:
 
 def test_a_manifest_is_tried_before_it_is_imported(site: Site, ann: Any) -> None:
     page = "/console/agents/import"
-    text = ann.get("/console/agents").text
-    assert "list_invoices" in text and 'data-do="copy"' in text
+    assert 'data-text="list_invoices"' in ann.get("/console/agents").text  # to copy
     before = site.operations.versions.active_id()
     manifest = (
         "agents: [{manifestKey: a, executionMode: request}]\nversions:\n- agentManifestKey: a\n  status: deployed\n"
@@ -430,8 +428,7 @@ def test_a_manifest_is_tried_before_it_is_imported(site: Site, ann: Any) -> None
 
 def test_the_audit_is_searched_verified_and_exported(site: Site, ann: Any) -> None:
     assert "no row passes" in ann.get("/console/audit?text=there-is-no-such-text").text.lower()
-    answer = submit(ann, "/console/audit", "/console/audit/verify")
-    assert "The chain is intact" in answer.text
+    assert "The chain is intact" in submit(ann, "/console/audit", "/console/audit/verify").text
     lines = ann.get("/console/audit/export?session=ticket-5007").text.splitlines()
     assert lines and all(json.loads(line)["data"]["session"] == "ticket-5007" for line in lines)
 
@@ -446,7 +443,7 @@ def test_a_session_is_terminated(site: Site, ann: Any) -> None:
 
 
 def test_a_form_that_is_no_text_is_refused(ann: Any) -> None:
-    headers = {"X-CSRF-Token": token_of(ann.get("/console/agents").text)}
-    headers["Content-Type"] = "application/x-www-form-urlencoded"
+    form = "application/x-www-form-urlencoded"
+    headers = {"X-CSRF-Token": token_of(ann.get("/console/agents").text), "Content-Type": form}
     answer = ann.post("/console/agents/kill", content=b"agent=%ff%fe&why=\xff", headers=headers)
     assert answer.status_code == 400
