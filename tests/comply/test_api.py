@@ -415,6 +415,28 @@ def test_embeddings_are_a_second_vote_on_bindings(nearest: str, tier: str) -> No
     assert (rule.tier, "get_lease" in str(rule.items)) == (tier, True)
 
 
+def test_the_embeddings_of_the_extra_vote_too() -> None:
+    for module in ("safetensors", "tokenizers", "wordllama"):
+        pytest.importorskip(module)
+    from bylaw.text.similarity import load_embedder
+
+    tools = [
+        {"name": name, "description": says, "parameters": {"properties": {"id": {"type": "string"}}}}
+        for name, says in (
+            ("transfer_funds", ""),
+            ("get_balance", "Returns the balance as a number."),
+            ("get_address", "Returns the postal address."),
+            ("rent_locker", ""),
+            ("is_locker_free", "Returns true or false."),
+            ("get_opening_hours", "Returns the hours."),
+        )
+    ]
+    prompt = '### transfer_funds\nThe balance of "id" must be at least 300.\n'
+    prompt += '\n### rent_locker\nThe locker "id" must be free.\n'
+    rules = read_prompt(prompt, tools=read_tools(tools), embedder=load_embedder()).rules
+    assert [rule.tier for rule in rules] == [Tier.CERTAIN, Tier.CERTAIN]
+
+
 def test_embeddings_that_are_not_installed_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
     comply._embedder.cache_clear()

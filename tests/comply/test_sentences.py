@@ -74,6 +74,21 @@ def test_a_rule_means_what_its_sentence_says(case: dict[str, Any]) -> None:
     assert (kept.violated, kept.error, kept.inconclusive) == (0, 0, 0)
 
 
+NAMES = re.compile("|".join(tool.name for tool in TOOLS if "_" in tool.name))
+NAMING = [case["says"] for _, case in CASES if case["want"] and NAMES.search(case["says"]) and "tools" not in case]
+
+
+@pytest.mark.parametrize(
+    "form", ["- {}", "> {}", "## {}", "**{}**", "| {} |", "<rule>{}</rule>", "* [ ] {}", "Bitte: {}"]
+)
+def test_a_sentence_that_names_a_tool_is_listed_in_every_form(form: str) -> None:
+    for says in NAMING[:: len(NAMING) // 8]:
+        first, second, *rest = says.split(" ")
+        wrapped = f"{first} {second}\n    {' '.join(rest)}"
+        for text in (says, says.replace(" ", "  "), f"{says} Ciao.", *([] if "#" in form else [wrapped])):
+            assert extract_rules(form.format(text), tools=TOOLS), (form, text)
+
+
 def test_there_are_enough_cases_and_no_sentence_stands_twice() -> None:
     says = [case["says"] for _, case in CASES]
     assert len(says) == len(set(says)) >= 180

@@ -14,12 +14,15 @@ CLOSED_TESTS = [
     "args.k = 1", "args.k = x", "args.k != 2", "args.k in [1, x]", "args.k not in [1]", "args.k present",
     "args.k missing", "args.n >= 5", "args.n < 2", "args.n = 5", "args.s contains a", "args.s matches /^a/",
     "args.s contains 1", "args.s.* = 1", "args.s.0 = 1", "args.k.x = 1", "args.s.* != 1", "args.k = null",
+    'args.d < "2025-03-10"', 'args.d >= "2025-03-10"', 'args.d = "2025-03-10"',
 ]  # fmt: skip
 RESULT_TESTS = [
     "result.ok = true", "result.n > 1", "result.n.x = 1", "result contains er", "error = true", "error != true",
     "result = ok", "result.* = 5", "result.missing missing", "result.1 = 2",
 ]  # fmt: skip
 WINDOWS = ["[<=0]", "[<=2]", "[<=5e]", "[<=0t]", "[<=1t]", "[<=3t]", "[<=0s]", "[<=10s]", "[<=1m]"]
+COMPUTED = ["$n", "$n", "$n + 1", "$n - 2", "2 * $n", "$n / 2", "0.5 * $n"]
+DATES = ["2025-03-09", "2025-03-10", "2025-03-10T08:00:00", "2025-03-11", "March 10, 2025", "10/03/2025", "soon", 5]
 COMPARISONS = ["=", "!=", ">", ">=", "<", "<="]
 
 
@@ -130,7 +133,13 @@ class Formulas:
         """`result.n >= $n` asks for more than the latest event."""
         w, op, tool = self.window(), self.rng.choice([">", ">=", "<", "<=", "!="]), self.rng.choice(TOOLS)
         path = self.rng.choice(["args.n", "result.n"])
-        asked = f"{tool}, args.k = $k, {path} {op} $n"
+        is_order = op != "!="
+        asked = f"{tool}, args.k = $k, {path} {op} {self.rng.choice(COMPUTED if is_order else COMPUTED[:1])}"
+        if self.rng.random() < 0.25:
+            asked = f"{tool}, args.k = $k, args.d {op} $d" + self.rng.choice(
+                ["", " + 1d", " - 2d"] if is_order else [""]
+            )
+            return f"G (tool({self.rng.choice(TOOLS)}, args.k = $k, args.d = $d) -> O{w} result({asked}))"
         shapes = [f"O{w} result({asked})", f"!O{w} result({asked})", f"seen{w}({asked})", f"F{w} result({asked})"]
         return f"G (tool({self.rng.choice(TOOLS)}, args.k = $k, args.n = $n) -> {self.rng.choice(shapes)})"
 
@@ -194,8 +203,10 @@ class Traces:
             "k": [1, 1, 2, "x", 1.0, None, "1", [1]],
             "n": [1, 2, 5, 7, "5", "1,5", True],
             "s": ["a", "ba", [1, 2], [], {"q": 1}, 3],
+            "d": DATES,
         }
         likely = {"k": 4 if self._chance(0.8) else 8, "n": 4 if self._chance(0.8) else 7, "s": 6}
+        likely["d"] = 5 if self._chance(0.8) else 8
         return {key: self.rng.choice(pool[: likely[key]]) for key, pool in pools.items() if self._chance(0.85)}
 
     def _result(self, of: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable
@@ -47,8 +48,11 @@ def read_literal(text: str) -> tuple[Any, bool] | None:
         return _NAMES[text], False
     if len(text) > LONGEST or text[:1] not in ("(", "[", "{") or text[-1] not in ")]}":
         return None
-    if _depth(text) > DEEPEST or _is_json(text):
+    if _depth(text) > DEEPEST:
         return None
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(text)
+        return None  # the engine reads JSON itself
     try:
         match ast.literal_eval(text):
             case (bool(succeeded), value) as pair if isinstance(pair, tuple):
@@ -69,14 +73,6 @@ def _depth(text: str) -> int:
         elif character in ")]}":
             depth -= 1
     return deepest
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _plain(value: Any) -> Any:
