@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bylaw.record import startup_hook
 from bylaw.record.api import begin_recording
 from bylaw.record.frameworks import FRAMEWORKS, mark_carried
 from bylaw.record.recording import Recording
@@ -25,7 +24,8 @@ from bylaw.text.redaction.redactor import recording_redactor
 from bylaw.wire.exchange import Exchange
 from bylaw.wire.formats import model_call
 
-_SETTINGS = "BYLAW_RECORD_SETTINGS"
+_SETTINGS, _LOG = "BYLAW_RECORD_SETTINGS", "BYLAW_RECORD_LOG"
+_HOOK = Path(__file__).with_name("startup_hook.py")
 
 
 class Settings(Struct, frozen=True):
@@ -53,11 +53,11 @@ def hook_variables(environment: Mapping[str, str], settings: Settings, folder: P
     """The variables that make each Python of the command run the hook; `folder` gets the hook and the log."""
     hook = folder / "python"
     hook.mkdir()
-    shutil.copyfile(startup_hook.__file__, hook / "sitecustomize.py")
+    shutil.copyfile(_HOOK, hook / "sitecustomize.py")
     path = os.pathsep.join(filter(None, (str(hook), environment.get("PYTHONPATH"))))
     log = folder / "frameworks.log"
     log.touch()
-    return {"PYTHONPATH": path, startup_hook.LOG: str(log), _SETTINGS: msgspec.json.encode(settings).decode()}
+    return {"PYTHONPATH": path, _LOG: str(log), _SETTINGS: msgspec.json.encode(settings).decode()}
 
 
 def read_log(folder: Path) -> Found:
@@ -73,7 +73,7 @@ def read_log(folder: Path) -> Found:
 def begin() -> Any:
     """Record the frameworks of this process until it ends. Returns the finder that patches them on import."""
     settings = msgspec.json.decode(os.environ[_SETTINGS], type=Settings)
-    begin_recording(_Part(settings, os.environ[startup_hook.LOG]))
+    begin_recording(_Part(settings, os.environ[_LOG]))
     return FRAMEWORKS.finder
 
 

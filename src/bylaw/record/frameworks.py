@@ -73,7 +73,7 @@ def _patch_classes(base: Any, patches: Patches, methods: dict[str, Callable[[Any
             patches.replace(derived, name, make)
 
     def watch(original: Any) -> Any:
-        def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
             if original is None:
                 super(base, cls).__init_subclass__(**kwargs)
             else:

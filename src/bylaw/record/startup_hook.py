@@ -2,11 +2,17 @@
 
 Nothing happens until such a Python imports a framework. Then it loads Bylaw, if it has it, to record the framework's
 calls (`child_frameworks`); if it has not, the log says so. The file imports nothing from Bylaw and uses old syntax, so
-that any Python 3 can run it. INVARIANT: nothing that goes wrong here reaches the program.
+that any Python 3.7 can run it. INVARIANT: nothing that goes wrong here reaches the program.
 """
+
+from __future__ import annotations
 
 import os
 import sys
+
+TYPE_CHECKING = False  # every Python of the command runs this file, so it imports nothing that is not loaded anyway
+if TYPE_CHECKING:
+    from typing import Any
 
 FRAMEWORKS = ("agents.models.interface", "langchain_core.language_models.chat_models", "pydantic_ai.models")
 LOG = "BYLAW_RECORD_LOG"
@@ -15,10 +21,10 @@ LOG = "BYLAW_RECORD_LOG"
 class _Finder:
     """Starts the recording when the first framework is imported, and lets the recording's own finder find it."""
 
-    finder = None
+    finder: Any = None
     failed = False
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in FRAMEWORKS or self.failed:
             return None
         if self.finder is None:
@@ -28,13 +34,13 @@ class _Finder:
                 self.finder = begin()
             except BaseException as problem:
                 self.failed = True
-                _note("unable {} {!r}".format(name.split(".")[0], str(problem)[:200]))
+                _note("unable {} {!r}".format(name.partition(".")[0], str(problem)[:200]))
                 return None
             return self.finder.find_spec(name, path, target)  # it is too late for it to be asked by the import itself
         return None
 
 
-def _note(text):  # type: ignore[no-untyped-def]
+def _note(text: str) -> None:
     try:
         with open(os.environ[LOG], "a") as log:
             log.write(text + "\n")
@@ -42,13 +48,13 @@ def _note(text):  # type: ignore[no-untyped-def]
         sys.stderr.write("bylaw: models of frameworks in this process are not recorded\n")
 
 
-def _run_shadowed():  # type: ignore[no-untyped-def]
+def _run_shadowed() -> None:
     """Run the `sitecustomize` that would have run without this one."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
     ours = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
     except ImportError as problem:
         if problem.name != "sitecustomize":
             raise
@@ -57,5 +63,5 @@ def _run_shadowed():  # type: ignore[no-untyped-def]
 
 
 if __name__ == "sitecustomize" and os.environ.get(LOG):
-    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder())
     _run_shadowed()

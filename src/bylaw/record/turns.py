@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Raw, Struct, json
 
 from bylaw.traces.assembly.content import AssistantContent, Result
+from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.bylaw.lines import AnnotationLine, HandwrittenResponseLine, Line, RequestLine, ToolResultLine
-from bylaw.traces.formats.chat import PARAMS
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord, text_field
 from bylaw.traces.formats.responses_items import add_output, inline_result, is_output, kind_of, messages_of

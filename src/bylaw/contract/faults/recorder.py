@@ -18,7 +18,7 @@ from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import calls_in, read_content
 from bylaw.traces.assembly.session_buffer import KnownCall, same_call
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.chat import PARAMS
+from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord, text_field
 from bylaw.traces.records.problems import Problems
