@@ -184,3 +184,12 @@ def test_the_async_client_needs_no_threads(site: Site, http: Http) -> None:
     done, denied, paused = asyncio.run(story())
     assert (done, paused) == ("done", bylaw.Action.PAUSE)
     assert "needs a person" in denied
+
+
+def test_what_only_operators_may_do_is_told(site: Site, http: Http) -> None:
+    guard = client(site, http)
+    for name in ("reviews", "policies", "incidents"):
+        with pytest.raises(NotImplementedError, match="console"):
+            getattr(guard, name)
+    with pytest.raises(NotImplementedError, match="console"):
+        guard.kill("support")

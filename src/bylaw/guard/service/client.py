@@ -294,7 +294,7 @@ class GuardClient(Guard):
         raise NotImplementedError("a client decides and records; operators use the console or the JSON API")
 
     reload = kill = revive = terminate = shadow_report = follower = replay = record_past_call = _elsewhere
-    incidents = property(_elsewhere)
+    incidents = reviews = policies = property(_elsewhere)
 
 
 class AsyncGuardClient(GuardClient):
