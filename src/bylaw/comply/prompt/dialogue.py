@@ -12,9 +12,20 @@ import re
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.comply.prompt.clauses import Literal
-from bylaw.comply.prompt.readings import ArgTest, Draft, atom, either, formula, literal_pattern, text_pattern
+from bylaw.comply.prompt.readings import (
+    ArgTest,
+    Draft,
+    Reading,
+    View,
+    atom,
+    either,
+    formula,
+    literal_pattern,
+    text_pattern,
+)
 from bylaw.comply.prompt.vocabulary import any_case
 
 AGREEMENT_CONFIDENCE = 0.7
@@ -73,6 +84,51 @@ def agreed() -> str:
 def confirmed(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
     """At each of these calls, the latest message of the user agrees."""
     return formula(f"G ({atom(tools, tests)} -> {agreed()})", "dialogue")
+
+
+# -- requests of the user ---------------------------------------------------------------------------------------------
+
+_ON_REQUEST = any_case(
+    r"(?:\W|\b(?:the|a|an|user|users|customer|you|they|i|are|is|being|be|been|have|has|was|were|explicitly"
+    r"|specifically|expressly|directly|clearly|first"
+    r"|asks?|asked|asking|requests?|requested|requesting|instruct(?:s|ed)?|instructions?|told|tells?|for|it|this"
+    r"|them|so|to|do|otherwise|that|by|or|and|wants?)\b)+"
+)
+_REQUESTS = any_case(r"\b(?:ask|request|instruct|told|tell)")
+_UNCLEAR_REQUEST = "whether the user asked for it is known only by a word"
+_ON_REQUEST_CONFIDENCE = 0.7
+
+
+def limit_to_requests(view: View, reading: Reading) -> Reading:
+    """`never commit unless the user asks`: a breach if no message of the user has the word."""
+    parts = view.clause.parts
+    if not parts:
+        return reading
+    part = parts[0]
+    is_request = (
+        part.word in ("unless", "without", "iff", "if")
+        and _ON_REQUEST.fullmatch(part.text)
+        and _REQUESTS.search(part.text)
+    )
+    if part.word == "if" and view.marker.force != "only":
+        is_request = None
+    if len(parts) > 1 or not is_request or not reading.asked_by or not reading.drafts:
+        return Reading(name=reading.name, undecided=f"no event shows whether `{view.quote(part)}` holds")
+    return replace(
+        reading,
+        drafts=tuple(_only_on_request(draft, reading.asked_by) for draft in reading.drafts),
+        trigger=view.when(part),
+        undecided=_UNCLEAR_REQUEST,
+        ceiling=min(reading.ceiling, _ON_REQUEST_CONFIDENCE),
+    )
+
+
+def _only_on_request(draft: Draft, words: str) -> Draft:
+    done = draft.params.get("formula", "").removeprefix("G !")
+    if draft.kind == "forbidden_text":
+        pattern = draft.params["text"].replace("/", r"\/")
+        done = f"text(/{pattern}/{'i' if draft.params.get('ignore_case') else ''})"
+    return formula(f"G ({done} -> O user(/{words}/i))", draft.aspect)
 
 
 # -- texts of the agent ------------------------------------------------------------------------------------------------

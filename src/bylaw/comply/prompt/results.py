@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bylaw.comply.model import ToolSpec
 from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum, shifted
 from bylaw.comply.prompt.lookups import MENTION, OF_IT, Lookup, Lookups, find_lookups, shows_field
-from bylaw.comply.prompt.returns import answer_of, listed_fields
+from bylaw.comply.prompt.returns import answer_of, described_fields, listed_fields
 from bylaw.comply.prompt.vocabulary import Tools, any_case, stems, word_set
 
 NOT_SHOWN = "results do not show whether it holds, only that it was looked up"
@@ -402,20 +402,9 @@ class ResultReader:
         shown = (*tool.fields, *listed_fields(tool))
         named = [field for field in shown if said.issuperset(stems(field)) and re.fullmatch(r"\w+", field)]
         age = ["age"] if _AGE.search(text) else []
-        fields = dict.fromkeys((*MENTION.findall(text), *named, *_described(tool, said), *pairs, *own, *age))
+        fields = dict.fromkeys((*MENTION.findall(text), *named, *described_fields(tool, said), *pairs, *own, *age))
         found = [f"result.{field}" for field in fields if field not in params]
         return found if kind == "object" else ["result", *found]
-
-
-def _described(tool: ToolSpec, said: frozenset[str]) -> list[str]:
-    """Fields of two words that the tool's description names in words of the sentence: `credit_balance`."""
-    words = [word.lower() for word in re.findall(r"[A-Za-z]+|[,.;]", tool.description)]
-    pairs = [(left, right) for left, right in pairwise(words) if left.isalpha() and right.isalpha()]
-    return [
-        f"{left}_{right}"
-        for left, right in pairs
-        if len(both := stems(f"{left} {right}")) == 2 and said.issuperset(both)
-    ]
 
 
 def _denies(name: str) -> bool:

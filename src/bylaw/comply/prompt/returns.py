@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from bylaw.comply.model import ToolSpec
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.vocabulary import any_case, stems
 
 Answer: TypeAlias = Literal["boolean", "number", "list", "object", "text", ""]
 _YES_NO = any_case(r"\btrue or false\b|\bboolean\b|\bwhether\b|\btrue if\b|\byes or no\b|\btrue (?:only )?when\b")
@@ -56,3 +57,14 @@ def listed_fields(tool: ToolSpec) -> list[str]:
     found = _LISTED.search(tool.description)
     names = re.split(r",\s*(?:and )?| and ", found["fields"].lower()) if found else []
     return [re.sub(r"\s+", "_", name.strip()) for name in names]
+
+
+def described_fields(tool: ToolSpec, said: frozenset[str]) -> list[str]:
+    """Fields of two words that the tool's description names in words of the sentence: `credit_balance`."""
+    words = [word.lower() for word in re.findall(r"[A-Za-z]+|[,.;]", tool.description)]
+    pairs = [(left, right) for left, right in pairwise(words) if left.isalpha() and right.isalpha()]
+    return [
+        f"{left}_{right}"
+        for left, right in pairs
+        if len(both := stems(f"{left} {right}")) == 2 and said.issuperset(both)
+    ]
