@@ -158,10 +158,11 @@ class HttpSession:
         target.put(message)
 
     def _target(self, body: Any, about: str | None) -> Exchange | None:
-        """An answer goes to its request, and so does its progress. What belongs to no request goes to the stream; a
-        question without one goes to any open request, so that it is asked at all."""
+        """An answer goes to its request, and so does its progress. Anything else goes to the only request that is open,
+        so that it stays in order, or to the stream. A question without a stream goes to any request, so that it is
+        asked at all."""
         if is_answer(body):
-            return self._exchanges.get(key_of(body["id"]))
+            return self._exchanges.pop(key_of(body["id"]), None)  # nothing comes after it
         if about in self._exchanges:
             return self._exchanges[about]
         token = params_of(body).get("progressToken", _meta_of(body).get(_SUBSCRIPTION))
@@ -169,9 +170,9 @@ class HttpSession:
             own = exchange.sent.body["id"] if self.is_shared and exchange.sent is not None else None
             if token is not None and (token == own if self.is_shared else (token,) == exchange.token):
                 return exchange
-        if self._stream is not None:
+        if len(self._exchanges) != 1 and self._stream is not None:
             return self._stream
-        if self._exchanges and (is_request(body) or len(self._exchanges) == 1):
+        if len(self._exchanges) == 1 or (self._exchanges and is_request(body)):
             return next(reversed(self._exchanges.values()))
         return None
 
