@@ -86,18 +86,24 @@ assert "[DONE]" in ask("hello", stream=True)
     assert server.headers[0]["authorization"] == "Bearer abcdefghijklmnopqrstuvwxyz"
 
 
-def test_the_clients_of_both_providers_in_a_child_of_the_child(tmp_path: Path, server: Server) -> None:
+def test_requests_to_both_providers_by_a_child_of_the_child(tmp_path: Path, server: Server) -> None:
+    """`examples/stacks/openai-command.yaml` has the real client of OpenAI in a child, and `test_clients` has both."""
     agent = tmp_path / "agent.py"
-    agent.write_text("""
-import anthropic, openai
-asked = [{"role": "user", "content": "hello"}]
-openai.OpenAI(api_key="k").chat.completions.create(model="m", messages=asked)
-list(openai.OpenAI(api_key="k").responses.create(model="m", input="hello", stream=True))
-anthropic.Anthropic(api_key="k").messages.create(model="m", max_tokens=9, messages=asked)
-""")
+    agent.write_text(
+        PYTHON
+        + """
+def post(url, body):
+    asked = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    urllib.request.urlopen(asked).read()
+
+ask("hello")
+post(os.environ["OPENAI_BASE_URL"] + "/responses", {"model": "m", "input": "hello", "stream": True})
+ask("hello", os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", max_tokens=9)
+"""
+    )
     path = tmp_path / "run.jsonl"
     done = record(server, path, "sh", "-c", f"{sys.executable} {agent}; exit 5")
-    assert done.returncode == 5
+    assert done.returncode == 5, done.stderr
     providers = [one.request.metadata["provider"] for one in responses(read(path)) if one.request is not None]  # type: ignore[index]
     assert providers == ["openai", "openai_responses", "anthropic"]
 
