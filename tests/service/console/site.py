@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from bylaw.guard.guard import Guard
 from bylaw.guard.service.app import create_app
 from bylaw.guard.service.context import Context
-from bylaw.guard.service.demo import make_demo
+from bylaw.guard.service.demo import Demo, make_demo
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.stores import SqliteStore
@@ -25,13 +25,12 @@ class Site:
         if hours is None:
             path = folder / "support.yaml"
             path.write_text("guard: { tools: [lookup], rules: [] }\n")
-            policies, store = [str(path)], str(folder / "empty.db")
+            self.demo = Demo((str(path),), str(folder / "empty.db"))
         else:
-            demo = make_demo(folder, hours=hours)
-            policies, store = list(demo.policies), demo.store
-        self.store = SqliteStore(store)
+            self.demo = make_demo(folder, hours=hours)
+        self.store = SqliteStore(self.demo.store)
         versions = RuleVersions(self.store)
-        loaded = versions.begin(policies)
+        loaded = versions.begin(self.demo.policies)
         self.guard = Guard(GuardSet(tuple(loaded.policies)), store=self.store)
         versions.attach(self.guard)
         self.operations = Operations(self.guard, versions)

@@ -7,6 +7,8 @@ them. Then come whole stories: what people do on several pages, and what it mean
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from bylaw.guard.model import Attempt
+from bylaw.guard.service import demo
 from bylaw.guard.service.client import GuardClient
 from bylaw.model.events import Message, Origin
 from bylaw.model.guard_policy import Action
@@ -186,12 +189,20 @@ def test_keys_move_and_answer(served: Site, open_page: OpenPage) -> None:
     page.locator("dialog#help").wait_for(state="hidden")
 
 
-def test_decisions_appear_as_they_are_made(served: Site, open_page: OpenPage) -> None:
+def test_decisions_appear_as_they_are_made(served: Site, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo goes on while it is served."""
+    monkeypatch.setattr(demo, "PACE", 0.1)
     page = open_page()
     page.goto("/console/live")
     page.locator("html[data-stream=open]").wait_for(state="attached")
-    served.guard.decide(Attempt(tool="fresh_tool", agent="crawler", session="fresh"))
-    page.locator("a.whole", has_text="fresh_tool").wait_for()
+    stop = threading.Event()
+    agents = threading.Thread(target=demo.keep_going, args=(served.demo, stop))
+    agents.start()
+    try:
+        page.get_by_title(re.compile(r"^(ticket|invoice|campaign)-60\d\d$")).first.wait_for()
+    finally:
+        stop.set()
+        agents.join()
     assert page.locator("#plot svg").count() == 1
 
 

@@ -138,16 +138,24 @@ def _service_file(path: str | None) -> ServiceFile:
 def _serve_demo(config: ServeConfig) -> ExitCode:
     """The files and the store are gone when the service ends."""
     from tempfile import TemporaryDirectory
+    from threading import Event, Thread
 
     from bylaw.guard.service.auth import Credentials
-    from bylaw.guard.service.demo import PEOPLE, make_demo
+    from bylaw.guard.service.demo import PEOPLE, keep_going, make_demo
 
+    stop = Event()
     with TemporaryDirectory(prefix="bylaw-demo-") as folder:
         made = make_demo(Path(folder))
         with open_store(made.store) as store:
             key, _ = Credentials(store).create(PEOPLE[0], ["admin"], by="--demo")
         click.echo(f"open /console at the address below, and sign in with this key:\n{key}", err=True)
-        return _serve(msgspec.structs.replace(config, policies=made.policies, store=made.store))
+        agents = Thread(target=keep_going, args=(made, stop), name="bylaw-demo", daemon=True)
+        agents.start()
+        try:
+            return _serve(msgspec.structs.replace(config, policies=made.policies, store=made.store))
+        finally:
+            stop.set()
+            agents.join(10.0)
 
 
 def _serve(config: ServeConfig) -> ExitCode:

@@ -7,8 +7,10 @@ one.
 from __future__ import annotations
 
 import heapq
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from importlib.resources import files
 from pathlib import Path
 from random import Random
@@ -32,11 +34,14 @@ from bylaw.guard.service.demo.conversations import (
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.stores import SqliteStore
+from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.guard_policy import GuardSet
 
 HOURS = 8.0
 RULE_FILES = ("support.yaml", "billing.yaml")
 PEOPLE = ("ann", "lea", "marek")
+PACE = 8.0
+"""seconds between two new conversations while the service runs"""
 
 
 class Demo(Struct, frozen=True):
@@ -107,6 +112,43 @@ def _run(scripts: list[tuple[float, Script]], clock: _Clock, end: float, follow:
     follow()
 
 
+def keep_going(demo: Demo, stop: threading.Event) -> None:
+    """New conversations in real time, until the event is set. Their agents wait for the answers of people, and follow
+    the rules that people activate."""
+    store = SqliteStore(demo.store)
+    versions = RuleVersions(store)
+    guard = Guard(GuardSet(tuple(versions.begin(demo.policies).policies)), store=store)
+    versions.attach(guard)
+    random, queue = Random(), list[tuple[float, int, Script]]()
+    number, begin = 6000, 0.0
+    with closing(store), suppress(StoreUnavailable):
+        while not stop.wait(0.2):
+            now = time.time()
+            if now >= begin:
+                number, begin = number + 1, now + random.expovariate(1 / PACE)
+                heapq.heappush(queue, (now, number, _conversation(guard, number, random, large=0.2)))
+            while queue and queue[0][0] <= now:
+                _, its_number, script = heapq.heappop(queue)
+                with suppress(ValueError):  # somebody has ended its session
+                    wait = next(script, None)
+                    if wait is not None:
+                        heapq.heappush(queue, (now + wait, its_number, script))
+
+
+def _conversation(guard: BaseGuard, number: int, random: Random, *, large: float = 0.0) -> Script:
+    """`large`: the share of refunds that need a person."""
+    kind = random.random()
+    if kind < 0.62:
+        return question(guard, number, random)
+    if kind < 0.86:
+        slip = random.choices(["", "confirm", "reason", "notify"], [6, 2, 2, 0.6])[0]
+        amount = random.uniform(510, 2400) if random.random() < large else random.uniform(15, 420)
+        return refund(guard, number, random, amount=round(amount, 2), slip=slip)
+    if kind < 0.95:
+        return invoices(guard, number, random, amount=round(random.lognormvariate(5.6, 1.1), 2))
+    return mails(guard, number, ["lena@example.org", "yuki@example.org, noor@example.org"])
+
+
 def _traffic(guard: BaseGuard, now: float, hours: float) -> Iterator[tuple[float, Script]]:
     """Conversations that start in these hours; more of them towards the middle of the day."""
     random = Random(24)
@@ -116,16 +158,7 @@ def _traffic(guard: BaseGuard, now: float, hours: float) -> Iterator[tuple[float
         share = (at - first) / (now - first)
         at += random.expovariate(1 / (260 if share < 0.25 else 110 if share < 0.7 else 150))
         number += 1
-        kind = random.random()
-        if kind < 0.62:
-            yield at, question(guard, number, random)
-        elif kind < 0.86:
-            slip = random.choices(["", "confirm", "reason", "notify"], [6, 2, 2, 0.6])[0]
-            yield at, refund(guard, number, random, amount=round(random.uniform(15, 420), 2), slip=slip)
-        elif kind < 0.95:
-            yield at, invoices(guard, number, random, amount=round(random.lognormvariate(5.6, 1.1), 2))
-        else:
-            yield at, mails(guard, number, ["lena@example.org", "yuki@example.org, noor@example.org"])
+        yield at, _conversation(guard, number, random)
     yield now - 0.62 * hours * 3600, stubborn_refund(guard, 5001)
     yield now - 0.45 * hours * 3600, leak(guard, 5002)
     yield now - 0.3 * hours * 3600, mails(guard, 5003, [f"customer{n}@example.org" for n in range(16)], pause=6.0)
