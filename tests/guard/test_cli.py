@@ -78,7 +78,7 @@ def test_kill_and_revive(tmp_path: Path) -> None:
     assert code == 1 and decision["decided_by"] == "kill-switch" and decision["reason"] == "gone wild"
     assert shell.decide({"tool": "look", "agent": "other"})[0] == 0
     assert shell.run("revive")[1].splitlines() == [
-        "there was no kill of all agents to undo; still switched off (`bylaw guard revive` with --agent NAME undoes it):",
+        "there was no kill of all agents to undo; still switched off (to be revived with --agent NAME):",
         "bot is switched off: gone wild",
     ]
     assert shell.run("revive", "--agent", "bot")[:2] == (0, "the kill of bot is undone\nno agent is switched off\n")

@@ -177,7 +177,7 @@ def _about_revival(agent: str, was_on: bool, on: Mapping[str, str]) -> str:
     if not on:
         return did
     rest = "without --agent" if "*" in on else "with --agent NAME"
-    return f"{did}; still switched off (`bylaw guard revive` {rest} undoes it):"
+    return f"{did}; still switched off (to be revived {rest}):"
 
 
 def _doubt_agent(agent: str, store: GuardStore) -> None:
