@@ -25,7 +25,9 @@ def check(*, trace: str, files: Mapping[str, str], format: str | None, strict: b
     from bylaw.traces.source import TraceStream
 
     ids: dict[str, Any] = {}
-    parts = [parse_rules(text, file=name, format=format_of(name), base=NOWHERE, ids=ids) for name, text in files.items()]
+    parts = [
+        parse_rules(text, file=name, format=format_of(name), base=NOWHERE, ids=ids) for name, text in files.items()
+    ]
     problems = tuple(one for part in parts for one in part.diagnostics)
     if not all(part.ok for part in parts):
         raise InputError(problems)
