@@ -44,6 +44,8 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/follow.py
 	$(BIN)/python bench/record.py
 	$(BIN)/python bench/hook.py
+	$(BIN)/python bench/service.py
+	$(BIN)/python bench/integrations.py
 	$(BIN)/python bench/mcp_proxy.py
 
 score: .venv/.dev  ## how well prompts are read, and how often the gate of diff is right
