@@ -15,6 +15,7 @@ from bylaw.guard import rule_source
 from bylaw.guard.service import server
 from bylaw.guard.service.config import ServeConfig
 from bylaw.guard.service.errors import Conflict, Unusable
+from bylaw.guard.service.operations.rules import compare_policies
 from bylaw.guard.service.server import FollowUp, make_app, make_versions
 from bylaw.guard.stores import MemoryStore
 from tests.service.support import RULES, Site
@@ -171,3 +172,18 @@ def test_rules_added_to_those_of_a_file_read_no_file_either(tmp_path: Path) -> N
         rules.shadow([rule], by="root")
     with pytest.raises(Conflict, match="`a`"):
         rules.shadow([{"id": "a", "when": {"tool_name_in": ["y"]}, "then": "block"}], by="root")
+
+
+def test_a_call_that_was_approved_later_counts_as_made() -> None:
+    pause = {"id": "large", "when": {"tool_name_in": ["pay"], "arg_gt": {"path": "n", "value": 5}}, "then": "pause"}
+    guard = bylaw.Guard({"guard": {"mode": "hitl", "rules": [pause]}}, store=MemoryStore())
+    asked = guard.decide(bylaw.Attempt(tool="pay", arguments={"n": 9}, session="s"))
+    guard.reviews.approve(str(asked.review), by="ann", edited={"tool": "pay", "arguments": {"n": 6}})
+    made = guard.decide(bylaw.Attempt(tool="pay", arguments={"n": 6}, session="s"), review=asked.review)
+    guard.record(made, "paid")
+    guard.decide(bylaw.Attempt(tool="notify", session="s"))
+    order = {"id": "order", "kind": "must_call_before", "params": {"first": "pay", "second": "notify"}, "then": "block"}
+    new = bylaw.load_guard({"guard": {"mode": "hitl", "rules": [pause, order]}}).policies
+    report = compare_policies(guard, new, None)
+    assert report.calls == 2 and report.actions["pause"] == report.actions["allow"] == 1
+    assert not report.rules["order"].matched

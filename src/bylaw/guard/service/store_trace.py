@@ -34,6 +34,8 @@ class StoreTrace:
         self.skipped = 0
         self.stopped: set[tuple[str, str]] = set()
         """sessions and ids of calls that were not made"""
+        self.resumed: set[tuple[str, str]] = set()
+        """likewise, of calls that were made after a person had approved them"""
 
     def __iter__(self) -> Iterator[Event]:
         after = self._first
@@ -76,9 +78,8 @@ class StoreTrace:
             if self._only_made:
                 return None
             self.stopped.add((row.session, decision.call_id))
-        elif decision.resumed and not self._only_made:
-            self.stopped.discard((row.session, decision.call_id))
-            return None  # the attempt that was paused stands for it
+        elif decision.resumed:
+            self.resumed.add((row.session, decision.call_id))
         arguments = attempt.arguments if attempt.arguments is not None else {}
         return ToolCall(
             origin=Origin(row.session, attempt.run, attempt.parent_run, attempt.agent),
@@ -91,13 +92,20 @@ class StoreTrace:
 
 class StoreBacktest(Backtest):
     """A backtest on the record of a guard. A call that the guard had stopped was attempted, and not made: it is judged,
-    and taken back."""
+    and taken back. A call that was approved later was made then: it was judged before, so it is only remembered."""
 
     trace: StoreTrace | None = None
 
     def _call(self, trace: str, call: ToolCall, ours: RecordedSession, theirs: RecordedSession) -> None:
-        super()._call(trace, call, ours, theirs)
         session = call.origin.session
+        if self.trace is not None and (session, call.call_id) in self.trace.resumed:
+            self.trace.resumed.discard((session, call.call_id))
+            for replay, recorded in ((self._replay, ours), (self._other, theirs)):
+                if replay is not None:
+                    replay.judge(call, recorded)
+                    recorded.add_call(call)
+            return
+        super()._call(trace, call, ours, theirs)
         if self.trace is None or (session, call.call_id) not in self.trace.stopped:
             return
         self.trace.stopped.discard((session, call.call_id))
