@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
+from bylaw.model.events import Response
 from bylaw.text.decisions import Decisions, decisions, disagree
 from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.comparison.compare import Comparison
@@ -57,10 +58,16 @@ def _in_session(comparison: Comparison, lexicon: Lexicon) -> Iterator[Divergence
     for b, c in comparison.sides:
         if b is None or c is None:
             yield _unmatched(b, c, where)
-        elif b.signature != c.signature or b.response.tool_calls != c.response.tool_calls:
+        elif not _is_same(b.response, c.response):
             found = _classify(b, c)
             if found is not None:
                 yield _divergence(b, c, where, *found, _weight(b, c, lexicon))
+
+
+def _is_same(left: Response, right: Response) -> bool:
+    """A fast test that most turns pass."""
+    is_said = left.text == right.text and left.stop_reason == right.stop_reason
+    return is_said and left.tool_calls == right.tool_calls
 
 
 def _unmatched(b: Step | None, c: Step | None, where: Recording) -> Divergence:
