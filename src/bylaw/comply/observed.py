@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -175,6 +176,7 @@ _ERROR_TEXT = re.compile(
 _READS = re.compile(r"(?:get|list|search|find|look|lookup|read|show|fetch|retrieve|query|view)(?:_|[A-Z]|$)")
 
 
+@lru_cache(maxsize=4_096)
 def verifies(name: str) -> bool:
     """Whether a tool's name says that its call counts only if the answer is positive."""
     return _VERIFIES.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()) is not None
