@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -35,7 +36,11 @@ def answer_of(tool: ToolSpec) -> Answer:
     """What a tool returns, by its output schema or its results, or by what its description says."""
     if tool.answer:
         return "number" if tool.answer == "integer" else tool.answer  # type: ignore[return-value]
-    text = tool.description
+    return _described_answer(tool.description)
+
+
+@lru_cache(maxsize=4_096)
+def _described_answer(text: str) -> Answer:
     if _YES_NO.search(text) or _CHECKS.match(text):
         return "boolean"
     kinds = (
