@@ -55,6 +55,36 @@ class Shop:
         return f"{tool} done"
 
 
+def functions_of(shop: Shop) -> list[Callable[..., Any]]:
+    """The tools as functions; some frameworks show their docstrings to the model."""
+
+    def look() -> str:
+        """Look."""
+        return shop.run("look")
+
+    def drop() -> str:
+        """Drop."""
+        return shop.run("drop")
+
+    def wipe() -> str:
+        """Wipe."""
+        return shop.run("wipe")
+
+    async def delegate() -> str:
+        """Delegate."""
+        return await shop.delegate()
+
+    def pay(amount: int, note: str = "") -> str:
+        """Pay."""
+        return shop.run("pay", amount=amount)
+
+    def book(seat: int) -> str:
+        """Book."""
+        return shop.run("book", seat=seat)
+
+    return [look, drop, wipe, delegate, pay, book]
+
+
 @dataclass
 class Outcome:
     """How far the agent has come."""

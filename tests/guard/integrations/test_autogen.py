@@ -19,7 +19,15 @@ from autogen_core.models import ChatCompletionClient, CreateResult, ModelInfo, R
 from autogen_core.tools import FunctionTool, StaticWorkbench
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Outcome, Shop, Situations, WaitingDriver, run_page
+from tests.guard.integrations.situations import (
+    RULES,
+    Outcome,
+    Shop,
+    Situations,
+    WaitingDriver,
+    functions_of,
+    run_page,
+)
 
 _ids = itertools.count()
 _USAGE = RequestUsage(prompt_tokens=1, completion_tokens=1)
@@ -64,7 +72,7 @@ class ScriptedModel(ChatCompletionClient):
 
 
 def agent_of(shop: Shop, turns: Any, **more: Any) -> AssistantAgent:
-    more = {"tools": tools_of(shop), **more}
+    more = {"tools": functions_of(shop), **more}
     return AssistantAgent(more.pop("name", "desk"), ScriptedModel(turns), max_tool_iterations=9, **more)
 
 
@@ -79,28 +87,6 @@ class AutoGenDriver(WaitingDriver):
                 outcome.results += [one.content for one in message.content]
         outcome.answer = result.messages[-1].content
         return outcome
-
-
-def tools_of(shop: Shop) -> list[Any]:
-    def look() -> str:
-        return shop.run("look")
-
-    def drop() -> str:
-        return shop.run("drop")
-
-    def wipe() -> str:
-        return shop.run("wipe")
-
-    async def delegate() -> str:
-        return await shop.delegate()
-
-    def pay(amount: int) -> str:
-        return shop.run("pay", amount=amount)
-
-    def book(seat: int) -> str:
-        return shop.run("book", seat=seat)
-
-    return [look, drop, wipe, delegate, pay, book]
 
 
 class TestAutoGen(Situations):
@@ -126,7 +112,7 @@ def test_the_agents_of_a_team_are_under_the_guard(guard: bylaw.Guard) -> None:
 
 def test_a_workbench_of_its_own_is_guarded(guard: bylaw.Guard) -> None:
     shop = Shop()
-    tools = [FunctionTool(one, one.__name__) for one in tools_of(shop)]
+    tools = [FunctionTool(one, one.__name__) for one in functions_of(shop)]
     for more in ({"workbench": StaticWorkbench(tools)}, {"workbench": [StaticWorkbench(tools[:2])]}):
         agent = agent_of(shop, [[("drop", {})], [("look", {})]], tools=None, **more)
         assert asyncio.run(bylaw.integrations.autogen(guard, agent).run(task="go")).messages[-1].content == "done"
@@ -150,15 +136,15 @@ def test_streaming(guard: bylaw.Guard) -> None:
 
 
 def test_without_a_further_turn_of_the_model_the_run_still_ends_with_denied(guard: bylaw.Guard) -> None:
-    agent = AssistantAgent("desk", ScriptedModel([[("wipe", {})]]), tools=tools_of(Shop()))
+    agent = AssistantAgent("desk", ScriptedModel([[("wipe", {})]]), tools=functions_of(Shop()))
     with pytest.raises(bylaw.Denied):
         asyncio.run(bylaw.integrations.autogen(guard, agent).run(task="go"))
 
 
 def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard) -> None:
     shop = Shop()
-    agent = bylaw.integrations.autogen(guard, agent_of(shop, [[("drop", {})]], tools=tools_of(shop)[:1]))
-    agent._workbench[0]._tools += [FunctionTool(one, one.__name__) for one in tools_of(shop)[1:]]
+    agent = bylaw.integrations.autogen(guard, agent_of(shop, [[("drop", {})]], tools=functions_of(shop)[:1]))
+    agent._workbench[0]._tools += [FunctionTool(one, one.__name__) for one in functions_of(shop)[1:]]
     asyncio.run(agent.run(task="go"))
     assert shop.runs == []
 

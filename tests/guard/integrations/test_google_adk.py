@@ -18,7 +18,15 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations, run_page
+from tests.guard.integrations.situations import (
+    RULES,
+    Driver,
+    Outcome,
+    Shop,
+    Situations,
+    functions_of,
+    run_page,
+)
 
 _ids = itertools.count()
 CONFIRM = "adk_request_confirmation"
@@ -84,25 +92,7 @@ def text(response: Any) -> str:
 
 
 def tools_of(shop: Shop) -> list[Any]:
-    def look() -> str:
-        return shop.run("look")
-
-    def drop() -> str:
-        return shop.run("drop")
-
-    def wipe() -> str:
-        return shop.run("wipe")
-
-    async def delegate() -> str:
-        return await shop.delegate()
-
-    def pay(amount: int) -> str:
-        return shop.run("pay", amount=amount)
-
-    def book(seat: int) -> str:
-        return shop.run("book", seat=seat)
-
-    return [FunctionTool(one) for one in (look, drop, wipe, delegate, pay, book)]
+    return [FunctionTool(one) for one in functions_of(shop)]
 
 
 class TestGoogleADK(Situations):

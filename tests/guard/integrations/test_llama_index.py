@@ -18,7 +18,15 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Outcome, Shop, Situations, WaitingDriver, run_page
+from tests.guard.integrations.situations import (
+    RULES,
+    Outcome,
+    Shop,
+    Situations,
+    WaitingDriver,
+    functions_of,
+    run_page,
+)
 
 _ids = itertools.count()
 
@@ -39,7 +47,7 @@ def model(turns: Any) -> MockFunctionCallingLLM:
 class LlamaIndexDriver(WaitingDriver):
     async def astart(self) -> Outcome:
         self.options.pop("wait", None)
-        agent = FunctionAgent(name="desk", tools=tools_of(self.shop), llm=model(self.turns), streaming=False)
+        agent = FunctionAgent(name="desk", tools=functions_of(self.shop), llm=model(self.turns), streaming=False)
         return await self.run(bylaw.integrations.llama_index(self.guard, agent, **self.options))
 
     async def run(self, agent: Any) -> Outcome:
@@ -76,34 +84,6 @@ class LlamaIndexDriver(WaitingDriver):
         return self.so_far()
 
 
-def tools_of(shop: Shop) -> list[Any]:
-    def look() -> str:
-        """Look."""
-        return shop.run("look")
-
-    def drop() -> str:
-        """Drop."""
-        return shop.run("drop")
-
-    def wipe() -> str:
-        """Wipe."""
-        return shop.run("wipe")
-
-    async def delegate() -> str:
-        """Delegate."""
-        return await shop.delegate()
-
-    def pay(amount: int) -> str:
-        """Pay."""
-        return shop.run("pay", amount=amount)
-
-    def book(seat: int) -> str:
-        """Book."""
-        return shop.run("book", seat=seat)
-
-    return [look, drop, wipe, delegate, pay, book]
-
-
 class TestLlamaIndex(Situations):
     driver = LlamaIndexDriver
 
@@ -114,7 +94,7 @@ class WorkflowDriver(LlamaIndexDriver):
     async def astart(self) -> Outcome:
         self.options.pop("wait", None)
         agent = FunctionAgent(
-            name="desk", description="helps", tools=tools_of(self.shop), llm=model(self.turns), streaming=False
+            name="desk", description="helps", tools=functions_of(self.shop), llm=model(self.turns), streaming=False
         )
         return await self.run(
             bylaw.integrations.llama_index(self.guard, AgentWorkflow([agent], root_agent="desk"), **self.options)
@@ -140,7 +120,7 @@ def run(agent: Any) -> Any:
 
 def test_streaming(guard: bylaw.Guard) -> None:
     shop = Shop()
-    agent = FunctionAgent(tools=tools_of(shop), llm=model([[("drop", {})], [("look", {})]]), streaming=True)
+    agent = FunctionAgent(tools=functions_of(shop), llm=model([[("drop", {})], [("look", {})]]), streaming=True)
     run(bylaw.integrations.llama_index(guard, agent))
     assert shop.runs == [("look", {})]
 
@@ -151,7 +131,7 @@ def test_an_agent_that_writes_its_calls_as_text_is_decided(guard: bylaw.Guard) -
     text = MockFunctionCallingLLM(
         response_generator=lambda messages, **_: ChatMessage(role="assistant", content=next(script))
     )
-    agent = ReActAgent(tools=tools_of(shop), llm=text, streaming=False)
+    agent = ReActAgent(tools=functions_of(shop), llm=text, streaming=False)
     assert str(run(bylaw.integrations.llama_index(guard, agent))) == "done"
     assert shop.runs == []
 
@@ -161,7 +141,7 @@ def test_an_agent_to_which_another_hands_over_is_under_the_guard(guard: bylaw.Gu
     turns = [[("handoff", {"to_agent": "back", "reason": "help"})]]
     front = FunctionAgent(name="front", description="asks", llm=model(turns), streaming=False)
     back = FunctionAgent(
-        name="back", description="helps", tools=tools_of(shop), llm=model([[("drop", {})]]), streaming=False
+        name="back", description="helps", tools=functions_of(shop), llm=model([[("drop", {})]]), streaming=False
     )
     run(bylaw.integrations.llama_index(guard, AgentWorkflow([front, back], root_agent="front")))
     assert shop.runs == []
@@ -192,9 +172,9 @@ def test_a_tool_that_itself_waits_for_a_person_is_one_call(guard: bylaw.Guard) -
 
 def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard) -> None:
     shop = Shop()
-    agent = FunctionAgent(tools=tools_of(shop)[:1], llm=model([[("drop", {})]]), streaming=False)
+    agent = FunctionAgent(tools=functions_of(shop)[:1], llm=model([[("drop", {})]]), streaming=False)
     bylaw.integrations.llama_index(guard, agent)
-    agent.tools = [FunctionTool.from_defaults(one) for one in tools_of(shop)]
+    agent.tools = [FunctionTool.from_defaults(one) for one in functions_of(shop)]
     run(agent)
     assert shop.runs == []
 
@@ -210,7 +190,7 @@ def test_a_tool_that_raises_is_recorded_as_made(guard: bylaw.Guard) -> None:
 
 
 def test_an_agent_is_under_one_guard(guard: bylaw.Guard) -> None:
-    agent = bylaw.integrations.llama_index(guard, FunctionAgent(tools=tools_of(Shop()), llm=model([])))
+    agent = bylaw.integrations.llama_index(guard, FunctionAgent(tools=functions_of(Shop()), llm=model([])))
     assert bylaw.integrations.llama_index(guard, agent) is agent
     with bylaw.Guard({"guard": RULES}) as other, pytest.raises(ValueError, match="another guard"):
         bylaw.integrations.llama_index(other, agent)

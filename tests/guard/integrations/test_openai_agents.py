@@ -18,7 +18,15 @@ from agents.testing import ScriptedModel
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations, run_page
+from tests.guard.integrations.situations import (
+    RULES,
+    Driver,
+    Outcome,
+    Shop,
+    Situations,
+    functions_of,
+    run_page,
+)
 
 _ids = itertools.count()
 agents.set_tracing_disabled(True)
@@ -68,25 +76,7 @@ class OpenAIAgentsDriver(Driver):
 
 
 def tools_of(shop: Shop) -> list[Any]:
-    def look() -> str:
-        return shop.run("look")
-
-    def drop() -> str:
-        return shop.run("drop")
-
-    def wipe() -> str:
-        return shop.run("wipe")
-
-    async def delegate() -> str:
-        return await shop.delegate()
-
-    def pay(amount: int, note: str = "") -> str:
-        return shop.run("pay", amount=amount)
-
-    def book(seat: int) -> str:
-        return shop.run("book", seat=seat)
-
-    return [agents.function_tool(one, strict_mode=False) for one in (look, drop, wipe, delegate, pay, book)]
+    return [agents.function_tool(one, strict_mode=False) for one in functions_of(shop)]
 
 
 class TestOpenAIAgents(Situations):

@@ -19,7 +19,15 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from pydantic_ai.toolsets import FunctionToolset
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations, run_page
+from tests.guard.integrations.situations import (
+    RULES,
+    Driver,
+    Outcome,
+    Shop,
+    Situations,
+    functions_of,
+    run_page,
+)
 
 _ids = itertools.count()
 
@@ -36,7 +44,7 @@ class PydanticAIDriver(Driver):
         self.agent = pydantic_ai.Agent(
             FunctionModel(script), output_type=[str, DeferredToolRequests], capabilities=[guarding]
         )
-        for tool in tools_of(self.shop):
+        for tool in functions_of(self.shop):
             self.agent.tool_plain(tool)
         return self._outcome(await self.agent.run("go"))
 
@@ -66,28 +74,6 @@ class PydanticAIDriver(Driver):
         return Outcome(results, [about["review"] for about in run.output.metadata.values()])
 
 
-def tools_of(shop: Shop) -> list[Any]:
-    def look() -> str:
-        return shop.run("look")
-
-    def drop() -> str:
-        return shop.run("drop")
-
-    def wipe() -> str:
-        return shop.run("wipe")
-
-    async def delegate() -> str:
-        return await shop.delegate()
-
-    def pay(amount: int) -> str:
-        return shop.run("pay", amount=amount)
-
-    def book(seat: int) -> str:
-        return shop.run("book", seat=seat)
-
-    return [look, drop, wipe, delegate, pay, book]
-
-
 class TestPydanticAI(Situations):
     driver = PydanticAIDriver
 
@@ -104,7 +90,7 @@ def test_arguments_that_another_capability_changes_are_judged_as_they_run() -> N
             output_type=[str, DeferredToolRequests],
             capabilities=[bylaw.integrations.pydantic_ai(guard), Raise()],
         )
-        for tool in tools_of(shop):
+        for tool in functions_of(shop):
             agent.tool_plain(tool)
         output = asyncio.run(agent.run("go")).output
         assert isinstance(output, DeferredToolRequests) and shop.runs == []
@@ -113,7 +99,7 @@ def test_arguments_that_another_capability_changes_are_judged_as_they_run() -> N
 
 def test_tools_of_a_run_and_tools_that_replace_others_are_guarded() -> None:
     shop = Shop()
-    tools: Any = FunctionToolset(tools_of(shop))
+    tools: Any = FunctionToolset(functions_of(shop))
     with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
 
         def agent() -> Any:
@@ -126,7 +112,7 @@ def test_tools_of_a_run_and_tools_that_replace_others_are_guarded() -> None:
         with other.override(toolsets=[tools]):
             assert asyncio.run(other.run("go")).output == "done"
         other = agent()
-        with other.override(tools=tools_of(shop)):
+        with other.override(tools=functions_of(shop)):
             assert asyncio.run(other.run("go")).output == "done"
     assert shop.runs == []
 
@@ -146,7 +132,7 @@ def test_streaming() -> None:
 
     with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
         model = FunctionModel(stream_function=respond)
-        agent = pydantic_ai.Agent(model, tools=tools_of(shop), capabilities=[bylaw.integrations.pydantic_ai(guard)])
+        agent = pydantic_ai.Agent(model, tools=functions_of(shop), capabilities=[bylaw.integrations.pydantic_ai(guard)])
         assert asyncio.run(run()) == "done"
     assert shop.runs == []
 
