@@ -38,6 +38,11 @@ _MEASURED = ("max_turns", "required_stop_reason", "max_total_tokens", "max_cost"
 """kinds that look at neither calls nor text, so that a block which could not be read decides nothing"""
 
 
+_BY_ITSELF = (
+    "no_call", "forbidden_args", "forbidden_text", "required_stop_reason", "must_match_json_schema", "must_be_grounded"
+)  # fmt: skip
+
+
 def reference_check(rules: Iterable[Rule], events: Iterable[Event], *, complete: bool = True) -> dict[str, Answer]:
     """rule id → its outcome over all scopes, and where it is broken."""
     recorded = list(events)
@@ -49,9 +54,16 @@ def _judge_rule(rule: Rule, events: list[Event], complete: bool) -> Answer:
     worst = max((outcome for outcome, _ in answers), key=lambda outcome: outcome.badness, default=Outcome.VACUOUS)
     if not rule.scope_given and worst in (Outcome.OK, Outcome.VACUOUS):
         alone = [_judge_part(rule, part)[0] for part in _parts(Scope.SESSION, events, complete)]
-        if len(alone) > 1 and {Outcome.VIOLATED, Outcome.INCONCLUSIVE} & {*alone}:
+        if len(alone) > 1 and {Outcome.VIOLATED, *_undecided(rule)} & {*alone}:
             return Outcome.INCONCLUSIVE, []
     return worst, [turn for _, breaches in answers for turn in breaches]
+
+
+def _undecided(rule: Rule) -> list[Outcome]:
+    """What a session may also come to that is told. A rule about each call or response by itself cannot be broken by a
+    session of a trace that keeps it, even if that session alone does not show whether its `when` was ever met."""
+    by_itself = rule.kind in _BY_ITSELF or rule.params.get("per") == "turn"
+    return [] if by_itself else [Outcome.INCONCLUSIVE]
 
 
 def _parts(scope: Scope, events: list[Event], complete: bool) -> list[Part]:
