@@ -97,6 +97,8 @@ _NEUTRAL = root_set(
 )
 """words of headings that limit nothing"""
 _MOST_WORDS = 5
+_TITLE = re.compile(r"\s*# \S[^\n]*(?=\n(?s:.*)\n## )(?!(?s:.*)\n# )")
+"""the one heading of the first level, above sections: `# Harbour desk, Port Lannis` says whose prompt it is"""
 _ANNOUNCES = any_case(
     r"\b(?:the following|what follows|everything below|the rest|th(?:is|e) (?:next )?(?:section|part|list)"
     r"|the rules below|these rules|rules below)\b(?: \w+){0,3}? (?:appl(?:y|ies)|holds?|concerns?|is|are) (?:only )?"
@@ -171,6 +173,7 @@ def read_lines(prompt: str, known: Collection[str] = ()) -> Iterator[Line]:
     denial = announced = above_text = ""
     is_open = False
     """whether lines have come since the introduction"""
+    title = _TITLE.match(prompt[:MAX_PROMPT])
     for line in _raw_lines(prompt[:MAX_PROMPT]):
         if line.role == "heading" or (line.role == "blank" and is_open):
             above_text, is_open = "", False
@@ -178,7 +181,8 @@ def read_lines(prompt: str, known: Collection[str] = ()) -> Iterator[Line]:
             announced = ""
             denial = line.text if _DENIES.match(line.text) else "" if line.text or line.level < 1 else denial
             above = [one for one in above if one[0] < line.level]
-            is_limit = limits_scope(line.text) or _names_some(line.text, known)
+            is_title = title is not None and line.start < title.end()
+            is_limit = limits_scope(line.text) or (not is_title and _names_some(line.text, known))
             above += [(line.level, line.text)] if line.level and is_limit else []
         else:
             announced = line.text if _ANNOUNCES.search(line.text[:_LONGEST_LINE]) else announced

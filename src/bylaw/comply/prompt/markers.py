@@ -81,6 +81,7 @@ _DESCRIBES = any_case(
     r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b"
     r"|^(?!\W*(?:never|do not|don't|always|you must|must|avoid)\b)[^,;]*?\b(?:indicates?|means|denotes"
     r"|represents?|refers? to)\b|(?<!that )(?<!which )\b(?:cannot|can't) be (?:undone|reversed|recovered)\b"
+    r"(?!.*\b(?:never|do not|don't|must|always)\b)"
 )
 _CRITICAL = any_case(
     r"under no circumstances|on no account|in no case|at no (?:point|time)|strictly (?:forbidden|prohibited)|\bcritical"

@@ -25,7 +25,7 @@ from bylaw.comply.prompt.readings import (
     not_shown,
     opposite,
 )
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.vocabulary import any_case, roots
 
 _FIRST_THEN = any_case(
     r"\bfirst\b(?P<first>.+?)(?:,?\s*(?:and|only)?\s*(?:then|afterwards|second)\b|, and only then\b)(?P<then>.+)"
@@ -39,7 +39,7 @@ _FOLLOWS = any_case(
 )
 _HOW = any_case(
     r"\b(?:exactly|twice|thrice|times|at (?:least|most)|(?:more|fewer|less) than|immediately|right away|at once"
-    r"|directly|(?:only|just) once"
+    r"|directly|(?:only|just) once|again|once more|anew"
     r"|within (?:\w+ ){1,2}(?:calls?|turns?|steps?|messages?|seconds?|minutes?|hours?|days?))\b"
     r"|\b(?:right|just)\s*(?:before|after)?\s*$"
 )
@@ -53,6 +53,15 @@ _EACH_THING = any_case(
     r"\b(?:on|for|of|with|to|in) (?:every|each|all|both)\b(?! (?:time|conversation|session|call|case)s?\b)(?: [\w'-]+)?"
 )
 """`call A on every picture`: one call is not enough"""
+_ABOUT = any_case(
+    r"\b(?:for|in|on|at|during|from|with|by|per|without|except|about)\b"
+    r"(?:(?!\b(?:for|in|on|at|during|from|with|by|per|must|should|shall|always|never|has to|have to)\b)[^,])*"
+)
+"""`for premium members`, `in German`: for which cases or how the tool is called"""
+_SOMEBODY = any_case(r"\s*(?:also |first )?(?:call|use|invoke|run)\b")
+_ALL = any_case(r"\W*(?:all|both)\b|.*\b(?:the first|again)\b")
+"""`when all orders are cancelled`: not after each of them"""
+_EVERY = any_case(r"\W*(?:each|every)\b.*\b(?:is|are|was|were|has|have)\b")
 PRONOUN = "it does not say which values the two calls share"
 HOW = "it also says how often or how soon"
 ANOTHER = "it also demands another action before the call"
@@ -190,6 +199,8 @@ def read_before(view: View) -> Reading | None:
     if first.is_named and (why := _why_open(view, view.main, part.text, first, second)):
         return Reading(name=view.name, undecided=why)
     if first and (first.is_named or not asks_user(view.main)):
+        if about := _says_more(view, first, second):
+            return Reading(name=view.name, undecided=not_shown(about))
         return require_before(view, first, second, tests)
     if asks_user(view.main):
         agreed = require_agreement(view, second, tests)
@@ -220,6 +231,18 @@ def _why_open(view: View, main: str, behind: str, first: Bound, second: Bound) -
     return not_shown(other.strip(" )")) if other else ""
 
 
+def _says_more(view: View, tools: Bound, other: Bound) -> str:
+    """The words that say by whom, for which cases or how the tools are called: `call A for large orders before B`."""
+    specs = view.sentence.tools.specs
+    known = {root for tool in (*tools.tools, *other.tools) for root in roots(tool)}
+    known |= {root for tool in tools.tools if tool in specs for param in specs[tool].params for root in roots(param)}
+    subject = view.subject if _SOMEBODY.match(view.action) else ""
+    for phrase in (subject, *(found[0] for found in _ABOUT.finditer(view.main))):
+        if any(not set(roots(word)) <= known for word in view.extra(phrase, tools).split()):
+            return phrase.strip()
+    return ""
+
+
 # -- a part with `after` or `if` ---------------------------------------------------------------------------------------
 
 
@@ -245,6 +268,9 @@ def read_trigger(view: View) -> Reading | None:
                 return _narrowed(tools, narrowing)
             if _HOW.search(f"{view.main} {part.conjunction}"):
                 return Reading(name=view.name, undecided=HOW)
+            is_when_all = _ALL.match(part.text) or (part.word == "if" and _EVERY.match(part.text))
+            if about := part.text if is_when_all else _says_more(view, tools, condition.tools):
+                return Reading(name=view.name, undecided=not_shown(about.strip()))
             cause = condition.trigger
             if not condition.failed and _SUCCEEDS.search(part.text):
                 cause = f"{atom(condition.tools.tools, of='result')[:-1]}, error = false)"

@@ -42,6 +42,15 @@ _LABEL_WORDS = root_set(
     what how to info step system your job task"""
 )
 """labels of these words limit nothing: `Important: never call A`"""
+_FRONT = any_case(
+    r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)([^:`\"]{1,300}?):\s+(?=\S)"
+)
+"""a sentence before a colon: `Medical texts must be revised, whatever happens: call A after B`"""
+_CLASS = any_case(
+    r"\W*(?!(?:the|this|that|these|those|it|you|we|they|all|any|every|each|always|never|as|is)\b)"
+    r"(?P<things>[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?<=[^su\W]s))\b(?! [\w'-]*s\b)[^:;]*?,? so (?=\S)"
+)
+"""`Season passes are not refundable, so …`: the rule holds for them"""
 _UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
 _MOST_OWN_SENTENCES = 12
 MAX_STATEMENTS = 3_000
@@ -146,6 +155,8 @@ def _limit_of(statement: Statement, tools: Tools, *, in_section: bool = False) -
     label = label_of(statement.text)
     if label and (limits_scope(label) or not _is_harmless(label, statement.text, tools)):
         return f"it stands under `{shorten(label)}`"
+    if why := _why_partial(statement.text[:MAX_SENTENCE], tools):
+        return why
     if statement.follows_condition and not in_section and not _UNIVERSAL.search(statement.text):
         return "a sentence before it has a condition that may hold for it too"
     if any(map(_takes_back, statement.text[:MAX_SENTENCE].split(";")[1:])):
@@ -159,6 +170,17 @@ def _is_harmless(label: str, text: str, tools: Tools) -> bool:
         return True
     behind = text[text.find(":") :][:MAX_SENTENCE]
     return all(word.isdigit() for word in set(roots(label)) - _LABEL_WORDS - set(roots(behind)))
+
+
+def _why_partial(text: str, tools: Tools) -> str:
+    """Why the reason in front of a rule says for what it holds; a reason that only forbids is read with its rule."""
+    front = _FRONT.match(text)
+    marker = find_marker(front[1]) if front else None
+    if front and not (marker and marker.force is Force.FORBID) and not any(name in front[1] for name in tools.specs):
+        return "" if _is_harmless(front[1], text, tools) else f"it stands under `{shorten(front[1])}`"
+    found = _CLASS.match(text)
+    known = {root for name in tools.specs for root in roots(name)} | _LABEL_WORDS | set(roots("user customer client"))
+    return f"it is said of `{found['things']}`" if found and not set(roots(found["things"])) <= known else ""
 
 
 def _takes_back(part: str) -> bool:
