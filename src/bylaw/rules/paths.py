@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from typing import TypeAlias
-from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -244,6 +243,8 @@ def _split_paths(text: str) -> list[Part]:
         help = f"write {quote(meant)}: a path starts at the arguments" if meant else _START
         raise BadPath(code="bad-path", message=f"{quote(text)} is not a path here: there is no `$`", help=help)
     if text.startswith(("/", "#/")):
+        from urllib.parse import unquote  # rarely needed, and it brings four modules
+
         pointer = unquote(text[1:]) if text.startswith("#") else text
         return split_path(".".join(map(_pointed, pointer[1:].split("/"))))
     plain = _BRACKET.sub("", text)

@@ -6,7 +6,6 @@ file reads it, going by the content of that file, and the user did not name it.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -74,8 +73,10 @@ def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
     # A file may be called `[1].jsonl`, so a path that exists is not a glob.
     if os.path.exists(pattern):
         return [pattern], None
-    if not glob.has_magic(pattern):
+    if not set(pattern) & set("*?["):
         return [], no_such_file(pattern)
+    import glob  # few patterns are globs
+
     matches = sorted(glob.glob(pattern, recursive=True))
     names = [name for match in matches for name in (_in_folder(match) if os.path.isdir(match) else [match])]
     return names, None if names else _no_traces(pattern, "glob")

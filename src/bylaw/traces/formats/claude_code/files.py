@@ -5,12 +5,12 @@ INVARIANT: no link is followed, and nothing outside that folder is read, no matt
 
 from __future__ import annotations
 
-import heapq
 import io
 import math
 import os
 import re
 import stat
+from bisect import insort
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
@@ -257,7 +257,7 @@ class SubagentFiles:
             start = math.inf if file.branches.start is None else file.branches.start
             lines = _lines(source, SidecarProblems(name, problems))
             self.waiting.append((start, number, _WaitingFile(file, lines)))
-        heapq.heapify(self.waiting)
+        self.waiting.sort()
 
     def due(self, when: float | None) -> Iterator[tuple[Record, SessionFile]]:
         """The lines before a moment, in the order of time; None: all that are left."""
@@ -266,11 +266,11 @@ class SubagentFiles:
             # what begins at that very moment was started by the session's line of that time, and comes after it
             if when is not None and (at > when or (at == when and first.next is None)):
                 return
-            heapq.heappop(self.waiting)
+            del self.waiting[0]
             record, first.next = first.next, next(first.lines, None)
             if first.next is not None:
                 follows = moment(line_of(first.next.value).timestamp)[0]
-                heapq.heappush(self.waiting, (max(at, at if follows is None else follows), number, first))
+                insort(self.waiting, (max(at, at if follows is None else follows), number, first))
             if record is not None:
                 yield record, first.file
 
