@@ -1,4 +1,4 @@
-"""Profiles for Hypothesis: the same 15 examples for everyone in `make test`, 1,000 random ones in `make proof`."""
+"""Profiles for Hypothesis: the same 10 examples for everyone in `make test`, 1,000 random ones in `make proof`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-settings.register_profile("test", max_examples=15, deadline=None, derandomize=True, suppress_health_check=_CALM)
+settings.register_profile("test", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_CALM)
 settings.register_profile("proof", max_examples=1_000, deadline=None, suppress_health_check=_CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 

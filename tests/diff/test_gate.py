@@ -34,10 +34,14 @@ def pay(to: str, amount: int = 5) -> dict[str, Any]:
     return {"name": "pay", "args": {"to": to, "amount": amount}}
 
 
+def at_length(*designs: str) -> list[Any]:
+    return [pytest.param(one, marks=pytest.mark.proof) for one in designs]
+
+
 # -- noise ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("design", ["1 v 1", "2 v 1", "2 v 2", "mixed"])
+@pytest.mark.parametrize("design", ["1 v 1", "mixed", *at_length("2 v 1", "2 v 2")])
 def test_noise_rarely_trips(design: str) -> None:
     assert trips(3, first=100, tasks=20, design=design) <= 1 / 3
 
@@ -69,8 +73,11 @@ def test_a_paraphrase_never_trips(design: str) -> None:
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["drop", "argument", "swap", "refusal", "number", "negation"])
-@pytest.mark.parametrize("design", ["1 v 1", "2 v 1"])
+CHANGES = ("drop", "argument", "swap", "refusal", "number", "negation")
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("design", ["1 v 1", *at_length("2 v 1")])
 def test_a_change_in_half_of_40_sessions_is_seen(name: str, design: str) -> None:
     assert trips(1, first=500, design=design, mutation=MUTATIONS[name]) == 1
 

@@ -144,9 +144,10 @@ def test_a_formula_with_too_many_states_is_not_analysed(monkeypatch: pytest.Monk
     assert analyse([rule]).not_analysed == {"wide": "it has too many states"}
 
 
-def test_a_shadowed_rule_is_kept_by_every_short_trace_that_keeps_the_other() -> None:
+@pytest.mark.parametrize(("pairs", "least"), [(40, 1), pytest.param(300, 10, marks=pytest.mark.proof)])
+def test_a_shadowed_rule_is_kept_by_every_short_trace_that_keeps_the_other(pairs: int, least: int) -> None:
     shadowed = 0
-    for seed in range(150):
+    for seed in range(pairs):
         rng = Random(5000 + seed)
         formulas = {"one": _formula(rng, 2), "two": _formula(rng, 2)}
         rules = [
@@ -159,7 +160,7 @@ def test_a_shadowed_rule_is_kept_by_every_short_trace_that_keeps_the_other() -> 
                 narrow, wide = ("one", "two") if finding.message.startswith("`one`") else ("two", "one")
                 keeping = [steps for steps in TRACES if _holds(_demand(formulas[wide]), steps)]
                 assert all(_holds(_demand(formulas[narrow]), steps) for steps in keeping), formulas
-    assert shadowed > 5, "the claim was never made"
+    assert shadowed >= least, "the claim was never made"
 
 
 def _codes(text: str) -> list[tuple[str, str]]:
