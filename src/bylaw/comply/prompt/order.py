@@ -59,6 +59,11 @@ _ABOUT = any_case(
 )
 """`for premium members`, `in German`: for which cases or how the tool is called"""
 _SOMEBODY = any_case(r"\s*(?:also |first )?(?:call|use|invoke|run)\b")
+_DEFINITE = any_case(
+    r"\W*(?:(?:finally|lastly|then|next|afterwards|in addition)\W*$|(?:the|its|their|his|her|this|that|your)\b)"
+)
+_MORE = any_case(r"\d|\b(?:over|above|under|below|(?:more|less|fewer|larger|higher) than|at least|at most)\b")
+"""`invoices over 1,000 must be approved by A before B` is about some calls of B"""
 _ALL = any_case(r"\W*(?:all|both)\b|.*\b(?:the first|again)\b")
 """`when all orders are cancelled`: not after each of them"""
 _EVERY = any_case(r"\W*(?:each|every)\b.*\b(?:is|are|was|were|has|have)\b")
@@ -236,7 +241,8 @@ def _says_more(view: View, tools: Bound, other: Bound) -> str:
     specs = view.sentence.tools.specs
     known = {root for tool in (*tools.tools, *other.tools) for root in roots(tool)}
     known |= {root for tool in tools.tools if tool in specs for param in specs[tool].params for root in roots(param)}
-    subject = view.subject if _SOMEBODY.match(view.action) else ""
+    is_class = _SOMEBODY.match(view.action) or not _DEFINITE.match(view.subject) or _MORE.search(view.subject)
+    subject = view.subject if is_class else ""
     for phrase in (subject, *(found[0] for found in _ABOUT.finditer(view.main))):
         if any(not set(roots(word)) <= known for word in view.extra(phrase, tools).split()):
             return phrase.strip()

@@ -51,6 +51,10 @@ _CLASS = any_case(
     r"(?P<things>[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?<=[^su\W]s))\b(?! [\w'-]*s\b)[^:;]*?,? so (?=\S)"
 )
 """`Season passes are not refundable, so …`: the rule holds for them"""
+_STEPS = any_case(
+    r"\W*(?:first,? )?(?:call|use|run|invoke)\b(?!.*\b(?:always|must|before|after|every|each|never|any)\b).*\bthen\b"
+)
+"""`People who are stuck come first. Call A, then call B.`"""
 _UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
 _MOST_OWN_SENTENCES = 12
 MAX_STATEMENTS = 3_000
@@ -157,6 +161,8 @@ def _limit_of(statement: Statement, tools: Tools, *, in_section: bool = False) -
         return f"it stands under `{shorten(label)}`"
     if why := _why_partial(statement.text[:MAX_SENTENCE], tools):
         return why
+    if not statement.leads and _STEPS.match(statement.text[:MAX_SENTENCE]):
+        return "it may belong to what the sentence before it is about"
     if statement.follows_condition and not in_section and not _UNIVERSAL.search(statement.text):
         return "a sentence before it has a condition that may hold for it too"
     if any(map(_takes_back, statement.text[:MAX_SENTENCE].split(";")[1:])):
@@ -178,9 +184,11 @@ def _why_partial(text: str, tools: Tools) -> str:
     marker = find_marker(front[1]) if front else None
     if front and not (marker and marker.force is Force.FORBID) and not any(name in front[1] for name in tools.specs):
         return "" if _is_harmless(front[1], text, tools) else f"it stands under `{shorten(front[1])}`"
-    found = _CLASS.match(text)
+    found = _CLASS.match(text) if " so " in text else None
+    if found is None:
+        return ""
     known = {root for name in tools.specs for root in roots(name)} | _LABEL_WORDS | set(roots("user customer client"))
-    return f"it is said of `{found['things']}`" if found and not set(roots(found["things"])) <= known else ""
+    return "" if set(roots(found["things"])) <= known else f"it is said of `{found['things']}`"
 
 
 def _takes_back(part: str) -> bool:
