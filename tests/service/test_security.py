@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from starlette.testclient import TestClient
 
 from bylaw.guard.service.api.routes import ENDPOINTS
 from bylaw.guard.service.auth import People
@@ -259,6 +261,7 @@ def test_the_stream_needs_a_key(site: Site) -> None:
 
 
 def sign_in(site: Site, who: str) -> str:
+    site.http.cookies.clear()
     response = site.http.post("/auth/login", data={"key": site.keys.get(who, who)}, follow_redirects=False)
     cookie = response.headers["set-cookie"]
     assert response.status_code == 303
@@ -290,6 +293,94 @@ def test_a_login_needs_a_form_token_for_changes(site: Site) -> None:
     assert site.raw(None, "GET", "/v1/reviews").status_code == 401
 
 
+def test_a_login_ends_with_the_key_it_was_made_with(site: Site) -> None:
+    credentials = site.context.credentials
+    now = [time.time()]
+    credentials._clock = lambda: now[0]
+    key, record = credentials.create("bob", ["admin"])
+    brief, ends = credentials.create("bob", ["admin"], seconds=60)
+    lasting, brief_login = sign_in(site, key), sign_in(site, brief)
+    [first, second] = credentials.list(kind="login")
+    assert (first.made_with, second.made_with, second.expires_at) == (record.id, ends.id, ends.expires_at)
+    site.http.cookies.clear()
+    by_provider, _ = credentials.create("bob", ["admin"], seconds=99, kind="login")
+
+    def is_let_in(cookie: str) -> bool:
+        who = credentials.check(cookie, kind="login") if allows(cookie) else None
+        return who is not None and credentials.is_valid(who)
+
+    def allows(cookie: str) -> bool:
+        return bool(site.raw(None, "GET", "/v1/keys", headers={"cookie": f"{LOGIN}={cookie}"}).status_code == 200)
+
+    assert is_let_in(lasting) and is_let_in(brief_login) and is_let_in(by_provider)
+    listener = credentials.check(lasting, kind="login")
+    type(credentials)(site.store).revoke(record.id, by="root")  # in another worker
+    assert not credentials.is_valid(listener)  # what a stream asks, which remembers nothing
+    credentials._known.clear()  # a second later
+    assert not is_let_in(lasting) and is_let_in(brief_login)
+    now[0] += 61
+    assert not is_let_in(brief_login) and is_let_in(by_provider)
+    assert {one.id: one.status for one in credentials.list()}[ends.id] == "expired"
+    out = site.http.post("/auth/logout", headers={"cookie": f"{LOGIN}={lasting}"}, follow_redirects=False)
+    assert out.status_code == 303
+
+
+def test_a_header_of_a_proxy_that_is_there_twice_names_nobody() -> None:
+    site = Site(people=People(admins=("root",), trusted=("127.0.0.1",)))
+    http = TestClient(site.app, base_url="https://testserver", client=("127.0.0.1", 9))
+    one, other = ("x-forwarded-user", "root"), ("x-forwarded-user", "eve")
+    assert http.get("/v1/keys", headers=[one]).status_code == 200
+    assert http.get("/v1/keys", headers=[one, other]).status_code == 401
+
+
+def test_large_heads_are_refused_before_a_key_is_looked_at(site: Site) -> None:
+    many = {f"x-{number}": "v" * 1000 for number in range(70)}
+    for who, path, headers in (
+        ("operator", "/v1/reviews", many),
+        (None, "/v1/reviews", {"x": "v" * 70_000}),
+        ("no key", "/v1/reviews?x=" + "v" * 60_000, {"x": "v" * 6_000}),
+    ):
+        response = site.raw(who, "GET", path, headers=headers)
+        assert (response.status_code, response.json()["error"]["code"]) == (431, "headers-too-large")
+    assert site.raw("operator", "GET", "/v1/reviews", headers={"x": "v" * 60_000}).status_code == 200
+
+
+def test_every_failure_of_the_api_has_one_form(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failure(method: str, path: str, **more: Any) -> tuple[int, str]:
+        response = site.raw("admin", method, path, **more)
+        assert response.headers["x-frame-options"] == "DENY" and response.json()["error"]["message"]
+        return response.status_code, response.json()["error"]["code"]
+
+    assert failure("GET", "/v1/nothing") == failure("GET", "/v1") == (404, "not-found")
+    assert failure("PUT", "/v1/reviews") == (405, "method-not-allowed")
+    assert "GET" in site.raw("admin", "PUT", "/v1/reviews").headers["allow"]
+    monkeypatch.setattr(site.ops.reviews, "list", lambda **_: 1 / 0)
+    assert failure("GET", "/v1/reviews") == (500, "error")
+    head = {"content-type": "application/json"}
+    for text in (b"\\ud800", b"\\ud800 and more", b"\\udbff\\u0041"):
+        body = b'{"tool": "t", "session": "' + text + b'"}'
+        message = site.raw("support", "POST", "/v1/decide", content=body, headers=head).json()["error"]["message"]
+        assert "surrogate" in message
+
+
+def test_times_that_are_none_are_refused(site: Site) -> None:
+    for path in ("decisions/series", "audit", "audit/export"):
+        for query in ("since=-1e308", "since=1e308", "since=nan", "since=inf"):
+            assert site.raw("operator", "GET", f"/v1/{path}?{query}").status_code == 400, (path, query)
+    for query in ("since=-1e308&until=1e308", "until=1e12", "since=2&until=1", "since=0&until=5e-324"):
+        assert site.raw("operator", "GET", f"/v1/decisions/series?{query}").status_code == 400, query
+    found = site.ask("operator", "GET", "/v1/decisions/series?since=0&until=1e10")
+    assert all(one["start"] is not None for one in found["buckets"])
+
+
+def test_nobody_is_signed_in_by_another_site(site: Site) -> None:
+    form = {"key": site.keys["admin"]}
+    for origin in ("https://evil.example", "null", "http://[", ""):
+        assert site.http.post("/auth/login", data=form, headers={"origin": origin}).status_code == 403, origin
+    own = site.http.post("/auth/login", data=form, headers={"origin": "https://testserver"}, follow_redirects=False)
+    assert own.status_code == 303
+
+
 def test_agents_do_not_sign_in(site: Site) -> None:
     assert site.http.post("/auth/login", data={"key": site.keys["support"]}).status_code == 403
     assert site.http.post("/auth/login", data={"key": "x"}).status_code == 401
@@ -305,8 +396,13 @@ def test_only_a_trusted_proxy_names_people() -> None:
     assert known is not None and known.may("operator") and not known.may("admin")
     stranger = people.forwarded("10.1.2.3", {"x-forwarded-user": "eve"})
     assert stranger is not None and not stranger.scopes
-    grouped = people.forwarded("10.1.2.3", {"x-forwarded-user": "eve", "x-forwarded-groups": "x, desk"})
+    told = {"x-forwarded-user": "eve", "x-forwarded-groups": "x, desk"}
+    grouped = people.forwarded("10.1.2.3", told)
+    assert grouped is not None and not grouped.scopes  # the proxy may not set this header, so its client has
+    grouped = replace(people, groups_header="X-Forwarded-Groups".lower()).forwarded("10.1.2.3", told)
     assert grouped is not None and grouped.may("operator")
+    assert not people.scopes("group:desk", []) and not people.scopes("*", []) and not people.scopes("desk", [])
+    assert replace(people, operators=("*",)).scopes("group:desk", []) == {"operator"}
     assert people.forwarded("10.1.2.3", {"x-forwarded-user": "a\nb"}) is None
     site = Site(people=people)
     assert site.raw(None, "GET", "/v1/reviews", headers=headers).status_code == 401  # comes from `testclient`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -23,7 +24,7 @@ import bylaw
 from bylaw.guard.service import connection
 from bylaw.guard.service.client import GuardClient
 from bylaw.guard.service.config import ServeConfig, ServiceFile, Tls, read_service_file
-from bylaw.guard.service.server import bind, find_jobs, make_app, uvicorn_config
+from bylaw.guard.service.server import LogFormatter, bind, find_jobs, make_app, uvicorn_config
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from tests.service.support import RULES, Site
 
@@ -63,6 +64,29 @@ def answer_times(port: int) -> list[float]:
     return times[2:]
 
 
+def is_cut_off(port: int, begin: bytes) -> bool:
+    """Whether a request that goes on and on is refused before it has sent 8 MiB."""
+    with socket.create_connection(("127.0.0.1", port), 5) as endless:
+        try:
+            endless.sendall(begin)
+            for _ in range(128):
+                endless.sendall(b"v" * 65_536)
+        except OSError:
+            return True
+    return False
+
+
+def test_what_callers_name_begins_no_line_of_the_log() -> None:
+    forged = "c\nERROR: forged\x1b[31m\u2028"
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        record = logging.LogRecord("bylaw", logging.ERROR, "", 1, "call %s\n", (forged,), sys.exc_info())
+    first, *rest = LogFormatter().format(record).split("\n")
+    assert first == r"ERROR: call c\nERROR: forged\x1b[31m\u2028"
+    assert rest and all(line.startswith("    ") and line.isprintable() for line in rest)
+
+
 def test_another_language_uses_it_and_slow_heads_are_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
     with served(site.app, "127.0.0.1:0") as address:
@@ -76,6 +100,9 @@ def test_another_language_uses_it_and_slow_heads_are_given_up(site: Site, monkey
             while slow.recv(4096):
                 pass
             assert time.monotonic() - started < 4
+        chunked = b"POST /v1/decide HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "
+        for begin in (b"GET /healthz HTTP/1.1\r\nx: ", b"GET /", chunked):
+            assert is_cut_off(port, begin), begin
         node = shutil.which("node")
         if node is None:
             pytest.skip("node is not installed")

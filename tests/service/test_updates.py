@@ -11,6 +11,7 @@ import pytest
 from bylaw.guard.service import updates
 from bylaw.guard.service.context import Settings
 from bylaw.guard.service.errors import TooMany
+from bylaw.guard.service.gate import LOGIN
 from tests.service.support import Site
 
 
@@ -118,13 +119,17 @@ def test_an_agent_that_waits_is_told_within_moments(site: Site) -> None:
     assert (answer["status"], answer["note"]) == ("rejected", "no")
 
 
-def test_a_stream_ends_when_its_key_is_revoked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["key", "login", "silent"])
+def test_a_stream_ends_when_its_key_is_revoked(site: Site, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     from bylaw.guard.service import auth
     from bylaw.guard.service.api import routes
 
     monkeypatch.setattr(routes, "CHECK_EVERY", 0.0)
     monkeypatch.setattr(auth, "REMEMBERED", 0.0)
-    key, record = site.context.credentials.create("bob", ["operator"])
+    monkeypatch.setattr(updates, "BEAT", 0.01 if kind == "silent" else 60.0)
+    credentials = site.context.credentials
+    key, record = credentials.create("bob", ["operator"])
+    login, _ = credentials.create("bob", ["operator"], kind="login", made_with=record.id)
     seen: list[bytes] = []
 
     async def story() -> None:
@@ -135,6 +140,8 @@ def test_a_stream_ends_when_its_key_is_revoked(site: Site, monkeypatch: pytest.M
             seen.append(message.get("body", b""))
 
         headers = [(b"authorization", f"Bearer {key}".encode())]
+        if kind == "login":
+            headers = [(b"cookie", f"{LOGIN}={login}".encode())]
         scope = {"type": "http", "method": "GET", "path": "/v1/stream", "query_string": b"", "headers": headers}
         scope |= {"scheme": "https", "asgi": {"spec_version": "2.4"}, "root_path": ""}
         async with asyncio.timeout(10):
@@ -144,8 +151,9 @@ def test_a_stream_ends_when_its_key_is_revoked(site: Site, monkeypatch: pytest.M
             site.guard.decide(attempt("lookup_order"))
             while not any(b"event: decision" in one for one in seen):
                 await asyncio.sleep(0.005)
-            site.context.credentials.revoke(record.id, by="root")
-            site.guard.decide(attempt("send_email"))
+            credentials.revoke(record.id, by="root")
+            if kind != "silent":
+                site.guard.decide(attempt("send_email"))
             await listening
 
     asyncio.run(story())

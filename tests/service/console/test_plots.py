@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, timedelta, timezone
+from typing import Any
 from urllib.parse import parse_qs
 from xml.etree import ElementTree
 
@@ -10,7 +11,7 @@ import pytest
 
 from bylaw.guard.service.console.changes import argument_rows, diff_lines, rule_lines
 from bylaw.guard.service.console.plots import Bucket, Lane, Mark, activity_plot, small_plot, timeline_plot
-from bylaw.guard.service.console.render import call_text, path_part, show_place, zone_name, zone_of
+from bylaw.guard.service.console.render import call_text, environment, path_part, show_place, zone_name, zone_of
 
 EVIL = '"><script>alert(1)</script>'
 
@@ -160,6 +161,20 @@ def test_the_zone_of_a_browser_is_bounded() -> None:
     assert zone_name(zone_of("120")) == "UTC+02:00"
     for value in (None, "", "x", "99999999999999999999", "-100000", "1e3"):
         assert zone_of(value) is UTC
+
+
+@pytest.mark.parametrize("at", [1e308, -1e308, 1e12, 1e18, -1e11, 0, 10**400, float("nan"), float("inf"), "soon"])
+def test_any_number_is_shown_as_a_time(at: Any) -> None:
+    """What is stored as a time may come from anybody."""
+    filters = ["clock", "time"] if isinstance(at, str | int) else ["clock", "time", "ago", "until"]
+    for name in filters:
+        shown = environment().from_string("{{ at | " + name + " }}").render(at=at, zone=zone_of("-840"))
+        assert shown and len(shown) < 30, name
+    if isinstance(at, float):
+        for lanes in ([Lane("a", at, at)], [Lane("a", at, 5.0), Lane("b", -at, 5.0)]):
+            plot = timeline_plot(lanes, [Mark(0, at, "allow", "x"), Mark(0, -at, "allow", "y")], label="l")
+            assert "nan" not in plot and "inf" not in plot and len(plot) < 5_000
+        assert activity_plot([Bucket(at, {})], label="l")
 
 
 def test_calls_and_places_in_words() -> None:

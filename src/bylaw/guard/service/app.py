@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +16,7 @@ from starlette.routing import BaseRoute
 from bylaw.guard.service import sign_in
 from bylaw.guard.service.api.routes import api_routes
 from bylaw.guard.service.context import Context
-from bylaw.guard.service.errors import ServiceError, Unavailable
+from bylaw.guard.service.errors import BadRequest, NotAllowed, NotFound, ServiceError, Unavailable
 from bylaw.guard.service.gate import Gate, error_response
 from bylaw.guard.service.updates import Hub
 from bylaw.guard.stores.ports import StoreUnavailable
@@ -45,7 +46,11 @@ def create_app(
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Gate, context=context)],
-        exception_handlers={ServiceError: _service_error, StoreUnavailable: _store_unavailable},
+        exception_handlers={
+            ServiceError: _service_error,
+            StoreUnavailable: _store_unavailable,
+            HTTPException: _http_error,
+        },
         lifespan=lifespan,
     )
     app.state.context = context
@@ -59,6 +64,20 @@ def _service_error(request: Request, problem: Exception) -> Response:
 
         return error_page(request, problem)
     return error_response(request.scope, problem)
+
+
+def _http_error(request: Request, problem: Exception) -> Response:
+    """What the router or a static file refuses, in the form of every other failure."""
+    assert isinstance(problem, HTTPException)
+    made: ServiceError = BadRequest(problem.detail)
+    if problem.status_code == 404:
+        made = NotFound("there is no such path")
+    elif problem.status_code == 405:
+        made = NotAllowed(f"this path does not take {request.method}")
+    response = _service_error(request, made)
+    response.status_code = problem.status_code
+    response.headers.update(problem.headers or {})
+    return response
 
 
 def _store_unavailable(request: Request, problem: Exception) -> Response:

@@ -33,6 +33,7 @@ MOST_EXPIRED = 100
 """logins that one sign-in tidies up"""
 LOGIN_SECONDS = 12 * 3600.0
 ANY = "*"
+GROUP = "group:"
 
 Via: TypeAlias = Literal["key", "login", "proxy"]
 
@@ -75,11 +76,19 @@ class Credentials:
         seconds: float | None = None,
         by: str = "",
         kind: CredentialKind = "key",
+        made_with: str | None = None,
     ) -> tuple[str, Credential]:
-        """The key, which is shown once, and its record. Raises BadRequest."""
+        """The key, which is shown once, and its record. `made_with`: the id of a key, which a login does not outlive.
+        Raises BadRequest, and Unauthorized if that key is not valid."""
         _check(name, scopes, agents, seconds)
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         now = self._clock()
+        ends = [] if seconds is None else [now + seconds]
+        if made_with is not None:
+            key = self._find(made_with)
+            if key is None or not self._holds(key):
+                raise Unauthorized("the key is not valid")
+            ends += [] if key.expires_at is None else [key.expires_at]
         record = Credential(
             id=id,
             session=id,
@@ -91,7 +100,8 @@ class Credentials:
             digest=_digest(secret),
             created_at=now,
             created_by=by,
-            expires_at=None if seconds is None else now + seconds,
+            expires_at=min(ends, default=None),
+            made_with=made_with,
         )
         over = self._expired_logins(now) if kind == "login" else ()
         with self._store.transaction("") as transaction:
@@ -109,8 +119,8 @@ class Credentials:
 
     def list(self, *, kind: CredentialKind | None = "key") -> Sequence[Credential]:
         """Oldest first, without what a key could be found by."""
-        found = each_followed(self._store, Credential)
-        return [replace(one, digest="") for one in found if kind in (None, one.kind)]
+        found = [one for one in each_followed(self._store, Credential) if kind in (None, one.kind)]
+        return [replace(one, digest="", status="expired" if self._is_over(one) else one.status) for one in found]
 
     def revoke(self, key_id: str, *, by: str) -> Credential:
         with self._store.transaction("") as transaction:
@@ -133,25 +143,34 @@ class Credentials:
         record = self._find(id)
         # compared in constant time, and also if there is no such key
         is_same = hmac.compare_digest(_digest(secret), record.digest if record is not None else _digest(""))
-        if record is None or not is_same or record.kind != kind or record.status != "valid":
-            raise Unauthorized("the key is not valid")
-        if record.expires_at is not None and self._clock() >= record.expires_at:
+        if record is None or not is_same or record.kind != kind or not self._holds(record):
             raise Unauthorized("the key is not valid")
         via: Via = "login" if kind == "login" else "key"
         return Principal(name=record.name, scopes=implied(record.scopes), agents=record.agents, via=via, id=id)
 
     def is_valid(self, who: Principal) -> bool:
-        """Whether somebody who was let through before would be let through now."""
+        """Whether somebody who was let through before would be let through now, by what the store says now."""
         if who.via == "proxy":
             return True
-        record = self._find(who.id)
-        is_over = record is None or (record.expires_at is not None and self._clock() >= record.expires_at)
-        return not is_over and record is not None and record.status == "valid"
+        record = self._find(who.id, fresh=True)
+        return record is not None and self._holds(record, fresh=True)
 
-    def _find(self, id: str) -> Credential | None:
+    def _holds(self, record: Credential, *, fresh: bool = False) -> bool:
+        """Neither revoked nor expired; nor is the key that a login was made with."""
+        if record.status != "valid" or self._is_over(record):
+            return False
+        if record.made_with is None:
+            return True
+        key = self._find(record.made_with, fresh=fresh)
+        return key is not None and key.kind == "key" and self._holds(key)
+
+    def _is_over(self, record: Credential) -> bool:
+        return record.status == "valid" and record.expires_at is not None and self._clock() >= record.expires_at
+
+    def _find(self, id: str, *, fresh: bool = False) -> Credential | None:
         now = time.monotonic()
         known = self._known.get(id)
-        if known is not None and known[0] > now:
+        if known is not None and known[0] > now and not fresh:
             return known[1]
         found = self._store.followed(Credential, session=id, limit=1)
         if not found:
@@ -194,10 +213,14 @@ class People(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trusted: tuple[str, ...] = ()
     """addresses and networks of proxies whose header is believed; `unix`: the socket"""
     user_header: str = "x-forwarded-user"
-    groups_header: str = "x-forwarded-groups"
+    groups_header: str | None = None
+    """the header of the proxy that holds groups, with commas between them. None is believed unless it is named here: a
+    proxy that does not set it passes on whatever its client has sent"""
 
     def scopes(self, name: str, groups: Iterable[str]) -> frozenset[str]:
-        asked = {name, ANY, *(f"group:{group}" for group in groups)}
+        asked = {ANY, *(f"{GROUP}{group}" for group in groups)}
+        if not name.startswith(GROUP):  # nobody becomes a group by a name
+            asked.add(name)
         found: list[Scope] = []
         if asked & set(self.admins):
             found.append("admin")
@@ -219,7 +242,8 @@ class People(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         name = headers.get(self.user_header)
         if not name or not self.trusted or not self.trusts(peer) or not is_name(name) or not name.isprintable():
             return None
-        groups = [one.strip() for one in headers.get(self.groups_header, "").split(",") if one.strip()]
+        told = headers.get(self.groups_header, "") if self.groups_header else ""
+        groups = [one.strip() for one in told.split(",") if one.strip()]
         return Principal(name=name, scopes=self.scopes(name, groups), via="proxy", id=f"proxy:{name}")
 
 

@@ -32,6 +32,12 @@ class NotFound(ServiceError):
     status, code = 404, "not-found"
 
 
+class NotAllowed(ServiceError):
+    """The path is there, and does not have this method."""
+
+    status, code = 405, "method-not-allowed"
+
+
 class Conflict(ServiceError):
     """Somebody else was faster, or the thing is in a state that does not allow it."""
 
@@ -56,6 +62,10 @@ class Unusable(ServiceError):
 
 class TooMany(ServiceError):
     status, code = 429, "too-many-requests"
+
+
+class HeadersTooLarge(ServiceError):
+    status, code = 431, "headers-too-large"
 
 
 class Unavailable(ServiceError):

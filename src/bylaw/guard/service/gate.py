@@ -12,13 +12,24 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bylaw.guard.service.auth import Principal, csrf_token, is_same_token
+from bylaw.guard.service.connection import LARGEST_HEAD
 from bylaw.guard.service.context import Context
-from bylaw.guard.service.errors import BadRequest, Forbidden, ServiceError, TooLarge, TooMany, Unauthorized, Unavailable
+from bylaw.guard.service.errors import (
+    BadRequest,
+    Forbidden,
+    HeadersTooLarge,
+    ServiceError,
+    TooLarge,
+    TooMany,
+    Unauthorized,
+    Unavailable,
+)
 from bylaw.guard.stores.ports import StoreUnavailable
 
 LOGIN = "__Host-bylaw"
@@ -53,6 +64,7 @@ class Gate:
         answer = _Answer(scope, send)
         state = scope.setdefault("state", {})
         try:
+            _check_head(scope)
             body = Body(receive, scope, self._context)
             principal = state["principal"] = self._known(scope)
             if principal is not None and principal.via != "key":
@@ -68,6 +80,11 @@ class Gate:
             if answer.started:
                 raise
             await error_response(scope, Unavailable(str(problem)))(scope, receive, answer.send)
+        except Exception:
+            if not answer.started:
+                failure = ServiceError("something went wrong in the service; its log says what")
+                await error_response(scope, failure)(scope, receive, answer.send)
+            raise  # for the log
 
     # -- who asks -------------------------------------------------------------------------------------------------
 
@@ -99,7 +116,12 @@ class Gate:
             with suppress(Unauthorized):  # an old cookie; the request may do without
                 return context.credentials.check(login, kind="login")
         peer = scope["client"][0] if scope.get("client") else None
-        return context.people.forwarded(peer, connection.headers)
+        people = context.people
+        if any(
+            name and len(connection.headers.getlist(name)) > 1 for name in (people.user_header, people.groups_header)
+        ):
+            return None  # one of them may be the client's own
+        return people.forwarded(peer, connection.headers)
 
     async def _check_form(self, scope: Scope, body: Body, principal: Principal) -> None:
         """A browser sends cookies along with requests that another site has made. Those of our own pages bring a token
@@ -113,17 +135,32 @@ class Gate:
         if scope["method"] in SAFE:
             return
         headers = connection.headers
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise Forbidden("this form was sent by another site")
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            raise Forbidden("this form was sent by another site")
+        check_site(headers)
         given = headers.get("x-csrf-token")
         if given is None and headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
             fields = parse_qs((await body.whole()).decode("utf-8", "replace"), max_num_fields=1000)
             given = fields.get("csrf_token", [""])[0]
         if not is_same_token(given or "", token):
             raise Forbidden("the form has no valid token; load the page again")
+
+
+def check_site(headers: Headers) -> None:
+    """Raises Forbidden for a form of another site."""
+    origin = headers.get("origin")
+    try:
+        is_own = origin is None or urlsplit(origin).netloc == headers.get("host")
+    except ValueError:  # not an address
+        is_own = False
+    if not is_own or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Forbidden("this form was sent by another site")
+
+
+def _check_head(scope: Scope) -> None:
+    size = len(scope["path"]) + len(scope["query_string"])
+    for name, value in scope["headers"]:
+        size += len(name) + len(value) + 4
+    if size > LARGEST_HEAD:
+        raise HeadersTooLarge(f"the head of a request has at most {LARGEST_HEAD:,} bytes")
 
 
 class _Answer:
@@ -219,9 +256,9 @@ def error_response(scope: Scope, problem: ServiceError) -> Response:
     headers = {"www-authenticate": "Bearer"} if isinstance(problem, Unauthorized) else {}
     if isinstance(problem, TooMany):
         headers["retry-after"] = "1"
-    if isinstance(problem, TooLarge) or "too long" in problem.message:
+    if isinstance(problem, TooLarge | HeadersTooLarge) or "too long" in problem.message:
         headers["connection"] = "close"
-    if not scope["path"].startswith("/v1/"):
+    if not f"{scope['path']}/".startswith("/v1/"):
         return PlainTextResponse(f"{problem.message}\n", problem.status, headers)
     return json_response(
         {"error": {"code": problem.code, "message": problem.message, **_plain(problem.details)}},

@@ -37,12 +37,31 @@ from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.service.spans import make_exporter
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.model.guard_policy import GuardSet
+from bylaw.report.text import printable
 
 _log = logging.getLogger("bylaw")
 GRACE = 20
 """seconds that requests have to end in"""
 POLL = 1.0
 BACKLOG = 1024
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"default": {"()": "bylaw.guard.service.server.LogFormatter"}},
+    "handlers": {"default": {"class": "logging.StreamHandler", "formatter": "default", "stream": "ext://sys.stderr"}},
+    "root": {"handlers": ["default"], "level": "WARNING"},
+}
+
+
+class LogFormatter(logging.Formatter):
+    """Each record begins one line, whatever is in it: names come from callers. What follows of it is indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage().rstrip("\n")
+        lines = [f"{record.levelname}: {printable(message)}"]
+        if record.exc_info:
+            lines += [f"    {printable(line)}" for line in self.formatException(record.exc_info).splitlines()]
+        return "\n".join(lines)
 
 
 def make_versions(config: ServeConfig, store: GuardStore) -> RuleVersions:
@@ -157,7 +176,7 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
 
 
 def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> None:
-    server = uvicorn.Server(uvicorn_config(config, make_app(config, store)))
+    server = uvicorn.Server(uvicorn_config(config, make_app(config, store), log_config=LOGGING))
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them once more when it has ended
         signal.signal(number, lambda number, frame: None)
     server.run(sockets=[bound])
@@ -166,7 +185,8 @@ def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> No
 def _run_several(config: ServeConfig, bound: socket.socket) -> None:
     told = msgspec.structs.replace(config, policies=())  # a worker that begins later must not read files on its own
     os.environ[VARIABLE] = msgspec.json.encode(told).decode()
-    options = uvicorn_config(config, "bylaw.guard.service.server:app_from_environment", factory=True)
+    name = "bylaw.guard.service.server:app_from_environment"
+    options = uvicorn_config(config, name, factory=True, log_config=LOGGING)
     Multiprocess(options, sockets=[bound]).run()
 
 

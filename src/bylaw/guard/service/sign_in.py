@@ -13,7 +13,7 @@ from starlette.routing import Route
 from bylaw.guard.service.auth import LOGIN_SECONDS, Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, NotFound
-from bylaw.guard.service.gate import LOGIN
+from bylaw.guard.service.gate import LOGIN, check_site
 from bylaw.guard.service.records import Scope
 
 FLOW = "__Host-bylaw-flow"
@@ -33,14 +33,12 @@ def routes() -> list[Route]:
 async def sign_in_with_key(request: Request) -> Response:
     """The form of the login page: `key` and `next`."""
     context: Context = request.app.state.context
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    if site not in ("same-origin", "none"):  # nobody is signed in by another site
-        raise Forbidden("this form was sent by another site")
+    check_site(request.headers)  # nobody is signed in by another site
     fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=10)
     principal = await context.run(context.credentials.check, fields.get("key", [""])[0].strip())
     if not principal.may("operator"):
         raise Forbidden("the console is for keys with the scope `operator` or `admin`")
-    return await _signed_in(context, principal, fields.get("next", [""])[0])
+    return await _signed_in(context, principal, fields.get("next", [""])[0], made_with=principal.id)
 
 
 async def begin_flow(request: Request) -> Response:
@@ -85,10 +83,16 @@ async def sign_out(request: Request) -> Response:
     return response
 
 
-async def _signed_in(context: Context, principal: Principal, after: str) -> Response:
+async def _signed_in(context: Context, principal: Principal, after: str, made_with: str | None = None) -> Response:
     scopes: list[Scope] = ["admin"] if principal.may("admin") else ["operator"]
     cookie, _ = await context.run(
-        context.credentials.create, principal.name, scopes, seconds=LOGIN_SECONDS, by=principal.name, kind="login"
+        context.credentials.create,
+        principal.name,
+        scopes,
+        seconds=LOGIN_SECONDS,
+        by=principal.name,
+        kind="login",
+        made_with=made_with,
     )
     response = RedirectResponse(safe_path(after), 303)
     _set_cookie(response, LOGIN, cookie, int(LOGIN_SECONDS))

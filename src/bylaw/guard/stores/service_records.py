@@ -59,7 +59,8 @@ class Credential(FollowRecord, frozen=True, kw_only=True):
 
     open_as: ClassVar[frozenset[str]] = frozenset({"valid"})
 
-    status: Literal["valid", "revoked"] = "valid"
+    status: Literal["valid", "revoked", "expired"] = "valid"
+    """`expired` is shown and not stored"""
     kind: CredentialKind = "key"
     name: str
     """of the person or program; answers and changes are recorded under it"""
@@ -72,6 +73,8 @@ class Credential(FollowRecord, frozen=True, kw_only=True):
     created_by: str = ""
     expires_at: float | None = None
     revoked_by: str | None = None
+    made_with: str | None = None
+    """of a login: the id of the key that it was made with, and which it does not outlive"""
 
 
 class StoredProposal(FollowRecord, frozen=True, kw_only=True):

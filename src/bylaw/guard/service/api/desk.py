@@ -16,6 +16,9 @@ from bylaw.guard.service.operations.sessions import SessionStatus, SessionSummar
 from bylaw.guard.service.records import Claim
 from bylaw.guard.stores.records import Incident, IncidentStatus, ReviewRecord, ReviewStatus
 
+FARTHEST = 1e11
+"""seconds from 1970 that a time in a query may be"""
+
 
 class Limited(Given, frozen=True, kw_only=True):
     limit: int = 100
@@ -107,12 +110,23 @@ class DecisionQuery(Limited, frozen=True, kw_only=True):
     rule: str | None = None
 
 
+def _check_range(since: float | None, until: float | None = None) -> None:
+    for name, at in (("since", since), ("until", until)):
+        if at is not None and not abs(at) <= FARTHEST:
+            raise ValueError(f"{name}: expected seconds since 1970")
+    if since is not None and until is not None and not until - since >= 0.001:
+        raise ValueError("expected since before until")
+
+
 class SeriesQuery(Given, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     buckets: int = 60
     agent: str | None = None
     rule: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_range(self.since, self.until)
 
 
 class AuditQuery(Limited, frozen=True, kw_only=True):
@@ -124,11 +138,18 @@ class AuditQuery(Limited, frozen=True, kw_only=True):
     until: float | None = None
     before: int | None = None
 
+    def __post_init__(self) -> None:
+        Limited.__post_init__(self)
+        _check_range(self.since, self.until)
+
 
 class ExportQuery(Given, frozen=True, kw_only=True):
     session: str | None = None
     rule: str | None = None
     since: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_range(self.since)
 
 
 class VerifyBody(Given, frozen=True, kw_only=True):

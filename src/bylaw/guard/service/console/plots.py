@@ -7,15 +7,20 @@ keep their size on a phone. Colours come from the style sheet, by class; nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 
 from markupsafe import Markup
 from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.guard.service.console.render import NO_TIME, moment
 
 ACTIONS = ("allow", "pause", "block", "terminate_session")
 """from the mildest to the strictest: the order in which bars are stacked"""
 _HEIGHT, _TOP, _FOOT = 132, 10, 22
 _LANE = 34
+_FARTHEST = 1e11
+"""seconds: no time of an event is farther from 1970"""
 _MARKS_A_LANE = 200
 """calls that are closer to each other than this part of the axis are one mark"""
 _SHAPES = {
@@ -93,6 +98,8 @@ def timeline_plot(lanes: Sequence[Lane], marks: Sequence[Mark], *, label: str) -
     which shows the strictest of their actions."""
     if not lanes:
         return Markup()
+    lanes = [replace(lane, start=_bounded(lane.start), end=_bounded(lane.end)) for lane in lanes]
+    marks = [replace(mark, at=_bounded(mark.at)) for mark in marks]
     first = min([*(lane.start for lane in lanes), *(mark.at for mark in marks)])
     last = max([*(lane.end for lane in lanes), *(mark.at for mark in marks)])
     span = max(last - first, 1e-6)
@@ -208,7 +215,13 @@ def _summary(buckets: Sequence[Bucket]) -> str:
 
 
 def clock_time(at: float, zone: tzinfo) -> str:
-    return datetime.fromtimestamp(at, zone).strftime("%H:%M")
+    then = moment(at, zone)
+    return NO_TIME if then is None else then.strftime("%H:%M")
+
+
+def _bounded(at: float) -> float:
+    """A number that an axis can hold, whatever was recorded as the time."""
+    return min(max(at, -_FARTHEST), _FARTHEST) if at == at else 0.0
 
 
 def _offset(seconds: float) -> str:

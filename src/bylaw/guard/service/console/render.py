@@ -18,6 +18,7 @@ from jinja2.runtime import Context as TemplateContext
 from msgspec import Struct
 
 BASE = "/console"
+NO_TIME = "no such time"
 STATIC = f"{BASE}/static"
 LONGEST_CALL = 400
 """characters of a call in a list; its own page has all of it"""
@@ -83,7 +84,7 @@ def words(value: Any) -> str:
 
 def path_part(value: Any) -> str:
     """A name as a part of an address, whatever it contains."""
-    return quote(str(value), safe="")
+    return quote(str(value), safe="", errors="replace")
 
 
 def base_name(file: str | None) -> str:
@@ -120,14 +121,19 @@ def show_clock(context: TemplateContext, at: float | None) -> str:
     if at is None:
         return ""
     zone: tzinfo = context.get("zone", UTC)
-    then, now = datetime.fromtimestamp(at, zone), datetime.fromtimestamp(context.get("now", time.time()), zone)
+    then, now = moment(at, zone), datetime.fromtimestamp(context.get("now", time.time()), zone)
+    if then is None:
+        return NO_TIME
     return then.strftime("%H:%M:%S" if then.date() == now.date() else "%b %d %H:%M")
 
 
 @pass_context
 def show_time(context: TemplateContext, at: float | None) -> str:
     """The time of day, where the date is clear."""
-    return "" if at is None else datetime.fromtimestamp(at, context.get("zone", UTC)).strftime("%H:%M:%S")
+    if at is None:
+        return ""
+    then = moment(at, context.get("zone", UTC))
+    return NO_TIME if then is None else then.strftime("%H:%M:%S")
 
 
 @pass_context
@@ -143,7 +149,17 @@ def show_until(context: TemplateContext, at: float | None) -> str:
     return f"in {_duration(left)}" if left > 0 else "expired"
 
 
+def moment(at: Any, zone: tzinfo) -> datetime | None:
+    """None for a number that is no time of the calendar: what is stored may come from anybody."""
+    try:
+        return datetime.fromtimestamp(at, zone)
+    except (OverflowError, OSError, ValueError, TypeError):
+        return None
+
+
 def _duration(seconds: float) -> str:
+    if not seconds < 365 * 86_400 * 1000:
+        return "over 1000 years"
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
             count = int(seconds // size)
