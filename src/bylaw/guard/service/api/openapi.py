@@ -14,7 +14,7 @@ from bylaw.guard.service.api.shapes import Health
 from bylaw.guard.service.updates import Update
 
 _REF = "#/components/schemas/{name}"
-_ALWAYS = (400, 401, 403, 413, 415, 429, 503)
+_ALWAYS = (400, 401, 403, 413, 415, 429, 431, 503)
 _STATUSES = {
     400: "the request is not valid",
     401: "no key, or one that is not valid",
@@ -25,6 +25,7 @@ _STATUSES = {
     415: "the body is not JSON",
     422: "the rules, or the trace, cannot be used: `diagnostics` says why",
     429: "too many requests",
+    431: "the address and the headers are too large",
     503: "the store cannot be used; try again",
 }
 _NOUNS = {

@@ -138,20 +138,36 @@ def show_time(context: TemplateContext, at: float | None) -> str:
 
 @pass_context
 def show_ago(context: TemplateContext, at: float | None) -> str:
-    return "" if at is None else f"{_duration(max(0.0, context.get('now', time.time()) - at))} ago"
+    if at is None:
+        return ""
+    left = _seconds(context, at)
+    return NO_TIME if left is None else f"{_duration(max(0.0, -left))} ago"
 
 
 @pass_context
 def show_until(context: TemplateContext, at: float | None) -> str:
     if at is None:
         return "never"
-    left = at - context.get("now", time.time())
+    left = _seconds(context, at)
+    if left is None:
+        return NO_TIME
     return f"in {_duration(left)}" if left > 0 else "expired"
 
 
-def moment(at: Any, zone: tzinfo) -> datetime | None:
-    """None for a number that is no time of the calendar: what is stored may come from anybody."""
+def _seconds(context: TemplateContext, at: Any) -> float | None:
+    """From now until then."""
     try:
+        return float(at) - float(context.get("now", time.time()))
+    except (OverflowError, ValueError, TypeError):
+        return None
+
+
+def moment(at: Any, zone: tzinfo) -> datetime | None:
+    """None for what is no time of the calendar: what is stored may come from anybody. A text may be an ISO time."""
+    try:
+        if isinstance(at, str):
+            then = datetime.fromisoformat(at)
+            return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone(zone)
         return datetime.fromtimestamp(at, zone)
     except (OverflowError, OSError, ValueError, TypeError):
         return None
