@@ -474,3 +474,49 @@ def test_results_and_follow_ups_inside_a_turn_are_recomputed(tmp_path: Path) -> 
     found += running.end_session("s")
     assert [verdict.rule.id for verdict in found] == ["ask"]
     assert not verified(store, acting_rules).findings
+
+
+# -- calls that differ only in what is redacted -------------------------------------------------------------------
+
+PAUSING = {"guard": {"mode": "hitl", "rules": [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause"}]}}
+FIRST = {"n": 1, "password": "hunter2-first"}
+
+
+@pytest.mark.parametrize(
+    ("approved", "edited", "resumed", "recomputed"),
+    [
+        (FIRST, None, {"n": 1, "password": "hunter2-second"}, 3),
+        (FIRST, None, {"n": 1, "password": "[redacted: secret]"}, 3),
+        (FIRST, None, {"n": 2, "password": "hunter2-second"}, 4),  # differs in more than that
+        ({"n": 1}, FIRST, {"n": 1, "password": "hunter2-second"}, 3),
+        ({"n": 1}, FIRST, {"n": 1, "password": "[redacted: secret]"}, 3),
+    ],
+)
+def test_a_resumed_call_with_another_secret_is_named_and_not_called_wrong(
+    approved: Any, edited: Any, resumed: Any, recomputed: int
+) -> None:
+    store = MemoryStore()
+    running = guard(PAUSING, store=store)
+    review = running.decide(Attempt(tool="pay", arguments=approved, session="s")).review
+    assert review is not None
+    running.reviews.approve(review, by="ann", edited=edited and {"tool": "pay", "arguments": edited})
+    other = running.decide(Attempt(tool="pay", arguments=resumed, session="s"), review=review)
+    assert not other.allowed
+    assert running.decide(Attempt(tool="pay", arguments=edited or approved, session="s"), review=review).allowed
+    running.decide(Attempt(tool="pay", arguments={"n": 3}, session="s"))
+    report = verified(store, PAUSING)
+    assert (report.findings, report.recomputed, report.decisions) == ([], recomputed, 4)
+    assert len(report.unrecomputed) == 4 - recomputed
+
+
+def test_such_a_refusal_that_was_made_up_without_secrets_is_found() -> None:
+    store = MemoryStore()
+    running = guard(PAUSING, store=store)
+    review = running.decide(Attempt(tool="pay", arguments={"n": 1}, session="s")).review
+    assert review is not None
+    running.reviews.approve(review, by="ann")
+    assert running.decide(Attempt(tool="pay", arguments={"n": 1}, session="s"), review=review).allowed
+    at = next(i for i, row in enumerate(store.audit()) if "resumes" in row.data)
+    refusal = {"action": "block", "reason": "the call is not the one that was approved", "denial": "permission"}
+    report = verified(Forged(store, lambda row: row["decision"].update(refusal), at), PAUSING)
+    assert [kind for _, kind in kinds(report)] == ["verdict"]

@@ -197,6 +197,25 @@ def test_a_session_id_with_a_secret_is_written_as_a_digest(tmp_path: Path) -> No
     assert b"4111111111111111" not in _everything(tmp_path)
 
 
+def test_what_people_write_is_redacted(tmp_path: Path) -> None:
+    """Notes of reviews, and why an agent or a session was stopped: in the store, and in the reasons that are shown."""
+    secret, rule = "sk-proj-WHYWHYWHYWHYWHYWHYWHY1234567890", {"id": "ask", "when": {"tool_name_in": ["pay"]}}
+    guard = bylaw.Guard({"guard": {"mode": "hitl", "rules": [{**rule, "then": "pause"}]}}, store=tmp_path / "guard.db")
+    for n, answer in enumerate((guard.reviews.approve, guard.reviews.reject)):
+        review = guard.decide(bylaw.Attempt(tool="pay", session=f"s{n}")).review
+        assert secret not in str(answer(review, by="ann", note=f"use {secret}"))
+    guard.terminate("s0", f"found {secret}")
+    guard.kill("bot", f"it knows {secret}")
+    stopped = [guard.decide(bylaw.Attempt(tool="x", **where)) for where in ({"session": "s0"}, {"agent": "bot"})]
+    assert all(one.reason and secret not in one.reason for one in stopped) and not any(stopped)
+    for command in (["kill", "--agent", "b", "--why", secret], ["terminate", "s1", "--why", secret]):
+        shown = run_bylaw(["guard", *command, "--store", str(tmp_path / "guard.db")])
+        assert (shown.returncode, secret in shown.stdout) == (0, False)
+    guard.close()
+    assert secret.encode() not in _everything(tmp_path)
+    assert bylaw.verify_audit(tmp_path / "guard.db").findings == []
+
+
 def test_an_operator_ends_such_a_session_by_its_own_id(tmp_path: Path) -> None:
     session, store = "chat-of-4111111111111111", tmp_path / "guard.db"
     guard = bylaw.Guard(RULES, store=store)

@@ -12,6 +12,7 @@ from bylaw.errors import InputError
 from bylaw.guard import reviews
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import MemoryStore
+from bylaw.model.identity import identity, likeness
 from tests.guard.support import Clock, attempt, guard
 from tests.support.command import run_bylaw
 
@@ -61,7 +62,12 @@ def _review(asking: BaseGuard, **more: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "by", ["clerk", "Clerk", "clerk ", " CLERK", "cle\u200brk", "\uff43lerk", "support", "Root Agent"]
+    "by",
+    [
+        *("clerk", "Clerk", "clerk ", " CLERK", "cle\u200brk", "\uff43lerk", "support", "Root Agent"),
+        *("c l e r k", "clerk\ufe0f", "clerk\U000e0101", "cle\u034frk", "clerk\u3164", "clerk\u180b", "cle\x07rk"),
+        *("\u0441lerk", "cl\u0435rk", "cler\u03ba", "CL\u0395RK", "cl\u00e9rk", "RootAgent"),
+    ],
 )
 def test_no_agent_approves_its_own_call_nor_that_of_one_below(by: str) -> None:
     asking = _asking()
@@ -102,6 +108,22 @@ def test_two_people_have_to_approve() -> None:
     assert whats == ["opened", "partly approved", "approved", "spent"]
 
 
+@pytest.mark.parametrize("same", ["a nn", "ann\ufe0f", "\u0430nn", "an\u0578"])
+def test_one_person_in_two_spellings_is_one_person(same: str) -> None:
+    asking = _asking(approvals=2)
+    review = _review(asking)
+    asking.reviews.approve(review, by="ann")
+    with pytest.raises(reviews.NotAnswered, match="somebody else"):
+        asking.reviews.approve(review, by=same)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("ann", "anna"), ("ann", "ann.b"), ("\u0438\u0432\u0430\u043d", "ivan"), ("\u674e", "\u738b")]
+)
+def test_names_that_look_different_are_two(one: str, other: str) -> None:
+    assert identity(one) != identity(other) and likeness(one) != likeness(other)
+
+
 def test_one_of_two_is_enough_to_reject() -> None:
     asking = _asking(approvals=2)
     review = _review(asking)
@@ -136,8 +158,28 @@ def test_an_edit_takes_back_the_approvals_before_it() -> None:
     asking.reviews.approve(review, by="ann")
     smaller = {"tool": "pay", "arguments": {"amount": 5}}
     assert asking.reviews.approve(review, by="bob", edited=smaller, uses=3).status == "pending"
-    done = asking.reviews.approve(review, by="ann", uses=1)
+    with pytest.raises(reviews.NotAnswered, match="`bob` has edited"):  # ann may mean the call before
+        asking.reviews.approve(review, by="ann", uses=1)
+    with pytest.raises(reviews.NotAnswered, match="has changed since"):
+        asking.reviews.approve(review, by="ann", version=1)
+    seen = asking.reviews.get(review)
+    assert seen is not None
+    done = asking.reviews.approve(review, by="ann", uses=1, version=seen.version)
     assert (done.status, done.approved_by, done.edited, done.uses_left) == ("approved", ("bob", "ann"), smaller, 1)
+
+
+def test_the_same_edit_approves_what_somebody_has_edited() -> None:
+    asking = _asking(approvals=2)
+    review, smaller = _review(asking, arguments={"amount": 900}), {"tool": "pay", "arguments": {"amount": 5}}
+    asking.reviews.approve(review, by="bob", edited=smaller)
+    assert asking.reviews.approve(review, by="ann", edited=smaller).approved_by == ("bob", "ann")
+
+
+@pytest.mark.parametrize("uses", [0, -1, 1_000_001, 10**19, 1.0, True])
+def test_uses_are_bounded(uses: Any) -> None:
+    asking = _asking()
+    with pytest.raises(reviews.NotAnswered, match="from 1 to 1,000,000"):
+        asking.reviews.approve(_review(asking), by="ann", uses=uses)
 
 
 @pytest.mark.parametrize(

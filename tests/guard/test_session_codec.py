@@ -103,6 +103,7 @@ def test_waiting_for_an_edited_call(given: Any, allowed: bool) -> None:
     answer.join()
     assert decision.allowed is allowed and decision.review == review
     assert allowed or (decision.action is Action.PAUSE and "its secrets are not written down" in decision.reason)
+    assert allowed or "ask ann for its arguments" in str(decision.advice)
     assert guarding.reviews.list()[0].status == ("used" if allowed else "approved")
 
 

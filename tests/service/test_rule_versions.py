@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 import bylaw
 from bylaw.guard import rule_source
 from bylaw.guard.service import server
+from bylaw.guard.service.app import create_app
 from bylaw.guard.service.config import ServeConfig
 from bylaw.guard.service.errors import Conflict, Unusable
 from bylaw.guard.service.operations.rules import compare_policies
@@ -187,3 +190,42 @@ def test_a_call_that_was_approved_later_counts_as_made() -> None:
     report = compare_policies(guard, new, None)
     assert report.calls == 2 and report.actions["pause"] == report.actions["allow"] == 1
     assert not report.rules["order"].matched
+
+
+LONG = "n" * 600
+REFUSED: list[dict[str, Any]] = [
+    {"session": LONG},
+    {"session": "\ud800"},
+    {"tool": LONG},
+    {"tool": {"a": 1}},
+    {"agent": LONG},
+    {"agent": ["x"]},
+    {"run": LONG},
+    {"run": 5, "parent_run": LONG},
+    {"call_id": LONG},
+    {"call_id": {"a": 1}},
+    {"ancestors": (LONG,)},
+    {"arguments": {"n": float("nan")}},
+    {"run": "r", "agent": "other"},
+    {"run": "r", "agent": "another", "parent_run": "r"},
+]
+
+
+def test_no_row_that_a_guard_wrote_ends_a_comparison(site: Site) -> None:
+    site.guard.decide(bylaw.Attempt(tool="issue_refund", agent="support", session="s"))
+    for refused in REFUSED:
+        given = {"tool": "issue_refund", "agent": "support", "session": "s", **refused}
+        decision = site.guard.decide(bylaw.Attempt(**given))
+        with suppress(ValueError):
+            site.guard.record(decision, "done")
+    site.guard.end_session("s")
+    report = site.ops.rules.compare({"guard.yaml": RULES})
+    assert report.traces[0].skipped >= 8 and report.calls >= 3 and not report.flips
+    site.ops.proposals.mine(by="ann")
+    app = create_app(site.context)  # with the console
+    http = TestClient(app, base_url="https://testserver", raise_server_exceptions=True)
+    assert http.post("/auth/login", data={"key": site.keys["admin"]}).status_code == 200
+    for page in ("tasks", "sessions", "agents", "rules", "audit", "session?name=s"):
+        assert http.get(f"/console/{page}").status_code == 200, page
+    for path in ("decisions", "decisions/series", "sessions", "sessions/view?session=s", "agents", "audit"):
+        assert site.raw("operator", "GET", f"/v1/{path}").status_code == 200, path

@@ -21,9 +21,9 @@ from bylaw.model.guard_policy import (
     GuardPolicy,
     GuardRule,
     GuardSet,
-    identity,
     parse_mode,
 )
+from bylaw.model.identity import identity
 from bylaw.rules import load_guard
 from bylaw.rules.conditions import plain_conditions
 from bylaw.rules.guard.section import refuse_approvals

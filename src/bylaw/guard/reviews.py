@@ -16,12 +16,14 @@ from bylaw.guard.model import Attempt, Decision, Limits, Options, is_name
 from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
 from bylaw.model.canonical import canonical_json
-from bylaw.model.guard_policy import Action, GuardRule, identity
+from bylaw.model.guard_policy import Action, GuardRule
+from bylaw.model.identity import identity, likeness
 from bylaw.text.redaction.redactor import Redactor
 
 MOST_READ = 100_000
 """reviews that `list` reads at most"""
-
+MOST_USES = 1_000_000
+OTHER_CALL = "the call is not the one that was approved"
 
 _REDACT = Redactor()
 _LIMITS = Limits()
@@ -107,6 +109,11 @@ def review_advice(review: ReviewRecord) -> str:
         missing = missing_approvals(review)
         many = f" ({missing} approvals are missing)" if missing > 1 else ""
         return f"wait for the review `{review.id}` to be answered{many}, then resume the call with it"
+    if review.edited is not None and edited_hash(review) != review.edited_hash:
+        return (
+            f"the review `{review.id}` has approved another call in its place, whose secrets are not written down; "
+            f"ask {review.decided_by} for its arguments, and resume that call with the review"
+        )
     if review.edited is not None:
         return f"the review `{review.id}` has approved another call in its place; resume that one with the review"
     return f"this call is approved; resume it with the review `{review.id}`"
@@ -127,7 +134,7 @@ def approved_review(
         return None, f"the review is {review.status}"
     digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, review.bound_to or review.policy)
     if digest != (review.action_hash if review.edited_hash is None else review.edited_hash):
-        return None, "the call is not the one that was approved"
+        return None, OTHER_CALL
     return review, ""
 
 
@@ -166,8 +173,13 @@ def edited_attempt(review: ReviewRecord, attempt: Attempt) -> Attempt | None:
     if review.edited is None:
         return attempt
     edited = replace(attempt, tool=review.edited["tool"], arguments=review.edited["arguments"])
-    known = action_hash(edited.tool, edited.arguments, review.agent, review.bound_to or review.policy)
-    return edited if known == review.edited_hash else None
+    return edited if edited_hash(review) == review.edited_hash else None
+
+
+def edited_hash(review: ReviewRecord) -> str:
+    """Of the edited call as it is written; if secrets were removed from it, another than that of the call."""
+    edited = review.edited or {}
+    return action_hash(edited["tool"], edited["arguments"], review.agent, review.bound_to or review.policy)
 
 
 def _is_over(review: ReviewRecord, now: float) -> bool:
@@ -191,7 +203,17 @@ def _check_note(note: Any) -> None:
 
 
 def _is_person(by: Any) -> bool:
-    return isinstance(by, str) and bool(identity(by))
+    return isinstance(by, str) and bool(likeness(by))
+
+
+def _check_seen(review: ReviewRecord, version: int | None, edited: dict[str, Any] | None) -> None:
+    """Nobody approves a call that somebody else has put in the place of the one they have seen."""
+    if version is not None and version != review.version:
+        raise NotAnswered(f"the review has changed since you have seen it; its version is now {review.version}")
+    if version is None and edited is None and review.edited is not None:
+        who = review.approved_by[0] if review.approved_by else "somebody"
+        why = f"`{who}` has edited the call; look at it again, then approve it with version={review.version}"
+        raise NotAnswered(why)
 
 
 def _check_call(edited: Any, limits: Limits) -> None:
@@ -251,24 +273,29 @@ class Reviews:
         uses: int | None = None,
         edited: dict[str, Any] | None = None,
         note: str | None = None,
+        version: int | None = None,
     ) -> ReviewRecord:
         """`edited`: `{tool, arguments}` to run instead; it is judged again when it is resumed. `uses`: how often the
         call may run; None means the guard's option `review_uses`. If the rule needs several approvals, the review
-        stays pending until the last; an edit takes back the approvals of the call before it."""
-        if uses is not None and (type(uses) is not int or uses < 1):
-            raise NotAnswered(f"uses={uses!r}: expected a whole number of at least 1")
+        stays pending until the last; an edit takes back the approvals of the call before it. `version`: of the review
+        as this person has seen it; after an edit, an approval needs it, or the same `edited`."""
+        if uses is not None and (type(uses) is not int or not 1 <= uses <= MOST_USES):
+            raise NotAnswered(f"uses={uses!r}: expected a whole number from 1 to {MOST_USES:,}")
         _check_note(note)
         if edited is not None:
             _check_call(edited, self._limits)
-        return self._answer(
-            review_id, by, lambda review, now: self._approved(review, by, uses=uses, edited=edited, note=note, now=now)
-        )
+
+        def change(review: ReviewRecord, now: float) -> ReviewRecord:
+            _check_seen(review, version, edited)
+            return self._approved(review, by, uses=uses, edited=edited, note=self._redact(note), now=now)
+
+        return self._answer(review_id, by, change)
 
     def reject(self, review_id: str, *, by: str, note: str | None = None) -> ReviewRecord:
         _check_note(note)
 
         def change(review: ReviewRecord, now: float) -> ReviewRecord:
-            return replace(review, status="rejected", note=note, decided_by=by, decided_at=now)
+            return replace(review, status="rejected", note=self._redact(note), decided_by=by, decided_at=now)
 
         return self._answer(review_id, by, change)
 
@@ -302,7 +329,7 @@ class Reviews:
             review = replace(
                 review, edited={name: self._redact(value) for name, value in edited.items()}, edited_hash=digest
             )
-        if identity(by) in map(identity, review.approved_by):
+        if likeness(by) in map(likeness, review.approved_by):
             raise NotAnswered(f"`{by}` has approved this call already; it needs somebody else")
         if not _counts(before, by):
             named = sorted({name for need in before.needs for name in need["approvers"]})
@@ -341,25 +368,26 @@ def missing_approvals(review: ReviewRecord) -> int:
     """How many people have to approve it yet, at least."""
     if not review.needs:
         return 0 if review.approved_by else 1
-    people = {identity(name) for name in review.approved_by}
-    missing: list[int] = [need["approvals"] - len(_eligible(need, people)) for need in review.needs]
+    missing: list[int] = [need["approvals"] - len(_eligible(need, review.approved_by)) for need in review.needs]
     return max(0, *missing)
 
 
-def _eligible(need: dict[str, Any], people: set[str]) -> set[str]:
-    return people & {identity(name) for name in need["approvers"]} if need["approvers"] else people
+def _eligible(need: dict[str, Any], people: Iterable[str]) -> set[str]:
+    """Different people; two whose names look the same count as one."""
+    named = {identity(name) for name in need["approvers"]}
+    return {likeness(name) for name in people if not named or identity(name) in named}
 
 
 def _counts(review: ReviewRecord, by: str) -> bool:
     """Whether an approval of this person counts for any rule."""
-    return not review.needs or any(_eligible(need, {identity(by)}) for need in review.needs)
+    return not review.needs or any(_eligible(need, [by]) for need in review.needs)
 
 
 def _why_not(review: ReviewRecord, by: str, now: float) -> str | None:
-    who = identity(by)
-    if who in [identity(name) for name in (review.asked_by, review.agent) if name is not None]:
+    who = likeness(by)
+    if who in [likeness(name) for name in (review.asked_by, review.agent) if name is not None]:
         return "the agent that asks cannot answer its own review"
-    if who in map(identity, review.above):
+    if who in map(likeness, review.above):
         return "an agent above the one that asks cannot answer its review"
     if review.status != "pending":
         return f"the review is {review.status} already"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -40,13 +39,6 @@ def parse_mode(text: object) -> ExecutionMode | None:
     """The mode in any usual spelling: `HITL`, `Sub-agent`, `sub_agent`, `Request`. None if it is not a mode."""
     letters = "".join(filter(str.isalnum, text.lower())) if isinstance(text, str) else ""
     return next((mode for mode in MODES if mode.replace("_", "") == letters), None)
-
-
-def identity(name: str) -> str:
-    """One form of a person's or an agent's name, whatever the case, the blanks and the invisible characters."""
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    visible = (character for character in plain if unicodedata.category(character) != "Cf")
-    return " ".join("".join(visible).split())
 
 
 class GuardRule(Struct, frozen=True, kw_only=True):

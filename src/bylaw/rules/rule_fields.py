@@ -9,7 +9,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bylaw.model.diagnostic import Related
-from bylaw.model.guard_policy import Action, GuardRule, identity
+from bylaw.model.guard_policy import Action, GuardRule
+from bylaw.model.identity import likeness
 from bylaw.model.rule import Rule, Scope, Severity
 from bylaw.rules.located import Located, ScalarNode
 from bylaw.rules.messages import quote, synonyms
@@ -183,7 +184,7 @@ def _read_approval(fields: Fields, then: str | None) -> tuple[int, tuple[str, ..
     approvers = read_texts(named.value, "approvers", fields.problems) if named else ()
     if approvals is None or approvers is None:
         return None
-    people = {identity(name) for name in approvers}
+    people = {likeness(name) for name in approvers}
     if many and (approvals < 1 or (people and approvals > len(people))):
         most = f" to {len(people)}, the number of `approvers`" if people else " up"
         fields.problems.error(code="number-range", message=f"`approvals` is a number from 1{most}", at=many.value)

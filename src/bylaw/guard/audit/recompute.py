@@ -32,7 +32,7 @@ from bylaw.guard.decide.redaction import (
 from bylaw.guard.decide.rule_changes import rules_content, stored_rule_hashes
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.policies import without_repeats
-from bylaw.guard.reviews import action_hash
+from bylaw.guard.reviews import OTHER_CALL, action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import AuditRow
 from bylaw.model.events import Annotation, Event, Message, Origin, Request, Response, SessionEnd, SessionStart, ToolCall
@@ -53,6 +53,7 @@ _OTHER_PREDICATES = "the recorded predicates on redacted arguments are not those
 _UNWRITTEN = "the attempt could not be written down in full"  # a key of the JSON document
 _NO_SCHEMAS = "the tool's schema refused it, and the schema was not given or cannot be applied again"
 _DROPPED = "they were never written, since the store could not be written for too long"
+_HIDDEN = "it was refused as another call than the approved one, and the difference is redacted"
 _DIFFERS = "an earlier verdict of its session differs"
 
 
@@ -182,10 +183,22 @@ class Recompute:
             session.state.deny(action_hash(attempt.tool, attempt.arguments, attempt.agent))
             self._leave_out(row, _NO_SCHEMAS)
             return
+        if self._is_other_call(data, attempt):
+            with self._reviews.without(data["resumes"]):
+                self._compare(row, guard.decide(attempt, review=data["resumes"]), session, set(), doubt=_HIDDEN)
+            return
         decision = guard.decide(attempt, review=data.get("resumes"))
         if written["action"] == "pause" and written["review"] is not None:
-            self._reviews.set_action(written["review"], decision.review)
+            self._reviews.set_action(written["review"], decision.review, is_redacted="redacted" in data)
         self._compare(row, decision, session, self._unfollowed(attempt, session, guard))
+
+    def _is_other_call(self, data: Mapping[str, Any], attempt: Attempt) -> bool:
+        """Whether the guard has refused to resume it as another call than the approved one, and the difference may lie
+        in redacted values."""
+        written, review = data["decision"], data.get("resumes")
+        if review is None or (written["decided_by"], written["reason"]) != ("review", OTHER_CALL):
+            return False
+        return self._reviews.hides_a_difference(review, attempt, is_redacted="redacted" in data)
 
     def _attempt(self, data: Mapping[str, Any], session: AuditSession, guard: BaseGuard) -> Attempt:
         """The attempt, with the truth of the predicates on arguments that were redacted."""
@@ -225,14 +238,20 @@ class Recompute:
             found.update(policy.rule_name(id, attempt.agent) for id in unknown)
         return found
 
-    def _compare(self, row: AuditRow, decision: Decision, session: AuditSession, unfollowed: set[str]) -> None:
+    def _compare(
+        self, row: AuditRow, decision: Decision, session: AuditSession, unfollowed: set[str], doubt: str | None = None
+    ) -> None:
+        """`doubt`: why it counts as left out even if it is the same."""
         written, again = row.data["decision"], decision_row(decision)
         if not unfollowed:
             for name in COMPARED:
                 if written.get(name) != again.get(name):
                     self._differs(row, name, written.get(name), again.get(name), session)
                     return
-            self._report.recomputed += 1
+            if doubt is None:
+                self._report.recomputed += 1
+            else:
+                self._report.leave_out(row.seq, doubt)
             return
         before, after = ([rule for rule in one["matched"] if rule not in unfollowed] for one in (written, again))
         if before != after:

@@ -3,6 +3,7 @@ so that memory does not grow with the audit."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,14 +16,17 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.records import REDACT
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.decide.sessions import Sessions
+from bylaw.guard.model import Attempt
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, SessionRecord
 
+_MARKER = "[redacted"
 MOST_SESSIONS = 10_000
 """sessions in memory"""
 MOST_REVIEWS = 100_000
@@ -145,6 +149,8 @@ class RecordedReviews:
 
     def __init__(self) -> None:
         self._reviews: dict[str, ReviewRecord] = {}
+        self._redacted: set[str] = set()
+        """those of calls with redacted values"""
         self._opened: ReviewRecord | None = None
         """the last one that a recomputed decision has opened"""
 
@@ -174,13 +180,34 @@ class RecordedReviews:
         elif what in ("rejected", "expired"):
             self._reviews.pop(id, None)
 
-    def set_action(self, id: str, opened: str | None) -> None:
+    def set_action(self, id: str, opened: str | None, *, is_redacted: bool = False) -> None:
         """The paused call that the review is about: that of the review which was opened when its pause was recomputed,
         under another id."""
         known, same = self._reviews.get(id), self._opened
         if known is not None and not known.action_hash and same is not None and same.id == opened:
-            taken = ("action_hash", "agent", "policy", "bound_to", "needs", "above")
+            taken = ("action_hash", "agent", "arguments", "policy", "bound_to", "needs", "above")
             self._reviews[id] = replace(known, **{name: getattr(same, name) for name in taken})
+            if is_redacted:
+                self._redacted.add(id)
+
+    def hides_a_difference(self, id: str, attempt: Attempt, *, is_redacted: bool) -> bool:
+        """Whether this attempt may differ from the approved call in redacted values alone."""
+        known = self._reviews.get(id)
+        if known is None or known.status != "approved":
+            return False
+        approved = {"tool": known.tool, "arguments": known.arguments} if known.edited is None else known.edited
+        is_redacted |= id in self._redacted if known.edited is None else _MARKER in json.dumps(known.edited)
+        same = REDACT(attempt.arguments or {}) == REDACT(approved["arguments"] or {})
+        return is_redacted and same and approved["tool"] == attempt.tool
+
+    @contextmanager
+    def without(self, id: str) -> Iterator[None]:
+        """As if nobody had approved it."""
+        known = self._reviews.pop(id)
+        try:
+            yield
+        finally:
+            self._reviews[id] = known
 
     def review(self, review_id: str) -> ReviewRecord | None:
         return self._reviews.get(review_id)

@@ -65,14 +65,23 @@ def reviews(store: str, everything: bool, session: str | None, limit: int, is_js
 @BY
 @NOTE
 @click.option("--uses", default=1, show_default=True, help="How often the call may run.")
+@click.option("--version", type=int, metavar="N", help="Of the review as you have seen it; needed after an edit.")
 @click.option("--edit", metavar="JSON", help="Approve this instead: {tool, arguments}; it is judged again.")
 @redaction_options
 def approve(
-    review: str, store: str, by: str, note: str | None, uses: int, edit: str | None, **redaction: tuple[str, ...]
+    review: str,
+    store: str,
+    by: str,
+    note: str | None,
+    uses: int,
+    version: int | None,
+    edit: str | None,
+    **redaction: tuple[str, ...],
 ) -> ExitCode:
     """Let a paused call run. The arguments of an edited call are redacted as those of other calls."""
-    edited, removed = _parse_edit(edit), make_redaction(store, **redaction)
-    return _answer(store, lambda found: found.approve(review, by=by, note=note, uses=uses, edited=edited), removed)
+    removed = make_redaction(store, **redaction)
+    given: dict[str, Any] = {"note": note, "uses": uses, "edited": _parse_edit(edit), "version": version}
+    return _answer(store, lambda found: found.approve(review, by=by, **given), removed)
 
 
 @click.command(name="reject")
@@ -120,6 +129,8 @@ def _line(review: ReviewRecord) -> str:
     call = _call(review.tool, review.arguments)
     if review.edited is not None:
         call = f"{_call(review.edited['tool'], review.edited['arguments'])}  in place of {call}"
+        if review.status == "pending":
+            call += f"  (--version {review.version})"
     return printable(f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}")
 
 
@@ -154,8 +165,9 @@ def switches(store: str) -> ExitCode:
 
 
 def _switch(path: str, agent: str, why: str | None) -> ExitCode:
-    from bylaw.guard.decide.records import write_switch
+    from bylaw.guard.decide.records import REDACT, write_switch
 
+    why = REDACT(why)
     with open_store(path) as store, store.transaction("") as transaction:
         was_on = agent in transaction.switches()
         transaction.set_switch(agent, why)
@@ -215,8 +227,8 @@ def terminate(session: str, store: str, by: str, why: str | None, force: bool) -
 
     if not 0 < len(session) <= LONGEST_NAME:
         raise click.BadParameter(f"a session has 1 to {LONGEST_NAME} characters", param_hint="SESSION")
-    ended_by = f"{by}: {why}" if why else by
     everything = Redactor(Redaction(classes=CLASSES))
+    ended_by = Redactor()(f"{by}: {why}" if why else by)
     keys = dict.fromkeys((everything.identifier(session), Redactor().identifier(session)))  # as either guard names it
     with open_store(store) as opened:
         if not force and not any(_is_known(opened, key) for key in keys):

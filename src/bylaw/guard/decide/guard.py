@@ -389,6 +389,7 @@ class BaseGuard:
         self._decider.switches = switches
 
     def _switch(self, agent: str, why: str | None) -> None:
+        why = self._redact(why)
         with self.store.transaction("") as transaction:
             transaction.set_switch(agent, why)
             records.write_switch(transaction, agent, why, self._clock())
@@ -411,6 +412,7 @@ class BaseGuard:
         check_names(session=session)
         check_type("why", why, str)
         session = self.session_key(session)
+        why = self._redact(why)
         with self._sessions.change(session) as (transaction, record, _):
             record.terminated = why
             if transaction is not None:

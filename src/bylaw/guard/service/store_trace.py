@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from bylaw.guard.backtest.backtest import Backtest
 from bylaw.guard.backtest.coverage import RecordedSession
 from bylaw.guard.incidents.event_rows import Unreadable, read_decision, read_observation, time_of
+from bylaw.guard.model import is_name
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.diagnostic import Diagnostic
@@ -45,6 +46,8 @@ class StoreTrace:
                     return
                 try:
                     event = self._event(row)
+                    if event is not None:
+                        _check_names(event)
                 except Unreadable:
                     self.skipped += 1
                     continue
@@ -90,11 +93,31 @@ class StoreTrace:
         )
 
 
+def _check_names(event: Event) -> None:
+    """An attempt was refused, and is recorded, if a name in it cannot be used. Raises Unreadable."""
+    origin = event.origin
+    names = [origin.session, *(name for name in (origin.run, origin.parent_run, origin.agent) if name is not None)]
+    if isinstance(event, ToolCall):
+        names += [event.name, event.call_id or ""]
+    elif isinstance(event, ToolResult):
+        names.append(event.call_id or "")
+    if not all(map(is_name, names)):
+        raise Unreadable("a name in it cannot be used")
+
+
 class StoreBacktest(Backtest):
     """A backtest on the record of a guard. A call that the guard had stopped was attempted, and not made: it is judged,
     and taken back. A call that was approved later was made then: it was judged before, so it is only remembered."""
 
     trace: StoreTrace | None = None
+
+    def _observe(self, trace: str, event: Event) -> None:
+        try:
+            super()._observe(trace, event)
+        except ValueError:  # such as a run that moves to another agent, which the guard has refused too
+            if self.trace is None:
+                raise
+            self.trace.skipped += 1
 
     def _call(self, trace: str, call: ToolCall, ours: RecordedSession, theirs: RecordedSession) -> None:
         session = call.origin.session

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import TooMany
-from bylaw.guard.service.operations.decisions import decision_view
+from bylaw.guard.service.operations.decisions import decision_view, encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import EventRow
 
@@ -148,4 +148,4 @@ def update_of(row: EventRow) -> Update | None:
 
 def encode(update: Update) -> bytes:
     """One event; JSON has no line breaks, so nothing in it can begin another."""
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (update.seq, update.kind.encode(), msgspec.json.encode(update))
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (update.seq, update.kind.encode(), encode_view(update))

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from bylaw.guard.decide.records import decision_json
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
-from bylaw.guard.reviews import edited_attempt
+from bylaw.guard.reviews import edited_attempt, review_advice
 from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given
 from bylaw.guard.service.api.shapes import (
     CallShape,
@@ -226,7 +226,7 @@ def _answer(review: ReviewRecord) -> ReviewAnswer:
     if review.status == "approved" and review.edited is not None:
         edited = edited_attempt(review, Attempt(tool=review.tool))
         if edited is None:
-            why = "another call was approved in its place, and its secrets are not written down"
+            why = review_advice(review)
         else:
             call = CallShape(tool=edited.tool, arguments=edited.arguments)
     return ReviewAnswer(

@@ -22,6 +22,7 @@ from bylaw.guard.service.api.shapes import Health
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported
+from bylaw.guard.service.operations.decisions import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.repeated_keys import repeated_key
 
@@ -132,7 +133,7 @@ class Answer:
             if endpoint.media != "application/json":
                 await StreamingResponse(_lines(result), media_type=endpoint.media)(scope, receive, send)
                 return
-            body = _encode(result)
+            body = encode_view(result)
             length = str(len(body)).encode()
             start = [(b"content-type", JSON), (b"content-length", length)]
             await send({"type": "http.response.start", "status": 200, "headers": start})

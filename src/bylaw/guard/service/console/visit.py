@@ -121,7 +121,8 @@ class Visit:
             "zone": self.zone,
             "zone_name": zone_name(self.zone),
         }
-        return HTMLResponse(environment().get_template(template).render(frame | data), status_code=code)
+        page = environment().get_template(template).render(frame | data)
+        return HTMLResponse(page.encode("utf-8", "replace"), status_code=code)  # a name may have half of a character
 
     def redirect(self, path: str, done: str = "") -> Response:
         """`path` is below the console, so nothing in a request can lead away from it."""

@@ -110,6 +110,7 @@ class Agents:
         try:
             text = f"{why} ({by})" if why else f"switched off by {by}"
             self._guard.kill(agent, text)
+            text = self._switches().get(agent, text)  # as it is shown, without secrets
         except ValueError as bad:
             raise BadRequest(str(bad)) from None
         doubt = doubt_agent(agent, [compiled.policy for compiled in self._guard.policies.all])

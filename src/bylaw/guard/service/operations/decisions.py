@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from bylaw.guard.service.errors import BadRequest
@@ -99,9 +101,9 @@ def decision_view(row: EventRow) -> DecisionView | None:
         session=row.session,
         tool=str(attempt.get("tool")),
         arguments=attempt.get("arguments"),
-        agent=attempt.get("agent") or decision.get("agent"),
-        run=attempt.get("run"),
-        parent_run=attempt.get("parent_run"),
+        agent=_name(attempt.get("agent") or decision.get("agent")),
+        run=_name(attempt.get("run")),
+        parent_run=_name(attempt.get("parent_run")),
         call_id=str(decision.get("call_id") or ""),
         action=str(decision.get("action")),
         decided_by=decision.get("decided_by"),
@@ -119,6 +121,19 @@ def decision_view(row: EventRow) -> DecisionView | None:
         resumes=row.data.get("resumes"),
         notes=tuple(decision.get("notes") or ()),
     )
+
+
+def _name(value: Any) -> str | None:
+    """A name that could not be written is an object that says why."""
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def encode_view(view: Any) -> bytes:
+    """As JSON. A name that was refused for it may hold half of a character, which becomes a question mark."""
+    try:
+        return msgspec.json.encode(view)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(view), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def newest_events(store: GuardStore, *, before: int | None = None, most: int = MOST_READ) -> Iterator[EventRow]:

@@ -19,6 +19,7 @@ from bylaw.guard.service.store_trace import MOST_EVENTS, StoreTrace
 from bylaw.guard.stores.ports import StoreConflict, each_followed
 from bylaw.model.canonical import short_digest
 from bylaw.rules import load_guard
+from bylaw.text.redaction.redactor import redacted
 
 
 class Proposals:
@@ -103,7 +104,7 @@ class Proposals:
         self, one: StoredProposal, status: ProposalStatus, by: str, note: str | None, rules: str | None
     ) -> StoredProposal:
         now = self._clock()
-        decided = replace(one, status=status, decided_by=by, decided_at=now, note=note, rules=rules, at=now)
+        decided = replace(one, status=status, decided_by=by, decided_at=now, note=redacted(note), rules=rules, at=now)
         try:
             with self._guard.store.transaction("") as transaction:
                 write_change(

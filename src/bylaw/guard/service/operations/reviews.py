@@ -135,11 +135,10 @@ class ReviewOperations:
         version: int | None = None,
     ) -> ReviewRecord:
         """`edited`: `{tool, arguments}` to run instead. `version`: of the review as the person has seen it; raises
-        Conflict if it has changed since."""
+        Conflict if it has changed since, or if it is missing though somebody has edited the call."""
         self._check_version(review_id, version)
-        return self._answer(
-            lambda: self._guard.reviews.approve(review_id, by=by, note=note, uses=uses, edited=edited), review_id
-        )
+        given: dict[str, Any] = {"note": note, "uses": uses, "edited": edited, "version": version}
+        return self._answer(lambda: self._guard.reviews.approve(review_id, by=by, **given), review_id)
 
     def reject(self, review_id: str, *, by: str, note: str | None = None, version: int | None = None) -> ReviewRecord:
         self._check_version(review_id, version)

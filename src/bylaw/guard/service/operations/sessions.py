@@ -206,12 +206,12 @@ def _tree(rows: list[EventRow]) -> list[RunView]:
             call = CallView(decision=view)
             one.calls.append(call)
             calls[view.call_id] = call
-        elif row.kind == "result" and data.get("result_of") in calls:
-            call = calls[data["result_of"]]
+        elif row.kind == "result" and (call_id := str(data.get("result_of"))) in calls:
+            call = calls[call_id]
             call.result_at, call.result, call.is_error = row.at, data.get("content"), data.get("is_error")
             call.found = tuple(data.get("found") or ())
-        elif row.kind == "release" and data.get("call_id") in calls:
-            calls[data["call_id"]].released = True
+        elif row.kind == "release" and (call_id := str(data.get("call_id"))) in calls:
+            calls[call_id].released = True
     return _nested(runs)
 
 
