@@ -22,8 +22,8 @@ from bylaw.guard.stores.records import EventRow
 _log = logging.getLogger("bylaw")
 POLL = 0.2
 """seconds between two looks at the log, while anybody listens"""
-BEAT = 15.0
-"""seconds of silence after which a stream shows that it is alive"""
+BEAT = 1.0
+"""seconds of silence after which a stream shows that it is alive; then it is seen whether its key still holds"""
 MOST_WAITING = 1_000
 """updates that wait for one listener; one who is slower is sent away, and reads on from where it was"""
 MOST_MISSED = 1_000

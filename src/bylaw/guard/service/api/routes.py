@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -31,6 +32,7 @@ V1 = "/v1"
 JSON = b"application/json"
 CHECK_EVERY = 1.0
 """seconds after which whoever listens is checked again"""
+_LONE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -206,6 +208,8 @@ def read_body(body: bytes, kind: Any) -> Any:
     except RecursionError:
         raise BadRequest("the body is nested too deeply") from None
     except ValueError as problem:  # msgspec's errors are ValueErrors
+        if _LONE.search(body):
+            raise BadRequest("a text has half of a character: a surrogate without the other one") from None
         raise BadRequest(str(problem)) from None
 
 
