@@ -309,11 +309,14 @@ def test_headers_say_what_the_message_says() -> None:
 # -- what a client may send
 
 
+PAGE = "http://localhost:3000"
+
+
 @pytest.fixture
 def listener(upstream: Upstream) -> Iterator[McpListener]:
     with bylaw.Guard({"guard": RULES}) as guard:
         settings = Settings(guard=guard, make_server=lambda: HttpServer(upstream.url))
-        with McpListener(settings, "127.0.0.1", 0, session_header="x-task") as listener:
+        with McpListener(settings, "127.0.0.1", 0, session_header="x-task", origins=[PAGE]) as listener:
             threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
             yield listener
             listener.shutdown()
@@ -345,6 +348,14 @@ CALL = request("tools/call", 1, MODERN, name="drop", arguments={}).body
         ({**CALL, "id": [1]}, {}, 400),
         (CALL, {"host": "evil.example"}, 403),
         (CALL, {"origin": "https://evil.example"}, 403),
+        (CALL, {"origin": "http://localhost:3001", "x_task": "t"}, 403),
+        (CALL, {"origin": "http://127.0.0.1", "x_task": "t"}, 403),
+        (CALL, {"origin": "null", "x_task": "t"}, 403),
+        (CALL, {"method": "OPTIONS", "origin": "http://localhost:3001"}, 403),
+        (CALL, {"content_type": "text/plain", "x_task": "t"}, 415),
+        (CALL, {"content_type": "text/plain; application/json", "x_task": "t"}, 415),
+        ({**CALL, "Params": {}}, {"x_task": "t"}, 400),
+        ({**CALL, "result": {}}, {"x_task": "t"}, 400),
         (CALL, {"path": "/other"}, 404),
         (CALL, {"mcp_session_id": "made-up"}, 404),
         (CALL, {"mcp_name": "look", "x_task": "t"}, 400),
@@ -367,7 +378,8 @@ def test_requests_that_are_refused(
 
 def test_requests_that_stand_alone(listener: McpListener, upstream: Upstream) -> None:
     """Clients choose the same ids, and a header names the session."""
-    status, told = send(listener, CALL, x_task="a", origin="http://localhost:3000")
+    status, told = send(listener, CALL, x_task="a", origin=PAGE, content_type="application/json; charset=utf-8")
+    assert send(listener, b"", "OPTIONS", origin=PAGE)[0] == 204
     assert status == 200 and told["id"] == 1 and told["result"]["isError"] is True and upstream.heard == []
     book = request("tools/call", 1, MODERN, name="book", arguments={"seat": 1}, progress=1).body
     upstream.script = lambda handler, message: handler.answer(message, {"n": message["id"]})
@@ -382,7 +394,7 @@ def test_sessions_end_with_a_request(listener: McpListener, upstream: Upstream) 
         handler.answer(message, {"protocolVersion": "2025-06-18"}) if message else handler.reply(405)
     )
     connection = http.client.HTTPConnection("127.0.0.1", urlsplit(listener.url).port or 0, timeout=10)
-    connection.request("POST", "/mcp", request("initialize").line)
+    connection.request("POST", "/mcp", request("initialize").line, {"content-type": "application/json"})
     reply = connection.getresponse()
     id = reply.getheader("mcp-session-id")
     assert reply.read() and id

@@ -174,6 +174,30 @@ def test_a_server_answers_only_what_it_was_asked(servers: Servers) -> None:
     assert servers.told == []
 
 
+@pytest.mark.parametrize("method", [None, 5, "x"])
+def test_an_answer_that_is_also_a_request_is_an_error(servers: Servers, method: Any) -> None:
+    servers.shop.answer = lambda body: None
+    servers.ask("tools/call", id=5, name="shop__pay")
+    servers.shop.say({"jsonrpc": "2.0", "id": 5, "method": method, "result": {"tools": [{"name": "evil"}]}})
+    assert "was not passed on" in servers.told[-1]["error"]["message"]
+    servers.ask("tools/call", id=7, name="shop__pay")
+    servers.shop.receive(Message(b'{"id":7,"result":{},"result":{"x":1}}'))
+    assert "an object has a name twice" in servers.told[-1]["error"]["message"]
+    servers.shop.answer = lambda body: {"method": method, "result": {"tools": [{"name": "evil"}]}}
+    assert [tool["name"] for tool in servers.ask("tools/list", id=6)["result"]["tools"]] == ["files__read"]
+
+
+@pytest.mark.parametrize("names", [("a", "a_"), ("a_", "a"), ("a_",)])
+def test_a_tool_belongs_to_the_server_that_its_calls_go_to(names: tuple[str, ...]) -> None:
+    own = {"a": "_pay", "a_": "pay"}
+    answers = {name: {"result": {"tools": [{"name": own[name]}]}} for name in names}
+    servers = {name: Scripted(lambda _, name=name: answers[name]) for name in names}  # type: ignore[misc]
+    router, told = Router(servers), list[Message]()
+    router.start(told.append, lambda: None)
+    router.send(Message.of({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))
+    assert [tool["name"] for tool in told[0].body["result"]["tools"]] == (["a___pay"] if "a" in names else [])
+
+
 def test_cancelling_and_progress_reach_one_server(servers: Servers) -> None:
     servers.ask("silent", id=5)
     servers.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
@@ -240,7 +264,7 @@ def test_servers_from_a_file(tmp_path: Path) -> None:
 def test_servers_and_headers_on_the_command_line() -> None:
     assert named_server("a=python 'my server.py'", {}).command == ("python", "my server.py")
     assert named_server("a=https://x.example/mcp", {"k": "v"}).headers == {"k": "v"}
-    for text in ("python server.py", "a=", "a__b=x", "=x", "a b=x", "a='x"):
+    for text in ("python server.py", "a=", "a__b=x", "a_=x", "_a=x", "=x", "a b=x", "a='x"):
         with pytest.raises(ServerProblem):
             named_server(text, {})
     assert read_header("Authorization=ENV:TOKEN", {"TOKEN": "Bearer x"}) == ("Authorization", "Bearer x")

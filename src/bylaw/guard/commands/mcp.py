@@ -60,6 +60,7 @@ def mcp() -> None:
 @click.option("--listen", metavar="HOST:PORT", help="Serve by HTTP on an address of this machine, at `/mcp`.")
 @click.option("--session", metavar="NAME", help="The session of all calls (default: a new one for each connection).")
 @click.option("--session-header", metavar="NAME", help="With --listen: names the session where the protocol does not.")
+@click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="With --listen: a web page may connect.")
 @click.option("--name", metavar="NAME", help="The server's name for approvals of its tools.")
 @_LOCK_OPTION
 @click.option("--no-lock", is_flag=True, help="Do not compare tools with those approved.")
@@ -83,6 +84,7 @@ def run(
     inputs: dict[str, str],
     listen: str | None,
     session_header: str | None,
+    origins: tuple[str, ...],
     server: tuple[str, ...],
     **more: Any,
 ) -> int:
@@ -107,7 +109,7 @@ def run(
         if guard.policies.decide_nothing:  # nothing checked is not a pass
             raise click.UsageError(f"no rule in {', '.join(policies)} decides calls: give one a `then`")
         settings = _settings(guard, specs, durable=store is not None, beside=policies[0], **more)
-        return _serve(settings, address, session_header, specs)
+        return _serve(settings, address, session_header, origins, specs)
 
 
 def _servers(
@@ -175,7 +177,11 @@ def _settings(
 
 
 def _serve(
-    settings: Settings, address: tuple[str, int] | None, session_header: str | None, specs: list[ServerSpec]
+    settings: Settings,
+    address: tuple[str, int] | None,
+    session_header: str | None,
+    origins: tuple[str, ...],
+    specs: list[ServerSpec],
 ) -> int:
     import signal
 
@@ -187,9 +193,9 @@ def _serve(
 
     signal.signal(signal.SIGTERM, end)  # so that servers are ended too
     if address is not None:
-        return _listen(settings, address, session_header)
-    if session_header is not None:
-        raise click.UsageError("--session-header is for --listen")
+        return _listen(settings, address, session_header, origins)
+    if session_header is not None or origins:
+        raise click.UsageError("--session-header and --allow-origin are for --listen")
     # streams of our own: Python would wait at its end for a thread that still reads from its own ones
     client, out = open(os.dup(0), "rb"), open(os.dup(1), "wb")  # noqa: SIM115
     try:
@@ -201,11 +207,11 @@ def _serve(
         raise click.UsageError(f"{commands or 'the server'} cannot be run: {problem.strerror}") from None
 
 
-def _listen(settings: Settings, address: tuple[str, int], session_header: str | None) -> int:
+def _listen(settings: Settings, address: tuple[str, int], session_header: str | None, origins: tuple[str, ...]) -> int:
     from bylaw.guard.integrations.mcp.listener import McpListener
 
     try:
-        listener = McpListener(settings, *address, session_header=session_header)
+        listener = McpListener(settings, *address, session_header=session_header, origins=origins)
     except (OSError, ValueError) as problem:
         raise click.UsageError(f"--listen {address[0]}:{address[1]}: {problem}") from None
     click.echo(f"listening on {listener.url}", err=True)

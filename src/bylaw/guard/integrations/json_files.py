@@ -26,13 +26,22 @@ def read_object(path: Path) -> tuple[dict[str, Any], str]:
     except (OSError, UnicodeDecodeError) as problem:
         raise FileProblem(f"cannot read `{path}`: {problem}") from None
     try:
-        found = json.loads(text) if text.strip() else {}
+        found = json.loads(text, object_pairs_hook=_object) if text.strip() else {}
     except (ValueError, RecursionError) as problem:
         why = "it has comments" if _COMMENT.search(text) else str(problem)
         raise FileProblem(f"`{path}` is not plain JSON, so it is not edited: {why}") from None
     if not isinstance(found, dict):
         raise FileProblem(f"`{path}` does not hold an object")
     return found, text
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:  # all but one would be lost when the file is written
+            raise ValueError(f"`{name}` is twice in one object")
+        found[name] = value
+    return found
 
 
 def write_object(path: Path, value: dict[str, Any], before: str) -> bool:

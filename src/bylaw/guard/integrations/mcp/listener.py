@@ -4,8 +4,9 @@ A client of 2025-11-25 or before begins with `initialize` and gets a session, wh
 server and its own session of the guard. Since 2026-07-28 requests stand alone: they share one connection, and one
 session of the guard, unless a header names it. Their ids are replaced, since clients choose them independently.
 
-There is no authentication, so only this machine can connect. Browsers could be made to do so by any web page; their
-requests are refused by the headers `Host` and `Origin`.
+There is no authentication, so only this machine can connect. Browsers could be made to do so by any web page, also by
+one that another program on this machine serves; their requests are refused by the headers `Host`, `Origin` and
+`Content-Type`, unless the origin is one of those allowed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 import select
 import socket
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -22,6 +24,7 @@ from queue import Empty
 from typing import Any
 from urllib.parse import urlsplit
 
+from bylaw.guard.integrations.mcp.ambiguity import ambiguity_of
 from bylaw.guard.integrations.mcp.connection import Settings
 from bylaw.guard.integrations.mcp.listener_sessions import Exchange, HttpSession, SessionTable
 from bylaw.guard.integrations.mcp.messages import (
@@ -33,7 +36,6 @@ from bylaw.guard.integrations.mcp.messages import (
     Message,
     encode,
     error_of,
-    is_answer,
     is_request,
     params_of,
     version_of,
@@ -61,14 +63,23 @@ class McpListener(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, settings: Settings, host: str, port: int, *, session_header: str | None = None) -> None:
-        """Raises OSError if the address cannot be used, and ValueError if it is not one of this machine."""
+    def __init__(
+        self,
+        settings: Settings,
+        host: str,
+        port: int,
+        *,
+        session_header: str | None = None,
+        origins: Collection[str] = (),
+    ) -> None:
+        """`origins`: of web pages that may connect. Raises OSError if the address cannot be used, and ValueError if it
+        is not one of this machine."""
         if not _is_local(host):
             raise ValueError(f"`{host}` is not an address of this machine only")
         if ":" in host:
             self.address_family = socket.AF_INET6
         self.sessions = SessionTable(settings)
-        self.session_header = session_header
+        self.session_header, self.origins = session_header, frozenset(origins)
         self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((host, port), _Handler)
 
@@ -126,6 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._answering(self._delete)
 
+    def do_OPTIONS(self) -> None:
+        """What a browser asks before it sends the request of a web page."""
+        self._answering(lambda: self._reply(204))
+
     def _answering(self, work: Any) -> None:
         try:
             self._check_sender()
@@ -138,10 +153,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _check_sender(self) -> None:
         host = urlsplit(f"//{self.headers.get('host', '')}").hostname or ""
-        origin = self.headers.get("origin")
-        if not _is_local(host) or (origin is not None and not _is_local(urlsplit(origin).hostname or "")):
+        if not _is_local(host):
             self.close_connection = True
             raise Refused(403, "only this machine may connect")
+        if not self.server.origins.issuperset(self.headers.get_all("origin") or ()):
+            self.close_connection = True
+            raise Refused(403, "web pages may not connect, but for those that --allow-origin names")
         if urlsplit(self.path).path.rstrip("/") not in ("", "/mcp"):
             self.close_connection = True
             raise Refused(404, "the server is at `/mcp`")
@@ -166,13 +183,16 @@ class _Handler(BaseHTTPRequestHandler):
         if int(length) > MOST_BYTES:
             self.close_connection = True
             raise Refused(413, f"a message is longer than {MOST_BYTES >> 20} MB")
+        if self.headers.get_content_type() != "application/json" or "content-type" not in self.headers:
+            self.close_connection = True
+            raise Refused(415, "the content type of a message is application/json")
         message = Message(self.rfile.read(int(length)))
         try:
             body = message.as_one_line().body
         except ValueError as why:
             raise Refused(400, f"the message was not passed on: {why}", code=PARSE_ERROR) from None
-        if not isinstance(body, dict) or not ("method" in body or is_answer(body)):
-            raise Refused(400, "the message was not passed on: send one at a time")
+        if (ambiguous := ambiguity_of(body)) is not None:
+            raise Refused(400, f"the message was not passed on: {ambiguous}")
         if isinstance(body.get("id"), bool | dict | list | float):
             raise Refused(400, "the id of a request is a text or a whole number")
         self._check_headers(body)
@@ -277,8 +297,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         if session.id is not None:
             self.send_header("mcp-session-id", session.id)
-        self.end_headers()
+        self._end_headers()
         self.wfile.flush()
+
+    def _end_headers(self) -> None:
+        """A browser shows the reply to a web page whose origin may connect."""
+        if (origin := self.headers.get("origin")) in self.server.origins:
+            self.send_header("access-control-allow-origin", str(origin))
+            self.send_header("access-control-allow-methods", "POST, GET, DELETE")
+            self.send_header("access-control-allow-headers", self.headers.get("access-control-request-headers", "*"))
+            self.send_header("access-control-expose-headers", "mcp-session-id")
+            self.send_header("vary", "origin")
+        self.end_headers()
 
     def _reply(self, status: int, body: Any = None, session: HttpSession | None = None) -> None:
         data = b"" if body is None else body if isinstance(body, bytes) else encode(body)
@@ -290,7 +320,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("connection", "close")
         self.send_header("content-length", str(len(data)))
-        self.end_headers()
+        self._end_headers()
         self.wfile.write(data)
         self.wfile.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
@@ -14,6 +15,7 @@ LISTS = {
     "tasks/list": ("tasks", "taskId"),
 }
 """method → where its result has the list, and what tells the items apart"""
+_log = logging.getLogger("bylaw")
 _INFO_KEY = "io.modelcontextprotocol/serverInfo"
 _INFO = {"name": "bylaw", "version": version("bylaw")}
 
@@ -37,6 +39,9 @@ def _list(where: str, key: str, results: Mapping[str, Mapping[str, Any]], separa
             if not isinstance(item, dict) or not isinstance(item.get(key), str):
                 continue
             name = f"{server}{separator}{item[key]}" if key == "name" else item[key]
+            if key == "name" and (name in found or name.partition(separator)[0] != server):
+                _log.warning("`%s` of the server `%s` is hidden: something else has this name", name, server)
+                continue
             found.setdefault(name, {**item, key: name})
     return {where: list(found.values())}
 

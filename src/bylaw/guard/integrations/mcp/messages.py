@@ -82,11 +82,12 @@ def with_id(message: Message, id: Any) -> Message:
 
 
 def is_request(body: Any) -> bool:
-    return isinstance(body, dict) and "method" in body and "id" in body
+    return isinstance(body, dict) and "method" in body and "id" in body and not is_answer(body)
 
 
 def is_answer(body: Any) -> bool:
-    return isinstance(body, dict) and "method" not in body and "id" in body
+    """Whatever its `method` is: readers that look for a result first take it for an answer."""
+    return isinstance(body, dict) and "id" in body and ("method" not in body or "result" in body or "error" in body)
 
 
 def params_of(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +127,15 @@ def parse(line: bytes) -> Any:
         return json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def lenient_id(line: bytes) -> Any:
+    """The id in a message that nobody may read otherwise, to say that it was not passed on; None if there is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found.get("id") if isinstance(found, dict) else None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

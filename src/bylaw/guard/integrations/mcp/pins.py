@@ -24,8 +24,6 @@ from bylaw.guard.stores.ports import GuardStore, each_followed
 from bylaw.guard.stores.records import EventRow, ToolPin
 from bylaw.model.canonical import canonical_json
 
-SEEN_BY_MODELS = ("title", "description", "inputSchema", "outputSchema", "annotations", "execution")
-"""members of a tool that are compared; `_meta` and `icons` may change with each listing"""
 _MOST_TOOLS = 10_000
 """on one page of a list"""
 _MOST_NAMES = 100_000
@@ -102,7 +100,9 @@ class PinFolder:
 
 
 def definition_of(tool: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tool[name] for name in SEEN_BY_MODELS if name in tool}
+    """Everything but the name. No other member is known to be harmless: clients load `icons`, and `_meta` and members
+    of later versions may say what a model or a user gets to see."""
+    return {member: value for member, value in tool.items() if member != "name"}
 
 
 def digest_of(definition: Mapping[str, Any]) -> str:

@@ -1,10 +1,9 @@
 """One connection between a client and its server: `tools/call` is decided before the server sees it, and tools outside
 the allowlist are hidden from `tools/list`.
 
-Any other message is passed on byte for byte. A message of the client that two readers could take for different ones (a
-name twice in an object, text that is not JSON, several messages at once) is answered with an error and never passed on.
-A server must not hide a list of tools in such a message either: one that cannot be read is dropped while a client waits
-for a list.
+Any other message is passed on byte for byte. A message that two readers could take for different ones (a name twice in
+an object, names that differ in case, text that is not JSON, several messages at once) is never passed on: the client
+gets an error instead of its request, or of the answer to it. Answers that nobody waits for are dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ import threading
 import uuid
 from typing import Any
 
+from msgspec import UNSET
+
 from bylaw.guard.integrations.calls import Calls
+from bylaw.guard.integrations.mcp.ambiguity import TOOL, ambiguity_of, ambiguity_of_arguments
 from bylaw.guard.integrations.mcp.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -23,7 +25,9 @@ from bylaw.guard.integrations.mcp.messages import (
     Send,
     error_of,
     is_answer,
+    is_request,
     key_of,
+    lenient_id,
     params_of,
     tool_error,
 )
@@ -35,6 +39,12 @@ from bylaw.model.guard_policy import Action
 MOST_CONTINUED = 1_000
 """calls whose server waits for input; the oldest is forgotten, and decided again when it is continued"""
 _MOST_PAGES = 100
+_MOST_ASKED = 100_000
+"""requests without an answer; the oldest is forgotten"""
+_MOST_SCHEMAS = 10_000
+"""of tools, which are remembered"""
+_SPEAKING = (b"\\u", b"result", b"error", b"list_changed")
+"""one of these is in every answer, and in what the proxy listens to"""
 _LIST_CHANGED = "notifications/tools/list_changed"
 _OWN = "bylaw-"
 """how the ids of the proxy's own requests begin"""
@@ -51,6 +61,10 @@ class McpProxy:
         self.calls, self.wait, self.check = calls, wait, check
         self.to_server, self._to_client = to_server, to_client
         self._prefix = uuid.uuid4().hex[:12]
+        self._asked: dict[str, None] = {}
+        """requests that the server has not answered, by their key"""
+        self._schemas: dict[str, Any] = {}
+        """of the arguments of tools that were listed"""
         self._open: dict[str, tuple[Attempt, Decision]] = {}
         """calls that the server runs, by the key of their request"""
         self._continued: dict[str, tuple[Attempt, Decision]] = {}
@@ -73,25 +87,38 @@ class McpProxy:
             message.as_one_line()
         except ValueError as why:
             return self._fail(message, None, PARSE_ERROR, f"the message was not passed on: {why}")
-        if not isinstance(body, dict):
-            return self._fail(message, None, INVALID_REQUEST, "the message was not passed on: send one at a time")
+        if (ambiguous := ambiguity_of(body)) is not None:
+            id = body.get("id") if isinstance(body, dict) else None
+            id = id if isinstance(id, str | int) and not isinstance(id, bool) else None
+            return self._fail(message, id, INVALID_REQUEST, f"the message was not passed on: {ambiguous}")
         method, id = body.get("method"), body.get("id")
         if method == "tools/list":
             self._listings[key_of(id)] = "tools"
             self._list_params = {name: value for name, value in params_of(body).items() if name != "cursor"}
         elif method == "notifications/cancelled":
             self._waiting.discard(key_of(params_of(body).get("requestId")))
+            self._asked.pop(key_of(params_of(body).get("requestId")), None)
         if method != "tools/call":
-            return self.to_server(message)
+            return self._pass_on(message)
         if isinstance(id, bool) or not isinstance(id, str | int) or not isinstance(body.get("params"), dict):
             return self._fail(message, id, INVALID_REQUEST, "a call needs an id and params")
         if not self.wait:
             return self._call(message, id)
         return threading.Thread(target=self._call, args=(message, id), daemon=True).start()
 
+    def _pass_on(self, message: Message) -> None:
+        if is_request(message.body):
+            self._asked[key_of(message.body["id"])] = None
+            if len(self._asked) > _MOST_ASKED:
+                del self._asked[next(iter(self._asked))]
+        self.to_server(message)
+
     def _call(self, message: Message, id: str | int) -> None:
         try:
             params = message.body["params"]
+            schema = self._schemas.get(str(params.get("name")))
+            if (ambiguous := ambiguity_of_arguments(params.get("arguments"), schema)) is not None:
+                return self._fail(message, id, INVALID_REQUEST, f"the call was not passed on: {ambiguous}")
             attempt = self.calls.attempt(
                 params.get("name", ""), params.get("arguments"), f"{self._prefix}-{key_of(id)}", params, None
             )
@@ -109,7 +136,7 @@ class McpProxy:
         except Exception as problem:  # whatever fails here, the call does not run
             return self._answer(message, id, f"the guard failed: {type(problem).__name__}: {problem}")
         self._open[key_of(id)] = (attempt, decision)
-        self.to_server(sent)
+        self._pass_on(sent)
 
     def _decide(self, attempt: Attempt, id: str | int) -> Decision | None:
         decision = self.calls.decide(attempt)
@@ -164,33 +191,53 @@ class McpProxy:
         """Passes on what the server says, without hidden tools, and records results."""
         try:
             message.as_one_line()
-            if self._open or self._listings or b"list_changed" in message.line:
+            if self._may_concern_us(message.line):
                 seen = self._seen(message)
                 if seen is None:
                     return
                 message = seen
         except ValueError as why:
-            if self._listings:
-                _log.warning("a message of the server was dropped: %s", why)
-                return
+            return self._drop(message, lenient_id(message.line), str(why))
         self._to_client(message)
+
+    def _may_concern_us(self, line: bytes) -> bool:
+        """False only for what is neither an answer nor several messages, whoever reads it; without parsing it."""
+        if self._asked or self._open or not line.startswith(b"{") or not line.isascii():
+            return True
+        lower = line.lower()
+        return any(mark in lower for mark in _SPEAKING)
+
+    def _drop(self, message: Message, id: Any, why: str) -> None:
+        """Who waits for an answer gets an error."""
+        _log.warning("a message of the server was dropped: %s", why)
+        key, text = key_of(id), f"the answer of the server was not passed on: {why}"
+        is_awaited = self._asked.pop(key, UNSET) is not UNSET
+        self._record(key, error_of(id, INTERNAL_ERROR, text), None)
+        if self._listings.pop(key, None) != "own" and is_awaited:
+            self._fail(message, id, INTERNAL_ERROR, text)
 
     def _seen(self, message: Message) -> Message | None:
         """What the client gets; None if the message is only for the proxy."""
         body = message.body
+        if (ambiguous := ambiguity_of(body)) is not None:
+            return self._drop(message, body.get("id") if is_answer(body) else None, ambiguous)
         if not is_answer(body):
-            if isinstance(body, dict) and body.get("method") == _LIST_CHANGED:
+            if body["method"] == _LIST_CHANGED:
                 self._list_again()
             return message
         key, result = key_of(body["id"]), body.get("result")
         self._record(key, body, result)
         whose = self._listings.pop(key, None)
+        if self._asked.pop(key, UNSET) is UNSET and (body["id"] is not None or result is not None):
+            _log.warning("an answer of the server was dropped: no request with the id %s is open", key[:100])
+            return None
         if not isinstance(result, dict) or not isinstance(tools := result.get("tools"), list):
             return None if whose == "own" else message
-        if whose is None and not self._listings:
-            return message  # else some clients would take `"7"` for the answer to `7`
+        if whose is None:
+            return message
         try:
-            shown = tools if self.check is None else self.check.listed(tools)
+            clear = [tool for tool in tools if not _is_ambiguous(tool)]
+            shown = clear if self.check is None else self.check.listed(clear)
         except Exception as problem:
             _log.warning("the tools cannot be compared with those approved: %s", problem)
             text = f"the guard failed: {type(problem).__name__}: {problem}"
@@ -198,7 +245,10 @@ class McpProxy:
         if whose == "own":
             self._ask_for_page(result.get("nextCursor"))
             return None
-        shown = [tool for tool in shown if isinstance(tool, dict) and self.is_listed(tool.get("name"))]
+        shown = [tool for tool in shown if self.is_listed(tool["name"])]
+        for tool in shown:
+            if tool["name"] in self._schemas or len(self._schemas) < _MOST_SCHEMAS:
+                self._schemas[tool["name"]] = tool.get("inputSchema")
         if shown == tools:
             return message
         return Message.of({**body, "result": {**result, "tools": shown}}, message.about)
@@ -214,7 +264,7 @@ class McpProxy:
                 if len(self._continued) > MOST_CONTINUED:
                     del self._continued[next(iter(self._continued))]
                 return
-        is_error = "error" in body or (isinstance(result, dict) and result.get("isError") is True)
+        is_error = result is None or (isinstance(result, dict) and result.get("isError") is True)
         try:
             self.calls.record(decision, body.get("error") if result is None else result, is_error)
         except Exception as problem:  # the call has been made, so the client gets its result
@@ -241,7 +291,7 @@ class McpProxy:
         id = f"{_OWN}{uuid.uuid4().hex}"
         params = {**(self._list_params or {}), **({"cursor": cursor} if cursor else {})}
         self._listings[key_of(id)] = "own"
-        self.to_server(Message.of({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params}))
+        self._pass_on(Message.of({"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params}))
 
     # -- answers of the proxy itself ------------------------------------------------------------------------------
 
@@ -256,3 +306,12 @@ class McpProxy:
 
     def _fail(self, message: Message, id: Any, code: int, text: str) -> None:
         self._to_client(Message.of(error_of(id, code, text), message.about))
+
+
+def _is_ambiguous(tool: Any) -> bool:
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        return True
+    why = TOOL.mistaken(tool)
+    if why is not None:
+        _log.warning("a tool is hidden: %s", why)
+    return why is not None

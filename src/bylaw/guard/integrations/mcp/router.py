@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from bylaw.guard.integrations.mcp.ambiguity import ambiguity_of
 from bylaw.guard.integrations.mcp.connection import Server
 from bylaw.guard.integrations.mcp.merging import LISTS, merge
 from bylaw.guard.integrations.mcp.messages import (
@@ -27,6 +28,7 @@ from bylaw.guard.integrations.mcp.messages import (
     is_answer,
     is_request,
     key_of,
+    lenient_id,
     params_of,
     with_id,
 )
@@ -182,9 +184,15 @@ class Router:
     def _from(self, name: str, message: Message) -> None:
         try:
             body = message.as_one_line().body
+            ambiguous, id = ambiguity_of(body), body["id"] if is_answer(body) else None
         except ValueError as why:
-            _log.warning("a message of the server `%s` was dropped: %s", name, why)
-            return
+            ambiguous, id = str(why), lenient_id(message.line)
+        if ambiguous is not None:
+            _log.warning("a message of the server `%s` was dropped: %s", name, ambiguous)
+            if id is None:
+                return
+            body = error_of(id, INTERNAL_ERROR, f"the answer of the server was not passed on: {ambiguous}")
+            message = Message.of(body, message.about)
         if is_answer(body):
             self._answered(name, message, body)
         elif is_request(body):

@@ -69,8 +69,11 @@ def splitter(specs: Sequence[ServerSpec]) -> Callable[[str], tuple[str, str]]:
 
 
 def check_name(name: str) -> str:
-    if not _NAME.fullmatch(name) or SEPARATOR in name or len(name) > 64:
-        raise ServerProblem(f"`{name}` cannot be the name of a server: letters, digits, `.`, `-` and single `_`")
+    if not _NAME.fullmatch(name) or SEPARATOR in name or name.endswith("_") or len(name) > 64:
+        # `a_` and `a` could have the same tool `a___pay`
+        raise ServerProblem(
+            f"`{name}` cannot be the name of a server: letters, digits, `.`, `-` and single `_` between them"
+        )
     return name
 
 
@@ -141,7 +144,7 @@ def server_tables(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def plain_name(name: str) -> str:
     """The name as tools can have it in theirs."""
-    return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("-._")[:64] or "server"
+    return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("-._")[:64].rstrip("-._") or "server"
 
 
 def _entry(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
