@@ -220,7 +220,8 @@ class McpProxy:
         """What the client gets; None if the message is only for the proxy."""
         body = message.body
         if (ambiguous := ambiguity_of(body)) is not None:
-            return self._drop(message, body.get("id") if is_answer(body) else None, ambiguous)
+            self._drop(message, body["id"] if is_answer(body) else None, ambiguous)
+            return None
         if not is_answer(body):
             if body["method"] == _LIST_CHANGED:
                 self._list_again()
