@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bylaw.guard.service.context import Settings
 from bylaw.guard.stores import SqliteStore
 from tests.service.support import RULES, Site
 
@@ -199,6 +201,123 @@ def test_sub_agents_have_the_rules_of_those_above(site: Site) -> None:
     assert (blocked["action"], blocked["decided_by"]) == ("block", "ticket")
     [top] = site.ask("operator", "GET", "/v1/sessions/view?session=t")["tree"]
     assert (top["run"], top["below"][0]["run"], top["below"][0]["agent"]) == ("r1", "r2", "mailer")
+
+
+FAMILY = """\
+guard:
+  - agent: support
+    rules:
+      - {id: twice, kind: max_calls, params: {tool: pay, limit: 2}, scope: session, then: block}
+      - {id: signed, kind: must_call_before, params: {first: sign_off, second: wire}, scope: session, then: block}
+      - {id: sign, when: {tool_name_in: [sign_off]}, then: pause, reason: a person signs}
+      - id: burst
+        when: {call_count_in_window_gt: {tool: look, value: 2, windowSeconds: 60}}
+        inline: true
+        then: block
+    mode: hitl
+  - {agent: mailer, mode: sub_agent, rules: [{id: m, when: {tool_name_in: [drop]}, then: block}]}
+  - {agent: other, mode: hitl, rules: [{id: o, when: {tool_name_in: [drop]}, then: block}]}
+"""
+
+
+@pytest.fixture
+def family() -> Site:
+    """A session `t` of `support`, which has announced `mailer`."""
+    site = Site({"guard.yaml": FAMILY}, settings=Settings(past_calls=True))
+    site.keys["other"] = site.key("other bot", "agent", agents=["other"])
+    site.keys["any"] = site.key("host", "agent", agents=["*"])
+    site.ask("support", "POST", "/v1/runs", {"session": "t", "run": "r1"})
+    site.ask("support", "POST", "/v1/runs", {"session": "t", "run": "r2", "agent": "mailer", "parent_run": "r1"})
+    return site
+
+
+def test_a_sub_agent_speaks_of_its_own_calls_only(family: Site) -> None:
+    calls = [family.decide("pay", session="t", run="r1") for _ in range(3)]
+    assert [one["action"] for one in calls] == ["allow", "allow", "block"]
+    about = {"session": "t", "call_id": calls[0]["call_id"]}
+    family.ask("mailer", "POST", "/v1/release", about, status=403)
+    family.ask("mailer", "POST", "/v1/record", about, status=403)
+    family.ask("mailer", "POST", "/v1/sessions/end", {"session": "t"}, status=403)
+    assert family.decide("pay", session="t", run="r1")["action"] == "block"
+    own = {"session": "t", "call_id": family.decide("look", session="t", run="r2", who="mailer")["call_id"]}
+    family.ask("mailer", "POST", "/v1/record", own)
+    family.ask("mailer", "POST", "/v1/record", {**own, "call_id": calls[2]["call_id"]}, status=409)
+    family.ask("any", "POST", "/v1/record", about)
+
+
+def test_calls_that_no_rule_keeps_open_belong_to_somebody_too(site: Site) -> None:
+    site.ask("support", "POST", "/v1/runs", {"session": "t", "run": "r1"})
+    site.ask("support", "POST", "/v1/runs", {"session": "t", "run": "r2", "agent": "mailer", "parent_run": "r1"})
+    about = {"session": "t", "call_id": site.decide("lookup_order", session="t", run="r1")["call_id"]}
+    for path in ("/v1/record", "/v1/release"):
+        site.ask("mailer", "POST", path, about, status=403)
+    site.ask("support", "POST", "/v1/record", about)
+    site.ask("support", "POST", "/v1/record", about, status=409)
+    site.keys["any"] = site.key("host", "agent", agents=["*"])
+    for worker in (site, Site(store=site.store)):  # in which it was decided, or in another
+        one = site.decide("lookup_order", session="n", who="any", agent="support")["call_id"]
+        assert worker.ask(site.keys["any"], "POST", "/v1/record", {"session": "n", "call_id": one}) == {"found": []}
+    paused = site.decide("issue_refund", {"amount": 900}, session="t", run="r1")
+    site.ask("support", "POST", "/v1/record", {**about, "call_id": paused["call_id"]}, status=409)
+
+
+def test_who_was_announced_is_not_known_after_the_end(family: Site) -> None:
+    assert family.decide("look", session="t", run="r2", who="mailer")["action"] == "allow"
+    family.ask("support", "POST", "/v1/sessions/end", {"session": "t"})
+    begun = family.decide("pay", session="t")
+    family.ask("mailer", "POST", "/v1/decide", {"tool": "look", "session": "t"}, status=403)
+    family.ask("mailer", "POST", "/v1/release", {"call_id": begun["call_id"], "session": "t"}, status=403)
+    family.ask("other", "POST", "/v1/decide", {"tool": "look", "session": "t"}, status=403)
+    assert family.ask("operator", "POST", "/v1/audit/verify", {})["findings"] == []
+
+
+def test_a_released_call_has_no_result(family: Site) -> None:
+    first = {"session": "t", "call_id": family.decide("pay", session="t", run="r1")["call_id"]}
+    assert family.ask("support", "POST", "/v1/release", first) == {"released": True}
+    assert family.ask("support", "POST", "/v1/release", first) == {"released": False}
+    family.ask("support", "POST", "/v1/record", {**first, "content": "ran"}, status=409)
+
+
+def test_an_agent_does_not_choose_who_stands_above(family: Site) -> None:
+    def refused(path: str, **body: Any) -> None:
+        family.ask("mailer", "POST", path, {"session": "t", **body}, status=403)
+
+    refused("/v1/decide", tool="look", session="new", ancestors=["other"])
+    refused("/v1/decide", tool="look", session="new", ancestors=["support"])
+    refused("/v1/decide", tool="look", ancestors=["other"])
+    refused("/v1/past_calls", tool="look", ancestors=["support", "other"])
+    refused("/v1/runs", run="r8")  # as the root
+    refused("/v1/runs", run="r8", agent="other", parent_run="r1")
+    refused("/v1/runs", run="r8", agent="support", parent_run="nobody")
+    family.ask("support", "POST", "/v1/runs", {"session": "t", "run": "r3", "agent": "other", "parent_run": "r1"})
+    refused("/v1/runs", run="r8", parent_run="r3")
+    refused("/v1/decide", tool="look", run="r8", parent_run="r3")
+    refused("/v1/observe", kind="message", run="r8", parent_run="r3")
+    assert family.decide("look", session="t", who="mailer", ancestors=["support"])["action"] == "allow"
+    family.ask("mailer", "POST", "/v1/runs", {"session": "t", "run": "r4", "agent": "other", "parent_run": "r2"})
+    assert family.decide("look", session="x", who="any", agent="mailer", ancestors=["support"])["action"] == "allow"
+
+
+def test_rules_count_by_the_clock_of_the_service(family: Site) -> None:
+    now = time.time()
+    for ts in (0, now - 1_000, now + 1_000, 1e18, 1e308, -1e308):
+        family.ask("support", "POST", "/v1/decide", {"tool": "look", "session": "t", "ts": ts}, status=400)
+        family.ask("any", "POST", "/v1/past_calls", {"tool": "look", "session": "t", "ts": ts}, status=400)
+        family.ask("support", "POST", "/v1/observe", {"kind": "message", "session": "t", "at": ts}, status=400)
+        family.ask("support", "POST", "/v1/record", {"call_id": "c", "session": "t", "ts": ts}, status=400)
+    actions = [family.decide("look", session="t", run="r1", ts=now + skew)["action"] for skew in (-200, -100, 0, 100)]
+    assert actions == ["allow", "allow", "block", "block"]
+
+
+def test_past_calls_are_taken_only_where_the_service_was_told_to(family: Site, site: Site) -> None:
+    past = {"tool": "sign_off", "session": "t"}
+    site.ask("support", "POST", "/v1/past_calls", past, status=403)
+    family.ask("support", "POST", "/v1/past_calls", past)
+    family.ask("operator", "POST", "/v1/sessions/terminate", {"session": "t"})
+    family.ask("support", "POST", "/v1/past_calls", past, status=409)
+    family.decide("look", session="u")
+    family.ask("support", "POST", "/v1/sessions/end", {"session": "u"})
+    family.ask("support", "POST", "/v1/past_calls", {**past, "session": "u"}, status=409)
 
 
 def test_the_rule_that_ended_a_session_is_named(site: Site) -> None:

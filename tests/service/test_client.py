@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -11,29 +15,32 @@ import pytest
 
 import bylaw
 from bylaw.guard.service.client import AsyncGuardClient, GuardClient
+from bylaw.guard.service.context import Settings
 from bylaw.model.events import Message, Origin, Request, Response, ToolCall
 from tests.service.support import Site
 
 
 class Http:
-    """The service in this process, as an httpx2 client; `away` makes it fail, before or after the service has it."""
+    """The service in this process, as an httpx2 client; `away` makes it fail, before or after the service has it.
+    `answers` is an answer in place of the service's."""
 
     def __init__(self, site: Site) -> None:
-        self._site, self.away, self.asked = site, "", []
+        self._site, self.away = site, ""
+        self.asked: list[str] = []
+        self.answers: httpx2.Response | None = None
 
-    def post(self, path: str, *, content: bytes, headers: dict[str, str]) -> Any:
+    @contextmanager
+    def stream(self, method: str, path: str, *, headers: dict[str, str], timeout: float, **more: Any) -> Iterator[Any]:
         self.asked.append(path)
         if self.away == "before":
             raise httpx2.ConnectError("refused")
-        response = self._site.http.post(path, content=content, headers=headers)
+        if self.answers is not None:
+            yield self.answers
+            return
+        response = self._site.http.request(method, path, headers=headers, **more)
         if self.away == "after":
             raise httpx2.ReadTimeout("timed out")
-        return response
-
-    def get(self, path: str, *, params: Any, headers: dict[str, str], timeout: float) -> Any:
-        if self.away:
-            raise httpx2.ConnectError("refused")
-        return self._site.http.get(path, params=params, headers=headers)
+        yield httpx2.Response(response.status_code, stream=httpx2.ByteStream(response.content))
 
 
 @pytest.fixture
@@ -101,7 +108,9 @@ def test_events_and_results_reach_the_rules() -> None:
     assert said[1]["text"] == "yes" and said[2] == {"role": "user", "content": "hello"}
 
 
-def test_away_is_a_denial_unless_said_otherwise(site: Site, http: Http) -> None:
+def test_away_is_a_denial_unless_said_otherwise() -> None:
+    site = Site(settings=Settings(past_calls=True))
+    http = Http(site)
     guard, lax = client(site, http), client(site, http, on_unreachable="allow")
     http.away = "before"
     denied = guard.decide(bylaw.Attempt(tool="lookup_order", session="s"))
@@ -130,6 +139,80 @@ def test_a_decision_whose_answer_was_lost_is_released() -> None:
     assert guard.decide(bylaw.Attempt(tool="pay", session="s"))
     assert not guard.decide(bylaw.Attempt(tool="pay", session="s"))
     assert http.asked.count("/v1/decide") == 3  # none was repeated
+
+
+ALLOW = (
+    b'{"action":"allow","decided_by":null,"matched":[],"reason":"","review":null,"policy":"x","session":"s",'
+    b'"call_id":"c","call":{"tool":"pay","arguments":{}}}'
+)
+
+
+class Drip(httpx2.SyncByteStream):
+    """An answer that comes byte by byte."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for _ in range(100):
+            time.sleep(0.005)
+            yield b" "
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "is_away"),
+    [
+        (200, ALLOW.replace(b'"action":"allow"', b'"action":"block","action":"allow"'), False),
+        (200, ALLOW.replace(b'{"tool":"pay","arguments":{}}', b"null"), False),
+        (200, b"<html>", False),
+        (200, b"[" * 100_000, False),
+        (200, b" " * (17 << 20) + ALLOW, False),
+        (201, ALLOW, False),
+        (302, b"", False),
+        (429, b'{"error":{"code":"too-many-requests","message":"m"}}', False),
+        (429, b"", False),
+        (500, b"oops", False),
+        (503, b'{"error":{"code":"unavailable","message":"m"}}', False),
+        (503, b"no upstream", True),
+        (502, b"", True),
+    ],
+)
+def test_only_a_service_that_is_away_is_away(
+    site: Site, http: Http, status: int, content: bytes, is_away: bool
+) -> None:
+    lax = client(site, http, on_unreachable="allow")
+    http.answers = httpx2.Response(status, stream=httpx2.ByteStream(content))
+    decision = lax.decide(bylaw.Attempt(tool="pay", session="s"))
+    assert bool(decision) is is_away
+    assert decision.decided_by == ("on_unreachable" if is_away else "service")
+
+
+def test_a_time_out_is_for_the_whole_answer(site: Site, http: Http) -> None:
+    guard = client(site, http, timeout=0.02)
+    http.answers = httpx2.Response(200, stream=Drip())
+    started = time.monotonic()
+    assert guard.decide(bylaw.Attempt(tool="pay", session="s")).decided_by == "on_unreachable"
+    assert time.monotonic() - started < 0.3
+    http.answers = httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=httpx2.ByteStream(b"x"))
+    assert "compressed" in guard.decide(bylaw.Attempt(tool="pay", session="s")).reason
+
+
+def test_malformed_calls_are_refused_also_while_the_service_is_away(site: Site, http: Http) -> None:
+    lax = client(site, http, on_unreachable="allow")
+    http.away = "before"
+    wrong: list[dict[str, Any]] = [{"tool": ""}, {"tool": 5}, {"ts": "now"}, {"agent": 5}, {"ancestors": "ab"}]
+    for given in (*wrong, {"ts": float("nan")}, {"arguments": {"a": object()}}, {"run": "x" * 5_000}):
+        assert not lax.decide(bylaw.Attempt(**{"tool": "pay", "session": "s", **given})), given
+    assert not http.asked
+
+
+def test_a_call_that_ran_unjudged_and_is_not_counted_is_told(
+    site: Site, http: Http, caplog: pytest.LogCaptureFixture
+) -> None:
+    lax = client(site, http, on_unreachable="allow")
+    http.away = "before"
+    lax.record(lax.decide(bylaw.Attempt(tool="issue_refund", session="s", ts=time.time() - 9_999)), "done")
+    http.away = ""
+    with caplog.at_level(logging.ERROR, "bylaw"):
+        assert lax.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    assert "a call of `issue_refund` ran unjudged, and is not counted" in caplog.text
 
 
 def test_a_refusal_is_never_let_through(site: Site, http: Http) -> None:

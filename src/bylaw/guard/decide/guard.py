@@ -33,7 +33,7 @@ from bylaw.guard.reviews import Reviews, edited_attempt, expire_open, open_revie
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
-from bylaw.model.events import Event, Origin
+from bylaw.model.events import Event, Origin, ToolCall
 from bylaw.model.guard_policy import Action, GuardPolicy
 from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.redactor import Redaction, Redactor
@@ -310,10 +310,11 @@ class BaseGuard:
         session: str | None = None,
         is_error: bool | None = None,
         ts: float | None = None,
+        check: Callable[[ToolCall | None], None] | None = None,
     ) -> tuple[Verdict, ...]:
         """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
         host can react. While the store cannot be written, the result waits for the next transaction, and nothing is
-        returned."""
+        returned. `check` raises if the open call, or None, is not one that the caller may speak of."""
         call_id, key = call_key(decision, session)
         key = self.session_key(key)
         check_type("is_error", is_error, bool, type(None))
@@ -323,6 +324,8 @@ class BaseGuard:
         content = records.writable(content)
 
         def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
+            if check is not None:
+                check(state.open.get(call_id))
             if isinstance(decision, str):
                 doubt_call(state, call_id)
             result, findings = record_result(self.policies, state, call_id, content, is_error, at)
@@ -333,7 +336,13 @@ class BaseGuard:
 
         return self._sessions.change_now_or_later(key, change, later=())
 
-    def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
+    def release(
+        self,
+        decision: Decision | str,
+        *,
+        session: str | None = None,
+        check: Callable[[ToolCall | None], None] | None = None,
+    ) -> bool:
         """The call was allowed and never ran: its reservation is undone. The attempt stays counted. Returns False if
         nothing was reserved, or if the store cannot be written: then it is released with the next transaction."""
         call_id, key = call_key(decision, session)
@@ -341,6 +350,8 @@ class BaseGuard:
         at = self._clock()
 
         def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> bool:
+            if check is not None:
+                check(state.open.get(call_id))
             released = release_call(state, call_id)
             if transaction is not None:
                 row = {"call_id": call_id, **self._about(record)}

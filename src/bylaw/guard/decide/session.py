@@ -347,6 +347,8 @@ def end_session(state: SessionState, *, complete: bool) -> Findings:
             broken = [verdict for verdict in broken if own.policy.needs[verdict.rule.id] <= state.fed]
         found += [(own.policy, verdict) for verdict in broken]
     state.policies.clear()
+    state.runs.clear()  # who was announced is not known in the session that begins next
+    state.above.clear()
     return found
 
 

@@ -16,7 +16,6 @@ and are delivered before anything else is asked.
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import threading
 import time
@@ -31,19 +30,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import call_key, in_session, is_time, no_attempt
+from bylaw.guard.decide.attempts import call_key, call_of, in_session, is_time, no_attempt
 from bylaw.guard.decide.decide import refusal
 from bylaw.guard.guard import Guard
-from bylaw.guard.json_values import Refused, own_json
+from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, check_names, check_type
 from bylaw.guard.scope import Lives, in_current_session
 from bylaw.guard.service.api.shapes import DecisionShape, ReviewAnswer
-from bylaw.guard.service.client_link import AsyncLink, Link, ServiceRefused, Unreachable, encode_body
+from bylaw.guard.service.client_link import RUBBISH, AsyncLink, Link, NoAnswer, ServiceRefused, Unreachable, encode_body
 from bylaw.guard.stores import forks
 from bylaw.guard.tools import Tool
-from bylaw.model.events import Event, Message, Request, Response
+from bylaw.model.events import Event, Message, Origin, Request, Response
 from bylaw.model.guard_policy import Action
 from bylaw.model.verdict import Outcome
+from bylaw.text.repeated_keys import repeated_key
 
 _log = logging.getLogger("bylaw")
 OnUnreachable: TypeAlias = Literal["deny", "allow"]
@@ -65,6 +65,19 @@ class RemoteVerdict(Struct, frozen=True, kw_only=True):
     rule: RemoteRule
     outcome: Outcome
     message: str = ""
+
+
+class _Found(Struct, frozen=True, kw_only=True):
+    rule: str
+    outcome: Outcome
+    message: str = ""
+
+
+class _Told(Struct, frozen=True):
+    """What the service answers to what has happened."""
+
+    found: tuple[_Found, ...] = ()
+    released: bool = False
 
 
 class GuardClient(Guard):
@@ -121,8 +134,10 @@ class GuardClient(Guard):
         attempt = in_session(attempt, review, None)
         if attempt.call_id is None:
             attempt = replace(attempt, call_id=f"{self._prefix}-{next(self._numbers)}")
+        # what a guard refuses as malformed does not run either while the service is away
+        call = call_of(attempt, attempt.call_id or "", Origin(attempt.session), None, _LIMITS, time.time)
         if attempt.arguments is not None:
-            attempt = replace(attempt, arguments=own_json(attempt.arguments, _LIMITS))
+            attempt = replace(attempt, arguments=call.arguments)
         try:
             return attempt, encode_body({**_plain(attempt), "review": review})
         except (TypeError, ValueError):
@@ -131,17 +146,23 @@ class GuardClient(Guard):
     def _read(self, answer: bytes, attempt: Attempt) -> Decision:
         try:
             decision = msgspec.json.decode(answer, type=DecisionShape).as_decision()
-        except ValueError:
-            raise Unreachable("the answer is not one of this service") from None
+            if repeated_key(answer, msgspec.json.decode(answer)) is not None:
+                raise NoAnswer(RUBBISH)
+        except (ValueError, RecursionError):
+            raise NoAnswer(RUBBISH) from None
         if decision.allowed and decision.call is None:
-            raise Unreachable("the answer allows no call")
+            raise NoAnswer("the answer allows no call")
         return decision if decision.session else replace(decision, session=attempt.session)
 
     def _without_service(self, attempt: Attempt, problem: Exception) -> Decision:
         """The call may have been counted nevertheless: it is released as soon as the service answers."""
         about: dict[str, Any] = {"session": attempt.session, "call_id": attempt.call_id or "", "agent": attempt.agent}
-        if isinstance(problem, ServiceRefused):
+        if isinstance(problem, ServiceRefused | NoAnswer):
             reason = f"the guard's service refuses the request: {problem}"
+            if isinstance(problem, NoAnswer):
+                reason = f"the guard's service gives no decision: {problem}"
+                if problem.status != 429:  # else it has not looked at the call
+                    self._keep("/v1/release", {"call_id": attempt.call_id, "session": attempt.session})
             return Decision(
                 action=Action.BLOCK, decided_by="service", reason=reason, denial=DenialClass.TRANSIENT, **about
             )
@@ -149,7 +170,7 @@ class GuardClient(Guard):
         if self._on_unreachable == "allow":
             call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
             notes = ("the call was not judged: on_unreachable is `allow`",)
-            self._keep("/v1/past_calls", _plain(attempt))  # it counts, as soon as the service answers
+            self._keep("/v1/past_calls", _plain(attempt))  # counted as soon as the service answers, if it takes that
             return Decision(
                 action=Action.ALLOW, decided_by="on_unreachable", reason=reason, notes=notes, call=call, **about
             )
@@ -218,15 +239,15 @@ class GuardClient(Guard):
     ) -> tuple[RemoteVerdict, ...]:
         call_id, key = call_key(decision, session)
         check_type("is_error", is_error, bool, type(None))
-        body = {"call_id": call_id, "session": key, "content": content, "is_error": is_error, "ts": ts or time.time()}
+        body = {"call_id": call_id, "session": key, "content": content, "is_error": is_error, "ts": ts}
         if isinstance(decision, Decision) and decision.decided_by == "on_unreachable":
             _log.warning("the call `%s` ran without having been judged; its result is told to the service", call_id)
         return _verdicts(self._tell("/v1/record", body))
 
-    def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
+    def release(self, decision: Decision | str, *, session: str | None = None) -> bool:  # type: ignore[override]
         call_id, key = call_key(decision, session)
         answer = self._tell("/v1/release", {"call_id": call_id, "session": key})
-        return bool(answer.get("released"))
+        return answer.released
 
     def observe(self, event: Event) -> tuple[RemoteVerdict, ...]:  # type: ignore[override]
         return _verdicts(self._tell("/v1/observe", event_body(event)))
@@ -249,19 +270,28 @@ class GuardClient(Guard):
 
     # -- what could not be delivered ------------------------------------------------------------------------------
 
-    def _tell(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _tell(self, path: str, body: dict[str, Any]) -> _Told:
         """Tell the service what has happened; later, if it is away. Raises ServiceRefused."""
         try:
             self._deliver()
-            answer: dict[str, Any] = json.loads(self._link.post(path, encode_body(body)))
-            return answer
-        except Unreachable as problem:
-            _log.warning("what happened in the session `%s` waits for the service: %s", body.get("session"), problem)
-            self._keep(path, body)
-            return {}
+            return _told(self._link.post(path, encode_body(body)))
+        except (Unreachable, ServiceRefused) as problem:
+            return self._not_told(path, body, problem)
+
+    def _not_told(self, path: str, body: dict[str, Any], problem: Unreachable | ServiceRefused) -> _Told:
+        if isinstance(problem, ServiceRefused):
+            if problem.status != 409:
+                raise problem
+            # the tool has run: its result must not get lost because the service does not take it
+            _log.error("the service does not take what happened in `%s`: %s", body.get("session"), problem)
+            return _Told()
+        _log.warning("what happened in the session `%s` waits for the service: %s", body.get("session"), problem)
+        self._keep(path, body)
+        return _Told()
 
     def _keep(self, path: str, body: dict[str, Any]) -> None:
-        self._late.append((path, body))
+        """Without its time, which the service would refuse later: it counts by its own clock."""
+        self._late.append((path, {name: value for name, value in body.items() if name not in ("ts", "at")}))
         if len(self._late) > MOST_LATE:
             self._late.popleft()
             _log.error("too much waits for the service: the oldest event was dropped")
@@ -276,7 +306,10 @@ class GuardClient(Guard):
                 try:
                     self._link.post(path, encode_body(body))
                 except ServiceRefused as problem:  # such as the release of a call that never arrived
-                    _log.warning("the service does not take what happened while it was away: %s", problem)
+                    if path == "/v1/past_calls":
+                        _log.error("a call of `%s` ran unjudged, and is not counted: %s", body.get("tool"), problem)
+                    else:
+                        _log.warning("the service does not take what happened while it was away: %s", problem)
                 if self._late and self._late[0] is first:
                     self._late.popleft()
 
@@ -336,26 +369,23 @@ class AsyncGuardClient(GuardClient):
 
     async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Any, ...]:
         call_id, key = call_key(decision, more.pop("session", None))
-        body = {"call_id": call_id, "session": key, "content": content, "ts": time.time(), **more}
+        body = {"call_id": call_id, "session": key, "content": content, **more}
         return _verdicts(await self._atell("/v1/record", body))
 
     async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
         call_id, key = call_key(decision, session)
-        return bool((await self._atell("/v1/release", {"call_id": call_id, "session": key})).get("released"))
+        return (await self._atell("/v1/release", {"call_id": call_id, "session": key})).released
 
     async def aend_session(self, session: str, *, complete: bool = True) -> tuple[Any, ...]:
         self._lives.end(session)
         return _verdicts(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
 
-    async def _atell(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def _atell(self, path: str, body: dict[str, Any]) -> _Told:
         try:
             await self._adeliver()
-            answer: dict[str, Any] = json.loads(await self._alink.apost(path, encode_body(body)))
-            return answer
-        except Unreachable as problem:
-            _log.warning("what happened in the session `%s` waits for the service: %s", body.get("session"), problem)
-            self._keep(path, body)
-            return {}
+            return _told(await self._alink.apost(path, encode_body(body)))
+        except (Unreachable, ServiceRefused) as problem:
+            return self._not_told(path, body, problem)
 
     async def _adeliver(self) -> None:
         if self._late:
@@ -386,10 +416,17 @@ def _plain(attempt: Attempt) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None and value != ()}
 
 
-def _verdicts(answer: dict[str, Any]) -> tuple[RemoteVerdict, ...]:
+def _told(answer: bytes) -> _Told:
+    """Raises NoAnswer."""
+    try:
+        return msgspec.json.decode(answer, type=_Told)
+    except (ValueError, RecursionError):
+        raise NoAnswer(RUBBISH) from None
+
+
+def _verdicts(answer: _Told) -> tuple[RemoteVerdict, ...]:
     return tuple(
-        RemoteVerdict(rule=RemoteRule(one["rule"]), outcome=Outcome(one["outcome"]), message=one["message"])
-        for one in answer.get("found", ())
+        RemoteVerdict(rule=RemoteRule(one.rule), outcome=one.outcome, message=one.message) for one in answer.found
     )
 
 

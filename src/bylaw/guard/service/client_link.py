@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import time
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from bylaw.guard.service.api.shapes import ReviewAnswer
 
 INSTALL = "the client needs httpx2: pip install 'bylaw[client]'"
-AWAY = frozenset({429, 500, 502, 503, 504})
-"""HTTP statuses of a service that cannot answer"""
+RUBBISH = "the answer is not one of this service"
+MOST_ANSWER = 16 << 20
+"""bytes of one answer"""
 
 
 class Unreachable(Exception):
-    """The service did not answer, or could not."""
+    """The service did not answer."""
+
+
+class NoAnswer(Unreachable):
+    """Something has answered, but not what was asked: the service has too much to do, or has failed, or this is not the
+    service at all. What happened is told again later; no call runs for it."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ServiceRefused(ValueError):
@@ -55,29 +68,47 @@ class Link:
         return self._http
 
     def _headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        named = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        return {**named, "accept-encoding": "identity"}
 
     def post(self, path: str, body: bytes) -> bytes:
         """Raises Unreachable, ServiceRefused."""
-        for again in (False, True):
+        until = time.monotonic() + self._timeout
+        for _ in range(2):
             try:
-                return _content(self._client().post(path, content=body, headers=self._headers()))
+                return self._fetch("POST", path, self._timeout, content=body)
             except self._library.ConnectError as problem:
-                if again:
-                    raise Unreachable(_told(problem)) from None
+                last = problem
+                if time.monotonic() >= until:
+                    break
             except self._library.HTTPError as problem:
-                raise Unreachable(_told(problem)) from None
-        raise AssertionError
+                raise self._problem(problem) from None
+        raise Unreachable(_told(last)) from None
 
     def wait(self, review: str, seconds: float) -> ReviewAnswer:
-        given = {"timeout": max(0.0, seconds)}
         try:
-            response = self._client().get(
-                f"/v1/reviews/{review}/wait", params=given, headers=self._headers(), timeout=seconds + self._timeout
-            )
+            return _answer(self._fetch("GET", *self._waiting(review, seconds)))
         except self._library.HTTPError as problem:
-            raise Unreachable(_told(problem)) from None
-        return msgspec.json.decode(_content(response), type=ReviewAnswer)
+            raise self._problem(problem) from None
+
+    def _fetch(self, method: str, path: str, seconds: float, **more: Any) -> bytes:
+        """`seconds` are for the whole answer: a server that sends it byte by byte is away too."""
+        until, parts, size = time.monotonic() + seconds, [], 0
+        with self._client().stream(method, path, headers=self._headers(), timeout=seconds, **more) as response:
+            for part in response.iter_raw() if _is_plain(response) else ():
+                size += len(part)
+                _check_bounds(size, until)
+                parts.append(part)
+        return _content(response.status_code, b"".join(parts))
+
+    def _waiting(self, review: str, seconds: float) -> tuple[str, float]:
+        given = max(0.0, seconds)
+        return f"/v1/reviews/{quote(review, safe='')}/wait?timeout={given}", given + self._timeout
+
+    def _problem(self, problem: Exception) -> Unreachable:
+        """Only a connection that fails or takes too long says that the service is away."""
+        is_away = isinstance(problem, self._library.NetworkError | self._library.TimeoutException)
+        return Unreachable(_told(problem)) if is_away else NoAnswer(_told(problem))
 
     def close(self) -> None:
         if not self._given:
@@ -90,39 +121,74 @@ class AsyncLink(Link):
     async def apost(self, path: str, body: bytes) -> bytes:
         for again in (False, True):
             try:
-                return _content(await self._client().post(path, content=body, headers=self._headers()))
+                return await self._afetch("POST", path, self._timeout, content=body)
             except self._library.ConnectError as problem:
                 if again:
                     raise Unreachable(_told(problem)) from None
             except self._library.HTTPError as problem:
-                raise Unreachable(_told(problem)) from None
+                raise self._problem(problem) from None
         raise AssertionError
 
     async def await_review(self, review: str, seconds: float) -> ReviewAnswer:
-        given = {"timeout": max(0.0, seconds)}
         try:
-            response = await self._client().get(
-                f"/v1/reviews/{review}/wait", params=given, headers=self._headers(), timeout=seconds + self._timeout
-            )
+            return _answer(await self._afetch("GET", *self._waiting(review, seconds)))
         except self._library.HTTPError as problem:
-            raise Unreachable(_told(problem)) from None
-        return msgspec.json.decode(_content(response), type=ReviewAnswer)
+            raise self._problem(problem) from None
+
+    async def _afetch(self, method: str, path: str, seconds: float, **more: Any) -> bytes:
+        until, parts, size = time.monotonic() + seconds, [], 0
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._client().stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
+            ):
+                if _is_plain(response):
+                    async for part in response.aiter_raw():
+                        size += len(part)
+                        _check_bounds(size, until)
+                        parts.append(part)
+        except TimeoutError:
+            raise Unreachable("it takes too long") from None
+        return _content(response.status_code, b"".join(parts))
 
     async def aclose(self) -> None:
         if not self._given:
             await self._http.aclose()
 
 
-def _content(response: Any) -> bytes:
-    if response.status_code == 200:
-        return bytes(response.content)
-    if response.status_code in AWAY:
-        raise Unreachable(f"it answers {response.status_code}")
+def _is_plain(response: Any) -> bool:
+    """Nothing is decompressed, since a small answer could become a very long one. Raises NoAnswer."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise NoAnswer("it sends a compressed answer")
+    return True
+
+
+def _check_bounds(size: int, until: float) -> None:
+    if size > MOST_ANSWER:
+        raise NoAnswer("its answer is too long")
+    if time.monotonic() > until:
+        raise Unreachable("it takes too long")
+
+
+def _content(status: int, content: bytes) -> bytes:
+    if status == 200:
+        return content
     try:
-        message = str(response.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        message = f"it answers {response.status_code}"
-    raise ServiceRefused(response.status_code, message[:500])
+        message = str(msgspec.json.decode(content)["error"]["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        message = f"it answers {status}"
+        if status in (502, 503, 504):  # of a proxy in front of it
+            raise Unreachable(message) from None
+    if status == 429 or status >= 500:
+        raise NoAnswer(message[:500], status)
+    raise ServiceRefused(status, message[:500])
+
+
+def _answer(content: bytes) -> ReviewAnswer:
+    try:
+        return msgspec.json.decode(content, type=ReviewAnswer)
+    except (ValueError, RecursionError):
+        raise NoAnswer(RUBBISH) from None
 
 
 def _told(problem: Exception) -> str:

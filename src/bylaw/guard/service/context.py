@@ -43,6 +43,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     most_streams: int = 100
     longest_wait: float = 60.0
     """for the answer to a review"""
+    clock_skew: float = 300.0
+    """by which the times that agents state may differ from the service's clock, which is the one that counts"""
+    past_calls: bool = False
+    """whether agents may have calls counted that nobody has judged: such a call fulfils rules that ask for it"""
     threads: int = 8
     title: str = "Bylaw guard"
 
@@ -64,7 +68,7 @@ class Context:
         self.credentials = credentials or Credentials(operations.guard.store, operations.clock)
         self.people = people or People()
         self.settings = settings or Settings()
-        self.sessions = SessionOwners(operations.sessions)
+        self.sessions = SessionOwners(operations.sessions, operations.guard)
         self.metrics = metrics or Metrics()
         self.spans: Spans = spans or NoSpans()
         self.oidc: Any = None

@@ -1,13 +1,15 @@
 """The endpoints of agents: decide, record, observe, release, runs, and the end of a session.
 
 A key of the scope `agent` is bound to its agents: it names no other agent, and uses no session that another agent has
-begun, unless an agent above has announced it there.
+begun, unless an agent above has announced it there (`session_owners`). What agents say about the time is not believed:
+rules count by the clock of the service.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
@@ -26,7 +28,8 @@ from bylaw.guard.service.api.shapes import (
     ReviewAnswer,
     VerdictShape,
 )
-from bylaw.guard.service.errors import BadRequest, NotFound
+from bylaw.guard.service.errors import BadRequest, Conflict, Forbidden, NotFound
+from bylaw.guard.service.session_owners import NotOpen
 from bylaw.guard.stores.records import ReviewRecord
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall
 from bylaw.model.verdict import Verdict
@@ -45,9 +48,9 @@ class AttemptBody(Given, frozen=True, kw_only=True):
     run: str | None = None
     parent_run: str | None = None
     ancestors: tuple[str, ...] = ()
-    """agents above this one, root first; needed only if the runs were not announced"""
+    """agents above this one, root first: of this key, or announced; needed only if the runs were not announced"""
     ts: float | None = None
-    """seconds since 1970; null means now"""
+    """seconds since 1970; refused if it is not about now, and else not used: rules count by the service's clock"""
     call_id: str | None = None
 
 
@@ -66,6 +69,7 @@ class RecordBody(Given, frozen=True, kw_only=True):
     content: Any = None
     is_error: bool | None = None
     ts: float | None = None
+    """as that of a call"""
 
 
 class ReleaseBody(Given, frozen=True, kw_only=True):
@@ -125,13 +129,20 @@ class WaitQuery(Given, frozen=True, kw_only=True):
 def decide(asked: Asked[DecideBody]) -> Any:
     attempt, is_new = _attempt(asked)
     decision = asked.context.operations.guard.decide(attempt, review=asked.body.review)
+    asked.context.sessions.note(attempt.session, decision)
     if is_new:  # another agent may have begun it at the same moment
         asked.context.sessions.check(asked.who, attempt.session)
     return decision_json(decision)
 
 
 def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
-    attempt, _ = _attempt(asked)
+    """Nobody has judged it, so it is taken only where the service was told to."""
+    context, session = asked.context, asked.body.session
+    if not context.settings.past_calls:
+        raise Forbidden("this service does not count calls that it has not judged (`past_calls` of its limits)")
+    attempt, is_new = _attempt(asked)
+    if not is_new and (status := context.operations.sessions.get(session).summary.status) != "open":
+        raise Conflict(f"the session is {status}")
     with _refusals():
         return PastCall(asked.context.operations.guard.record_past_call(attempt))
 
@@ -142,7 +153,9 @@ def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
     agent = sessions.agent(asked.who, given.agent)
     if not given.session:
         raise BadRequest("`session` is empty: it names the user's task")
+    _check_time(asked, given.ts)
     is_new = sessions.check(asked.who, given.session)
+    sessions.check_place(asked.who, given.session, agent, given.parent_run, given.ancestors)
     attempt = Attempt(
         tool=given.tool,
         arguments=given.arguments,
@@ -151,44 +164,54 @@ def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
         run=given.run,
         parent_run=given.parent_run,
         ancestors=given.ancestors,
-        ts=given.ts,
         call_id=given.call_id,
     )
     return attempt, is_new
 
 
 def record(asked: Asked[RecordBody]) -> Found:
-    given = asked.body
-    _check(asked, given.session)
+    given, sessions, guard = asked.body, asked.context.sessions, asked.context.operations.guard
+    _check_time(asked, given.ts)
+    _known(sessions.check(asked.who, given.session))
+    tell = partial(guard.record, given.call_id, given.content, session=given.session, is_error=given.is_error)
     with _refusals():
-        verdicts = asked.context.operations.guard.record(
-            given.call_id, given.content, session=given.session, is_error=given.is_error, ts=given.ts
-        )
-    return _found(verdicts)
+        try:
+            return _found(tell(check=partial(sessions.own_call, asked.who)))
+        except NotOpen as problem:
+            sessions.check_closed(asked.who, given.session, given.call_id, problem)
+            return _found(tell())
 
 
 def release(asked: Asked[ReleaseBody]) -> Released:
-    given = asked.body
-    _check(asked, given.session)
+    """Clients release calls of which they do not know whether they arrived: nothing happens then."""
+    given, sessions, guard = asked.body, asked.context.sessions, asked.context.operations.guard
+    _known(sessions.check(asked.who, given.session))
+    tell = partial(guard.release, given.call_id, session=given.session)
     with _refusals():
-        return Released(asked.context.operations.guard.release(given.call_id, session=given.session))
+        try:
+            return Released(tell(check=partial(sessions.own_call, asked.who)))
+        except NotOpen as problem:
+            try:
+                sessions.check_closed(asked.who, given.session, given.call_id, problem)
+            except NotOpen:
+                return Released(False)
+            return Released(tell())
 
 
 def observe(asked: Asked[ObserveBody]) -> Found:
     given = asked.body
     agent = asked.context.sessions.agent(asked.who, given.agent)
+    _check_time(asked, given.at)
     asked.context.sessions.check(asked.who, given.session)
+    asked.context.sessions.check_place(asked.who, given.session, agent, given.parent_run)
     with _refusals():
-        return _found(asked.context.operations.guard.observe(event_of(given, agent)))
+        return _found(asked.context.operations.guard.observe(event_of(given, agent, asked.context.operations.clock())))
 
 
 def start_run(asked: Asked[RunBody]) -> Done:
     """An agent may announce the agents below it in a session of its own."""
     given = asked.body
-    is_new = asked.context.sessions.check(asked.who, given.session)
-    agent = given.agent
-    if agent is None or is_new or given.parent_run is None:
-        agent = asked.context.sessions.agent(asked.who, agent)
+    agent = asked.context.sessions.check_run(asked.who, given.session, given.run, given.agent, given.parent_run)
     with _refusals():
         asked.context.operations.guard.start_run(given.session, given.run, agent=agent, parent_run=given.parent_run)
     return Done()
@@ -196,7 +219,7 @@ def start_run(asked: Asked[RunBody]) -> Done:
 
 def end(asked: Asked[EndBody]) -> Found:
     given = asked.body
-    _check(asked, given.session)
+    _known(asked.context.sessions.check_owner(asked.who, given.session))
     with _refusals():
         return _found(asked.context.operations.guard.end_session(given.session, complete=given.complete))
 
@@ -239,24 +262,24 @@ def _answer(review: ReviewRecord) -> ReviewAnswer:
     )
 
 
-def event_of(given: ObserveBody, agent: str | None) -> Event:
+def event_of(given: ObserveBody, agent: str | None, at: float) -> Event:
     origin = Origin(given.session, given.run, given.parent_run, agent)
     request = None
     if given.messages is not UNSET:
-        request = Request(origin=origin, at=given.at, model=given.model, held_messages=given.messages)
+        request = Request(origin=origin, at=at, model=given.model, held_messages=given.messages)
     if given.kind == "message":
-        return Message(origin=origin, at=given.at, role=given.role, content=given.content)
+        return Message(origin=origin, at=at, role=given.role, content=given.content)
     if given.kind == "request":
-        return request or Request(origin=origin, at=given.at, model=given.model)
+        return request or Request(origin=origin, at=at, model=given.model)
     if given.content is not None and not isinstance(given.content, list):
         raise BadRequest("`content` of a response is a list of blocks")
     calls = tuple(
-        ToolCall(origin=origin, at=given.at, name=one.name, call_id=one.call_id, arguments=one.arguments)
+        ToolCall(origin=origin, at=at, name=one.name, call_id=one.call_id, arguments=one.arguments)
         for one in given.tool_calls
     )
     return Response(
         origin=origin,
-        at=given.at,
+        at=at,
         request=request,
         model=given.model,
         content=given.content,
@@ -276,8 +299,15 @@ class _refusals:
             raise BadRequest(str(problem)) from None
 
 
-def _check(asked: Asked[Any], session: str) -> None:
-    if asked.context.sessions.check(asked.who, session):
+def _check_time(asked: Asked[Any], stated: float | None) -> None:
+    """A time far from the service's own is a wrong clock, or is meant to leave a window. Raises BadRequest."""
+    skew = asked.context.settings.clock_skew
+    if stated is not None and not abs(stated - asked.context.operations.clock()) <= skew:
+        raise BadRequest(f"the time differs by more than {skew:g} seconds from the service's clock: leave it out")
+
+
+def _known(is_new: bool) -> None:
+    if is_new:
         raise NotFound("there is no such session")
 
 
@@ -307,7 +337,7 @@ ENDPOINTS = [
         quick=True,
         body=RecordBody,
         returns=Found,
-        fails=(404,),
+        fails=(404, 409),
     ),
     Endpoint(
         method="POST",
@@ -330,6 +360,7 @@ ENDPOINTS = [
         call=take_past_call,
         body=AttemptBody,
         returns=PastCall,
+        fails=(409,),
     ),
     Endpoint(
         method="POST",

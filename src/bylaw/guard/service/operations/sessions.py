@@ -128,16 +128,21 @@ class Sessions:
             record = transaction.session(key)
         return record, load(key, record.state, self._guard.policies.all)
 
-    def agents_of(self, session: str) -> set[str] | None:
-        """Who has begun the session, and who was announced in it since; None if there is no such session."""
-        key = self._guard.session_key(session)
-        rows = self._store.events(session=key, limit=_FIRST)
-        if not rows:
-            return None
-        first = next((agent for agent in map(_agent, rows) if agent is not None), None)
-        _, state = self.state(key)
-        announced = {agent for agent, _ in state.runs.values() if agent} | set(state.above)
-        return announced if first is None else announced | {first}
+    def begun_by(self, session: str) -> tuple[bool, str | None]:
+        """Whether there is such a session, and the agent that has begun it, if that is known."""
+        rows = self._store.events(session=self._guard.session_key(session), limit=_FIRST)
+        return bool(rows), next((agent for agent in map(_agent, rows) if agent is not None), None)
+
+    def agent_of_call(self, session: str, call_id: str) -> str | None:
+        """Whose call it is, if it was allowed and neither its result nor its release was told; empty for no agent."""
+        agent = None
+        for row in self._store.events(session=self._guard.session_key(session), limit=MOST_EVENTS):
+            view = decision_view(row)
+            if view is not None and view.call_id == call_id:
+                agent = (view.agent or "") if view.action == "allow" else None
+            elif row.kind in ("release", "result") and call_id in (row.data.get("call_id"), row.data.get("result_of")):
+                agent = None
+        return agent
 
     def effective_rules(self, session: str, *, agent: str | None = None, run: str | None = None) -> Sequence[RuleView]:
         """The rules that apply to calls of this agent or run, those of its ancestors first."""
