@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from bylaw.guard.commands.hook import command as hook_command
 from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.hooks import client as hook_client
-from bylaw.guard.integrations.hooks import connection, settings
+from bylaw.guard.integrations.hooks import connection, rule_files, settings
 from bylaw.guard.integrations.hooks.answers import Answer
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
-from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
+from bylaw.guard.integrations.hooks.results import AT_THE_CLIENT
+from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
 from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
 from bylaw.guard.integrations.json_files import FileProblem
 from bylaw.guard.stores.records import EventRow
@@ -159,7 +162,7 @@ def test_claude_code_asks_the_person_itself(project: Path) -> None:
 
 def test_cursor_asks_where_it_really_does(project: Path) -> None:
     shape = payload("cursor", project, "", {})
-    shell = {**shape, "hook_event_name": "beforeShellExecution", "command": "deploy"}
+    shell = {**shape, "hook_event_name": "beforeShellExecution", "command": "deploy", "tool_use_id": ""}
     assert json.loads(hook(shell).stdout)["permission"] == "ask"
     ran = {**shape, "hook_event_name": "afterShellExecution", "command": "deploy", "output": "done", "tool_use_id": ""}
     assert hook(ran) == Answer()
@@ -224,7 +227,7 @@ def test_two_equal_calls_without_ids_get_a_result_each(project: Path) -> None:
     for _ in range(2):
         assert hook(after("gemini", project, *call, "now")) == Answer()
     assert len({row.data["result_of"] for row in events(project) if row.kind == "result"}) == 2
-    assert "not asked" in hook(after("gemini", project, *call, "now")).stderr
+    assert "bypassed" in hook(after("gemini", project, *call, "now")).stderr
 
 
 FAULTS: dict[str, bytes] = {
@@ -444,3 +447,156 @@ def test_other_arguments_are_left_to_the_command_line(arguments: list[str]) -> N
 def test_a_hook_without_streams_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     assert hook_client.run({}) == 2
+
+
+# -- calls that the guard has not allowed
+
+
+def row_kinds(project: Path) -> list[Any]:
+    return [row.data.get("how") or row.data.get("what") or row.kind for row in events(project)]
+
+
+DENIED: dict[str, tuple[Client, dict[str, Any], dict[str, Any]]] = {
+    "a client that never asks": ("gemini", {}, {}),
+    "a mode that never asks": ("claude-code", {"permission_mode": "bypassPermissions"}, {}),
+    "another call than the one that was asked about": ("claude-code", {}, {"tool_use_id": "zz"}),
+    "no id where the client gives one": ("claude-code", {}, {"tool_use_id": ""}),
+    "codex": ("codex", {}, {}),
+    "copilot": ("copilot", {}, {}),
+}
+
+
+@pytest.mark.parametrize("case", DENIED)
+def test_a_result_of_a_call_that_was_not_allowed_approves_nothing(case: str, project: Path, caplog: Any) -> None:
+    client, before, then = DENIED[case]
+    call = ("Bash", {"command": "deploy"})
+    hook(payload(client, project, *call, **before))
+    answer = hook({**after(client, project, *call, "done"), **before, **then})
+    assert "the guard was bypassed" in answer.stderr and "bypassed" in caplog.text
+    found = row_kinds(project)
+    assert "approved" not in found and found[-3:] == ["bypassed", "taken", "result"]
+    with Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db") as guard:
+        assert [review.status for review in guard.reviews.list()] == ["pending"]
+
+
+def test_a_result_of_a_blocked_or_unknown_call_is_recorded_as_a_bypass(project: Path) -> None:
+    blocked = ("Bash", {"command": "git push --force"})
+    hook(payload("claude-code", project, *blocked))
+    assert "the guard was bypassed" in hook(after("claude-code", project, *blocked, "pushed")).stderr
+    for client in CLIENTS:
+        unknown = after(client, project, "fetch", {"n": client}, "x")
+        unknown |= {"tool_use_id": client} if "tool_use_id" in unknown else {}
+        assert "the guard was bypassed" in hook(unknown).stderr
+    assert hook(payload("codex", project, "fetch", {}, tool_use_id="later")).code == 2, "they count"
+
+
+def test_a_call_that_the_client_itself_denied_is_no_bypass(project: Path) -> None:
+    call = ("Shell", {"command": "deploy"})
+    hook(payload("cursor", project, *call))
+    failed = {**payload("cursor", project, *call), "hook_event_name": "postToolUseFailure", "error_message": "no"}
+    assert hook({**failed, "failure_type": "permission_denied"}) == Answer()
+    hook(payload("copilot", project, *call))
+    assert hook({**after("copilot", project, *call, ""), "toolResult": {"resultType": "denied"}}) == Answer()
+    assert "bypassed" not in row_kinds(project) and "approved" not in row_kinds(project)
+
+
+def test_each_call_that_was_asked_about_is_approved_by_itself(project: Path) -> None:
+    call = ("Bash", {"command": "deploy"})
+    for id in ("1", "2"):
+        assert "ask" in hook(payload("claude-code", project, *call, tool_use_id=id)).stdout
+    for id in ("1", "2"):
+        assert hook({**after("claude-code", project, *call, "done"), "tool_use_id": id}) == Answer()
+    assert row_kinds(project).count("approved") == 2
+    assert "bypassed" in hook({**after("claude-code", project, *call, "done"), "tool_use_id": "3"}).stderr
+    assert hook(payload("claude-code", project, *call, tool_use_id="4", permission_mode="dontAsk")).code == 2
+
+
+def test_a_question_without_an_id_is_answered_once(project: Path) -> None:
+    shape = {**payload("cursor", project, "", {}), "command": "deploy", "tool_use_id": ""}
+    assert "ask" in hook({**shape, "hook_event_name": "beforeShellExecution"}).stdout
+    ran = {**shape, "hook_event_name": "afterShellExecution", "output": "done"}
+    assert hook(ran) == Answer()
+    assert "bypassed" in hook(ran).stderr and row_kinds(project).count("approved") == 1
+
+
+# -- whose rules
+
+
+LAX = "guard: {rules: [{id: no-force, when: {tool_name_in: [nothing]}, then: block}]}"
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("owner", [None, 65534])
+def test_rules_above_the_project_add_to_its_own(
+    named: bool, owner: int | None, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = project / "inner"
+    inner.mkdir()
+    (inner / "bylaw.yaml").write_text(RULES)
+    above = project / "bylaw.yaml"
+    above.write_text(LAX.replace("nothing", "fetch"))
+    if owner is not None:
+        monkeypatch.setattr(rule_files, "_is_ours", lambda found: False)
+    environment = {"CLAUDE_PROJECT_DIR": str(inner)} if named else {}
+    call = payload("claude-code", inner, "Bash", {"command": "git push --force"})
+    assert hook(call, environment).stderr.startswith("bylaw: no force pushes")
+    fetch = payload("claude-code", inner, "fetch", {}, tool_use_id="2")
+    assert hook(fetch, environment).code == (2 if owner is None else 0), "rules of somebody else do not count"
+    assert (inner / ".bylaw").exists() is (named or owner is not None)
+
+
+def test_whose_files_are_accepted_from_above(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    (folder / "below").mkdir(parents=True)
+    (folder / "below" / "bylaw.yaml").write_text(LAX)
+    assert rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+    folder.chmod(0o777)
+    assert not rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+    folder.chmod(0o1777)
+    assert rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+    (folder / "below" / "bylaw.yaml").chmod(0o666)
+    assert not rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_folder_that_the_payload_names_does_not_replace_that_of_the_hook(
+    client: Client, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lax = tmp_path_factory.mktemp("lax")
+    (lax / "bylaw.yaml").write_text(LAX)
+    force = payload(client, lax, "Bash", {"command": "git push --force"})
+    if client == "cursor":
+        force["workspace_roots"] = [str(lax), str(project)]
+    assert hook(force, folder=str(project)).stderr.startswith("bylaw: no force pushes")
+    again = {**force, "tool_use_id": "2"}
+    assert hook(again, folder=str(lax), root=str(project)).stderr.startswith("bylaw: no force pushes")
+    allowed = payload(client, project, "Bash", {"command": "git push --force"}, tool_use_id="3")
+    if client == "cursor":
+        del allowed["workspace_roots"]
+    assert hook(allowed, folder=str(project), root=str(lax)).code == 0, "the root that was named decides alone"
+    assert "is no folder" in hook(force, root=str(lax / "gone")).stderr
+    assert hook(force, root="").code == 2, "an empty variable names no folder"
+
+
+def test_the_project_is_in_the_command_of_clients_that_do_not_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for client in CLIENTS:
+        assert CliRunner().invoke(hook_command, ["install", client]).exit_code == 0
+        text = settings.settings_file(client, "project", tmp_path).read_text()
+        assert (f"--root {tmp_path}" in text) is (client in ("codex", "copilot"))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        '{"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash", '
+        '"tool_input": {"command": "git push --force", "command": "ls"}}',
+        '{"session_id": "s", "hook_event_name": "PostToolUse", "hook_event_name": "PreToolUse", "tool_name": "x"}',
+        json.dumps({"sessionId": "s", "toolName": "bash", "toolArgs": '{"command": "rm", "command": "ls"}'}),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(fault: str, project: Path) -> None:
+    answer = hook(fault.encode(), policy=str(project / "bylaw.yaml"))
+    assert answer.code == 2 and "is given twice" in answer.stderr

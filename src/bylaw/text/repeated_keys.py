@@ -41,7 +41,7 @@ class RepeatedKey(ValueError):
         self.key = key
 
 
-def loads_strictly(text: str) -> Any:
+def loads_strictly(text: str | bytes) -> Any:
     """JSON in which no object has a key twice. Raises RepeatedKey, ValueError or RecursionError."""
     return json.loads(text, object_pairs_hook=_unrepeated)
 

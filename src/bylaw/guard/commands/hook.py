@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CLIENT = click.Choice(CLIENTS)
 _POLICY = click.option(
-    "--policy", "-p", metavar="FILE", help="Guard rules (default: `bylaw.yaml` in the project, the outermost one)."
+    "--policy", "-p", metavar="FILE", help="Guard rules (default: `bylaw.yaml` in the project, and those above it)."
 )
 _STORE = click.option("--store", metavar="FILE", help="The store (default: `.bylaw/guard.db` beside the rules).")
 
@@ -28,13 +28,12 @@ _AGENT = click.option("--agent", metavar="NAME", help="The agent whose rules app
 @click.group(name="hook", invoke_without_command=True)
 @click.option("--client", type=_CLIENT, help="Who runs the hook, where the payload does not tell.")
 @click.option("--event", metavar="NAME", help="Which event it is, where the payload does not tell.")
+@click.option("--root", metavar="DIR", help="The project, whose rules apply, wherever the agent works.")
 @_AGENT
 @_POLICY
 @_STORE
 @click.pass_context
-def command(
-    ctx: click.Context, client: str | None, event: str | None, agent: str | None, policy: str | None, store: str | None
-) -> int | None:
+def command(ctx: click.Context, /, **given: str | None) -> int | None:
     """Decide the tool calls of Claude Code, Codex, Gemini CLI, Cursor or Copilot CLI.
 
     Without a command, this is the hook itself: it reads the event of the client as JSON on stdin and answers as that
@@ -45,7 +44,6 @@ def command(
         return None
     from bylaw.guard.integrations.hooks.client import run
 
-    given = {"client": client, "event": event, "policy": policy, "store": store, "agent": agent}
     return run({key: value for key, value in given.items() if value is not None})
 
 
@@ -86,8 +84,9 @@ def install(client: str, scope: str, policy: str | None, store: str | None, agen
     """
     from bylaw.guard.integrations.hooks import settings
 
+    root = str(Path.cwd()) if scope == "project" and client in settings.NAMELESS else None
     with _settings(client, scope) as path:
-        changed = settings.install(cast("Client", client), path, policy=policy, store=store, agent=agent)
+        changed = settings.install(cast("Client", client), path, root=root, policy=policy, store=store, agent=agent)
     click.echo(f"{'installed in' if changed else 'already in'} {path}")
     return ExitCode.OK
 

@@ -8,12 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OPTIONS = ("client", "event", "policy", "store", "agent")
+OPTIONS = ("client", "event", "policy", "store", "agent", "root")
 MOST_BYTES = 32 << 20
 """of a payload: an agent may pass on the whole output of a tool"""
 PROJECT = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR")
 """environment variables in which agents name the folder of the project"""
-VERSION = b"bylaw-hook/1"
+VERSION = b"bylaw-hook/2"
 SOCKET = "BYLAW_HOOK_SOCKET"
 BLOCK = 2
 _PATIENCE = 20.0

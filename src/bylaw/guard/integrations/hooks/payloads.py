@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from bylaw.guard.integrations.hooks.connection import MOST_BYTES
+from bylaw.text.repeated_keys import loads_strictly
 
 Client: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor", "copilot"]
 Moment: TypeAlias = Literal["before", "after", "start", "end"]
@@ -44,7 +44,7 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     """of the event, as the client writes it"""
     moment: Moment
     session: str
-    folder: str | None = None
+    folders: tuple[str, ...] = ()
     """where the agent works"""
     call_id: str | None = None
     tool: str = ""
@@ -52,6 +52,8 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     content: Any = None
     """the result, after a call"""
     is_error: bool | None = None
+    never_ran: bool = False
+    """whether the client says that it has denied the call itself"""
     can_ask: bool = False
     """whether the client asks the person in front of it if the hook says so; otherwise it might run the call"""
 
@@ -61,9 +63,9 @@ def read_payload(text: bytes, *, client: Client | None = None, event: str | None
     if len(text) > MOST_BYTES:
         raise Unreadable(f"the payload is larger than {MOST_BYTES >> 20} MB")
     try:
-        payload = json.loads(text)
+        payload = loads_strictly(text)
     except (ValueError, RecursionError) as problem:
-        raise Unreadable(f"the payload is not JSON: {problem}") from None
+        raise Unreadable(f"the payload is not plain JSON: {problem}") from None
     if not isinstance(payload, dict):
         raise Unreadable("the payload is not a JSON object")
     name = str(payload.get("hook_event_name") or event or _guess_event(payload))
@@ -72,12 +74,12 @@ def read_payload(text: bytes, *, client: Client | None = None, event: str | None
         raise Unreadable(f"the event `{name}` is not one of a tool call or a session")
     found = _client(payload, name, client)
     session = payload.get("session_id") or payload.get("conversation_id") or payload.get("sessionId")
-    folder = _folder(payload)
+    folders = _folders(payload)
     if not session and found == "copilot":  # earlier versions send no session: calls in one folder count together
-        session = f"copilot {folder}"
+        session = f"copilot {next(iter(folders), None)}"
     if not isinstance(session, str) or not session:
         raise Unreadable("the payload names no session")
-    about: dict[str, Any] = {"client": found, "name": name, "moment": moment, "session": session, "folder": folder}
+    about: dict[str, Any] = {"client": found, "name": name, "moment": moment, "session": session, "folders": folders}
     if moment in ("start", "end"):
         return HookEvent(**about)
     return HookEvent(**about, **_call(payload, name.lower()), can_ask=_can_ask(payload, found, name))
@@ -104,12 +106,10 @@ def _client(payload: Mapping[str, Any], name: str, named: Client | None) -> Clie
     return "gemini" if "timestamp" in payload else "claude-code"
 
 
-def _folder(payload: Mapping[str, Any]) -> str | None:
+def _folders(payload: Mapping[str, Any]) -> tuple[str, ...]:
     roots = payload.get("workspace_roots")
-    if isinstance(roots, list) and roots and isinstance(roots[0], str):
-        return roots[0]
-    folder = payload.get("cwd")
-    return folder if isinstance(folder, str) and folder else None
+    named = [*(roots if isinstance(roots, list) else ()), payload.get("cwd")]
+    return tuple(dict.fromkeys(one for one in named if isinstance(one, str) and one))
 
 
 def _can_ask(payload: Mapping[str, Any], client: Client, name: str) -> bool:
@@ -137,9 +137,9 @@ def _arguments(payload: Mapping[str, Any], event: str) -> Any:
     given = payload.get("tool_input", payload.get("toolArgs"))
     if isinstance(given, str):  # Copilot, and Cursor for MCP tools
         try:
-            given = json.loads(given) if given.strip() else {}
+            given = loads_strictly(given) if given.strip() else {}
         except (ValueError, RecursionError) as problem:
-            raise Unreadable(f"the arguments of the tool are not JSON: {problem}") from None
+            raise Unreadable(f"the arguments of the tool are not plain JSON: {problem}") from None
     if given is not None and not isinstance(given, dict):
         raise Unreadable("the arguments of the tool are not a JSON object")
     return given
@@ -148,9 +148,7 @@ def _arguments(payload: Mapping[str, Any], event: str) -> Any:
 def _result(payload: Mapping[str, Any], event: str) -> dict[str, Any]:
     keys = ("tool_response", "tool_output", "toolResult", "result_json", "output", "error", "error_message")
     content = next((payload[key] for key in keys if key in payload), None)
-    if event == "posttoolusefailure":
-        return {"content": content, "is_error": True}
     result = content if isinstance(content, dict) else {}
-    if result.get("resultType") in ("failure", "denied", "rejected") or result.get("error"):
-        return {"content": content, "is_error": True}
-    return {"content": content}
+    never_ran = result.get("resultType") in ("denied", "rejected") or payload.get("failure_type") == "permission_denied"
+    is_error = event == "posttoolusefailure" or result.get("resultType") == "failure" or bool(result.get("error"))
+    return {"content": content, "is_error": True if never_ran or is_error else None, "never_ran": never_ran}

@@ -8,25 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from bylaw.guard.integrations.hooks.answers import Answer, allow, allow_instead, ask, block, refuse, tell
-from bylaw.guard.integrations.hooks.connection import PROJECT
 from bylaw.guard.integrations.hooks.payloads import Client, HookEvent, Unreadable, read_payload
+from bylaw.guard.integrations.hooks.rule_files import NoRules, find_rules
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard
     from bylaw.guard.model import Attempt, Decision
-    from bylaw.guard.stores.records import EventRow, ReviewRecord
-
-RULES = "bylaw.yaml"
-STORE = ".bylaw/guard.db"
-AT_THE_CLIENT = "the person at the client"
-"""who has approved a call that the client itself has asked about"""
-LOOK_BACK = 5_000
-"""rows of the log in which the call of a result is searched, for clients that give no ids to calls"""
 
 
 class HookOptions(Struct, frozen=True, kw_only=True):
@@ -35,6 +27,8 @@ class HookOptions(Struct, frozen=True, kw_only=True):
     policy: str | None = None
     store: str | None = None
     agent: str | None = None
+    root: str | None = None
+    """the project"""
     folder: str | None = None
     """where the hook was started, if not here"""
 
@@ -87,33 +81,26 @@ def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str
     from bylaw.guard.guard import Guard
     from bylaw.guard.stores.ports import StoreUnavailable
 
-    rules = find_rules(event, options, environment)
     here = Path(options.folder or os.getcwd())
-    store = here / options.store if options.store else rules.parent / STORE
+    try:
+        found = find_rules(
+            here, root=options.root, policy=options.policy, folders=event.folders, environment=environment
+        )
+    except NoRules as problem:
+        raise _Unusable(str(problem)) from None
+    store = here / (options.root or "") / options.store if options.store else found.store
     try:
         _make_folder(store.parent)
-        guard = Guard(rules, store=store)
+        guard = Guard(found.files, store=store)
     except (InputError, ValueError) as problem:
         raise _Unusable(f"the rules cannot be used: {problem}") from None
     except (StoreUnavailable, OSError) as problem:
         raise _Unusable(str(problem)) from None
     if guard.policies.decide_nothing:  # nothing checked is not a pass
         guard.close()
-        raise _Unusable(f"no rule in `{rules}` decides calls: give one a `then`")
+        files = "`, `".join(map(str, found.files))
+        raise _Unusable(f"no rule in `{files}` decides calls: give one a `then`")
     return guard
-
-
-def find_rules(event: HookEvent, options: HookOptions, environment: Mapping[str, str]) -> Path:
-    """The outermost `bylaw.yaml` on the way up: an agent must not replace the rules by a file in a folder below."""
-    here = Path(options.folder or os.getcwd())
-    if options.policy:
-        return here / options.policy
-    project = next((environment[name] for name in PROJECT if environment.get(name)), event.folder) or "."
-    start = Path(os.path.abspath(here / project))
-    found = [folder / RULES for folder in (start, *start.parents) if (folder / RULES).is_file()]
-    if not found:
-        raise _Unusable(f"there is no `{RULES}` in `{project}` or above; pass --policy FILE")
-    return found[-1]
 
 
 def _make_folder(folder: Path) -> None:
@@ -143,6 +130,9 @@ def _decide(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
     if decision.action is not Action.PAUSE or decision.review is None:
         return block(event, text)
     if event.can_ask and review is not None and not review.needs and review.status == "pending":
+        from bylaw.guard.integrations.hooks.results import note_question
+
+        note_question(guard, event, review)
         return ask(event, f"bylaw: {decision.reason} (waiting for a person: {decision.review})")
     advice = "the same call can be made again once the review is approved"
     return block(event, f"bylaw: waiting for a person: {decision.review}: {decision.reason}; {advice}")
@@ -176,47 +166,16 @@ def _attempt(event: HookEvent, options: HookOptions) -> Attempt:
 
 
 def _record(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
-    call_id = _approved_at_client(guard, event, options) or event.call_id or _find_call(guard, event)
-    if call_id is None:
-        return tell(event, "bylaw: the guard was not asked about this call before it ran; its result is not recorded")
-    broken = guard.record(call_id, event.content, session=event.session, is_error=event.is_error)
-    if not broken:
+    from bylaw.guard.integrations.hooks.results import find_call, note_bypass
+
+    attempt = _attempt(event, options)
+    call_id = find_call(guard, event, attempt)
+    if call_id is None and event.never_ran:
         return allow()
+    said = None if call_id is not None else note_bypass(guard, event)
+    if call_id is None:
+        call_id = guard.record_past_call(attempt)
+    broken = guard.record(call_id, event.content, session=event.session, is_error=event.is_error)
     rules = "; ".join(f"`{verdict.rule.id}`: {verdict.message}" for verdict in broken)
-    return tell(event, f"bylaw: the call has broken {rules}")
-
-
-def _approved_at_client(guard: Guard, event: HookEvent, options: HookOptions) -> str | None:
-    """The id of a call about which the client has asked: it has run, so the person has said yes."""
-    for review in guard.store.reviews(status="pending", session=guard.session_key(event.session)):
-        if not review.needs and _is_about(review, event, guard.policies.named(options.agent)):
-            guard.reviews.approve(review.id, by=AT_THE_CLIENT)
-            return guard.decide(_attempt(event, options), review=review.id).call_id
-    return None
-
-
-def _is_about(review: ReviewRecord, event: HookEvent, agent: str | None) -> bool:
-    from bylaw.guard.reviews import action_hash
-
-    return action_hash(event.tool, event.arguments, agent, review.bound_to or review.policy) == review.action_hash
-
-
-def _find_call(guard: Guard, event: HookEvent) -> str | None:
-    """The oldest call that was allowed with these arguments and has no result yet: Gemini and Copilot name no calls."""
-    from bylaw.guard.decide.records import REDACT
-
-    session = guard.session_key(event.session)
-    open_calls: dict[str, EventRow] = {}
-    after = max(0, guard.store.last_event() - LOOK_BACK)
-    for row in guard.store.events(after=after, session=session, limit=LOOK_BACK):
-        data: Any = row.data
-        if row.kind == "decision" and data["decision"]["action"] == "allow":
-            open_calls[data["decision"].get("call_id", "")] = row
-        elif row.kind in ("result", "release"):
-            open_calls.pop(data.get("result_of") or data.get("call_id"), None)
-    wanted = REDACT(event.arguments)
-    for call_id, row in open_calls.items():
-        attempt = row.data["attempt"]
-        if attempt["tool"] == event.tool and (attempt.get("arguments") or {}) == (wanted or {}):
-            return call_id
-    return None
+    texts = [*([said] if said else []), *([f"bylaw: the call has broken {rules}"] if rules else [])]
+    return tell(event, "\n".join(texts)) if texts else allow()

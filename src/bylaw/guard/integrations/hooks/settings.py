@@ -20,7 +20,9 @@ from bylaw.guard.integrations.json_files import FileProblem, read_object, write_
 
 Scope: TypeAlias = Literal["project", "user"]
 _OURS = re.compile(r"\bbylaw(?:\.exe)?['\"]? hook\b")
-_KEPT = ("policy", "store", "agent")
+_KEPT = ("root", "policy", "store", "agent")
+NAMELESS: tuple[Client, ...] = ("codex", "copilot")
+"""clients that do not name the project in the environment, so that the command has to"""
 
 
 class Dialect(Struct, frozen=True):
@@ -67,23 +69,21 @@ def settings_file(client: Client, scope: Scope, folder: Path) -> Path:
     return folder / (dialect.user_file or dialect.file if scope == "user" else dialect.file)
 
 
-def install(
-    client: Client, path: Path, *, policy: str | None = None, store: str | None = None, agent: str | None = None
-) -> bool:
-    """Returns whether the file has changed. Options that are not given stay as the command that is there has them.
-    Raises FileProblem."""
+def install(client: Client, path: Path, **given: str | None) -> bool:
+    """`given`: `root`, `policy`, `store` and `agent`; those that are not given stay as the command that is there has
+    them. Returns whether the file has changed. Raises FileProblem."""
     settings, text = read_object(path)
     dialect = DIALECTS[client]
     if dialect.version is not None:
         settings.setdefault("version", dialect.version)
     hooks = _hooks(settings, path)
-    given = {key: value for key, value in (("policy", policy), ("store", store), ("agent", agent)) if value}
     found = [entry for event in dialect.events for entry in _entries(hooks, event, path) if _is_ours(entry)]
     program, options = _command_of(found[0]) if found else ("bylaw hook", {})
+    options |= {key: value for key, value in given.items() if value}
     for event in dialect.events:
         entries = _entries(hooks, event, path)
         places = [place for place, entry in enumerate(entries) if _is_ours(entry)]
-        wanted = _entry(client, event, _command(program, client, event, options | given))
+        wanted = _entry(client, event, _command(program, client, event, options))
         if not places:
             entries.append(wanted)
         else:

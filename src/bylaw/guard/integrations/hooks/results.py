@@ -1,0 +1,133 @@
+"""The call to which a result belongs. A result of a call that was not allowed means that the guard was bypassed.
+
+A call counts as approved by the person at the client only if the hook has told the client to ask about this very call.
+The question is a row in the store, since another process reads the result.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from bylaw.guard.decide.records import REDACT
+from bylaw.guard.reviews import action_hash
+from bylaw.guard.stores.records import EventRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bylaw.guard.guard import Guard
+    from bylaw.guard.integrations.hooks.payloads import HookEvent
+    from bylaw.guard.model import Attempt
+    from bylaw.guard.stores.records import ReviewRecord
+
+AT_THE_CLIENT = "the person at the client"
+"""who has approved a call that the client itself has asked about"""
+LOOK_BACK = 5_000
+"""rows of the log in which the call of a result is searched"""
+_log = logging.getLogger("bylaw")
+
+
+def note_question(guard: Guard, event: HookEvent, review: ReviewRecord) -> None:
+    """The client is told to ask about this call."""
+    _note(guard, event, "asked", review=review.id)
+
+
+def note_bypass(guard: Guard, event: HookEvent) -> str:
+    """A call has run that was not allowed. Returns what the model and the person are told."""
+    call = f"`{event.tool}`" + (f" ({event.call_id})" if event.call_id else "")
+    why = f"{event.client} has run {call}, which the guard had not allowed"
+    _log.error("the guard was bypassed: session %s: %s", event.session, why)
+    _note(guard, event, "bypassed", why=why)
+    return f"bylaw: the guard was bypassed: {why}; stop, and tell the user"
+
+
+def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:
+    session = guard.session_key(event.session)
+    data = {"how": how, "why": None, "tool": event.tool, "call_id": event.call_id, **about}
+    with guard.store.transaction(session) as transaction:
+        transaction.append_to_both(EventRow(session, "hook", time.time(), data))
+
+
+def find_call(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
+    """The id of the call that was allowed, or about which the client has asked: it has run, so the person has said yes.
+    None if there is no such call."""
+    if event.call_id is None:
+        found = _oldest_open_call(guard, event)
+    else:
+        found = event.call_id if _is_allowed(guard, event, event.call_id) else None
+    return found or (None if event.never_ran else _approved_at_client(guard, event, attempt))
+
+
+def _is_allowed(guard: Guard, event: HookEvent, call_id: str) -> bool:
+    session = guard.session_key(event.session)
+    with guard._sessions.transaction(session) as transaction:
+        _, state = guard._sessions.read(transaction, session)
+    if call_id in state.open or not state.is_used(call_id):
+        return call_id in state.open
+    released = (row for row in _rows(guard, event) if row.kind == "release")
+    return all(row.data.get("call_id") != call_id for row in released)  # a second result, unless it was taken back
+
+
+def _approved_at_client(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
+    review = _question(guard, event, guard.policies.named(attempt.agent))
+    if review is None:
+        return None
+    id: str | None = review.id
+    if review.status == "used" and review.decided_by == AT_THE_CLIENT:  # by an equal call that was also asked about
+        id = guard.decide(attempt).review
+    elif review.status != "pending":
+        return None
+    if id is None:
+        return None
+    _note(guard, event, "answered", review=review.id)
+    guard.reviews.approve(id, by=AT_THE_CLIENT)
+    decision = guard.decide(attempt, review=id)
+    return decision.call_id if decision else None
+
+
+def _question(guard: Guard, event: HookEvent, agent: str | None) -> ReviewRecord | None:
+    """The review about which the client was told to ask for this call, and which no earlier result has answered."""
+    asked: list[str] = []
+    for row in _rows(guard, event):
+        how = row.data.get("how")
+        if row.kind == "session":  # an earlier session of the same name
+            asked.clear()
+        elif row.kind == "hook" and row.data.get("call_id") == event.call_id and how in ("asked", "answered"):
+            id = str(row.data.get("review"))
+            if how == "asked":
+                asked.append(id)
+            elif id in asked:
+                asked.remove(id)
+    for id in asked:
+        review = guard.reviews.get(id)
+        if review is not None and not review.needs and _is_about(review, event, agent):
+            return review
+    return None
+
+
+def _is_about(review: ReviewRecord, event: HookEvent, agent: str | None) -> bool:
+    return action_hash(event.tool, event.arguments, agent, review.bound_to or review.policy) == review.action_hash
+
+
+def _oldest_open_call(guard: Guard, event: HookEvent) -> str | None:
+    """The oldest call that was allowed with these arguments and has no result yet: Gemini and Copilot name no calls."""
+    open_calls: dict[str, EventRow] = {}
+    for row in _rows(guard, event):
+        data: Any = row.data
+        if row.kind == "decision" and data["decision"]["action"] == "allow" and data["attempt"].get("call_id") is None:
+            open_calls[data["decision"].get("call_id", "")] = row
+        elif row.kind in ("result", "release"):
+            open_calls.pop(data.get("result_of") or data.get("call_id"), None)
+    wanted = REDACT(event.arguments)
+    for call_id, row in open_calls.items():
+        attempt = row.data["attempt"]
+        if attempt["tool"] == event.tool and (attempt.get("arguments") or {}) == (wanted or {}):
+            return call_id
+    return None
+
+
+def _rows(guard: Guard, event: HookEvent) -> Iterator[EventRow]:
+    after = max(0, guard.store.last_event() - LOOK_BACK)
+    yield from guard.store.events(after=after, session=guard.session_key(event.session), limit=LOOK_BACK)
