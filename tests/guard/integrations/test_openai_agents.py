@@ -110,6 +110,44 @@ def test_agents_that_hand_over_to_each_other_are_guarded(guard: bylaw.Guard) -> 
     assert shop.runs == []
 
 
+@pytest.mark.parametrize("how", ["agent", "handoff"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_handoff_that_is_added_later_is_guarded(guard: bylaw.Guard, how: str, copied: bool) -> None:
+    shop = Shop()
+    model = ScriptedModel([calls([("transfer_to_back", {})]), calls([("drop", {})]), saying("done")])
+    back = agents.Agent(name="back", model=model, tools=tools_of(shop))
+    front = bylaw.integrations.openai_agents(guard, agents.Agent(name="front", model=model))
+    front = front.clone(name="front 2") if copied else front
+    front.handoffs.append(back if how == "agent" else agents.handoff(back))
+    done = run(front)
+    assert (done.final_output, done.last_agent.name, shop.runs) == ("done", "back", [])
+
+
+@pytest.mark.parametrize("then", ["block", "pause", "terminate_session"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_handoff_is_decided_like_a_call(then: str, copied: bool) -> None:
+    rule = {"id": "stay", "when": {"tool_name_in": ["transfer_to_back"]}, "then": then, "reason": "nobody is there"}
+    with bylaw.Guard({"guard": {"mode": "hitl", "rules": [rule]}}) as guard, guard.session("s"):
+        model = ScriptedModel([calls([("transfer_to_back", {})]), saying("stayed")])
+        back = agents.Agent(name="back", model=ScriptedModel([saying("moved")]))
+        noted: list[str] = []
+        to_back = agents.handoff(back, on_handoff=lambda _: noted.append("moved"))
+        plain = agents.Agent(name="front", model=model, handoffs=[to_back])
+        front = bylaw.integrations.openai_agents(guard, plain)
+        front = front.clone(name="copy") if copied else front
+        if then == "terminate_session":
+            with pytest.raises(bylaw.Denied, match="nobody is there"):
+                run(front)
+            return
+        done = run(front)
+        assert (done.final_output, done.last_agent, noted) == ("stayed", front, [])
+        assert "nobody is there" in str(done.to_input_list())
+        if then == "pause":
+            guard.reviews.approve(guard.reviews.list()[0].id, by="ann")
+            front.model = ScriptedModel([calls([("transfer_to_back", {})])])
+            assert run(front).final_output == "moved" and noted == ["moved"]
+
+
 def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard) -> None:
     shop = Shop()
     guarded = bylaw.integrations.openai_agents(

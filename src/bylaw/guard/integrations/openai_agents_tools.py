@@ -9,11 +9,13 @@ when the agent is made, unless `unguarded` names them.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Collection
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from agents import Agent, AgentHooks, FunctionTool, Handoff
+from agents import Agent, AgentHooks, FunctionTool, Handoff, handoff
 from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_run_result
 from agents.exceptions import AgentsException
 
@@ -100,6 +102,35 @@ class GuardedAgent(Agent[Any]):  # type: ignore[misc]
         return tools
 
 
+def _get_handoffs(agent: GuardedAgent) -> list[Any]:
+    """The list of the agent, in which those that were added meanwhile are guarded."""
+    found: list[Any] = agent.__dict__["guarded_handoffs"]
+    if agent.__dict__.get("calls") is not None:
+        found[:] = [_guard_handoff(agent.calls, agent, one) for one in found]
+    return found
+
+
+def _set_handoffs(agent: GuardedAgent, handoffs: list[Any]) -> None:
+    agent.__dict__["guarded_handoffs"] = [*handoffs]  # a copy of an agent hands over by itself
+
+
+GuardedAgent.handoffs = property(_get_handoffs, _set_handoffs)  # not in the class: it would be a field's default
+
+_refused: ContextVar[str | None] = ContextVar("bylaw refused handoff", default=None)
+"""why the handoff that was invoked last does not happen"""
+
+
+@dataclass
+class GuardedHandoff(Handoff[Any, Any]):  # type: ignore[misc]
+    """Decided as a call of the tool by which the model asks for it. If it is refused, it leads back to its agent."""
+
+    source: Any = None
+    inner: Any = None
+
+    def get_transfer_message(self, agent: Any) -> str:
+        return _refused.get() or super().get_transfer_message(agent)
+
+
 class GuardHooks(AgentHooks[Any]):  # type: ignore[misc]
     """Passes on what the model says, and what the SDK has rejected, beside the hooks that the agent has."""
 
@@ -129,22 +160,49 @@ def guard_agent(calls: OpenAIAgentsCalls, agent: Any) -> GuardedAgent:
         return calls.agents[id(agent)][1]
     if type(agent) is not Agent:
         raise TypeError(f"agent={agent!r:.80}: expected an agents.Agent")
-    guarded = GuardedAgent(**{one.name: getattr(agent, one.name) for one in fields(agent) if one.init}, calls=calls)
+    given = {one.name: getattr(agent, one.name) for one in fields(agent) if one.init}
+    guarded = GuardedAgent(**given | {"handoffs": []}, calls=calls)
     guarded.hooks = GuardHooks(calls, agent.hooks)
     guarded.tools = [calls.guard_tool(tool, lambda name: _named(guarded.tools, name)) for tool in agent.tools]
-    calls.agents[id(agent)] = (agent, guarded)
-    guarded.handoffs = [_guard_handoff(calls, one) for one in agent.handoffs]
+    calls.agents[id(agent)] = (agent, guarded)  # before its handoffs, which may lead back to it
+    guarded.handoffs = agent.handoffs
+    _get_handoffs(guarded)
     return guarded
 
 
-def _guard_handoff(calls: OpenAIAgentsCalls, handoff: Any) -> Any:
-    if not isinstance(handoff, Handoff):
-        return guard_agent(calls, handoff)
+def _guard_handoff(calls: OpenAIAgentsCalls, source: GuardedAgent, given: Any) -> Any:
+    if isinstance(given, GuardedHandoff) and given.source is source:
+        return given
+    inner = given.inner if isinstance(given, GuardedHandoff) else given
+    if not isinstance(inner, Handoff):
+        inner = handoff(guard_agent(calls, inner))
+    name = inner.tool_name
 
     async def invoke(context: Any, text: str) -> Any:
-        return guard_agent(calls, await handoff.on_invoke_handoff(context, text))
+        _refused.set(None)
 
-    return replace(handoff, on_invoke_handoff=invoke)
+        async def transfer(call: Call) -> Any:
+            if call.tool != name:
+                raise CannotRun(f"`{call.tool}` was approved in its place, which is not this handoff")
+            judged = json.dumps(call.arguments) if text and text.strip() else text
+            return guard_agent(calls, await inner.on_invoke_handoff(context, judged))
+
+        def refuse(why: str) -> Any:
+            _refused.set(why)
+            return source
+
+        attempt = calls.attempt(name, _parsed(text or ""), None, context, None)
+        try:
+            return await calls.acall(attempt, transfer, lambda agent: ({"assistant": agent.name}, None), refuse)
+        except Denied as denied:
+            raise AgentDenied(denied.decision, denied.reason) from None
+
+    own = {one.name: getattr(inner, one.name) for one in fields(Handoff) if one.init}
+    guarded = GuardedHandoff(**own | {"on_invoke_handoff": invoke}, source=source, inner=inner)
+    target = inner._agent_ref() if inner._agent_ref is not None else None
+    if target is not None:  # where a run that is resumed looks for its agents
+        guarded._agent_ref = weakref.ref(guard_agent(calls, target))
+    return guarded
 
 
 def _parsed(text: str) -> Any:
