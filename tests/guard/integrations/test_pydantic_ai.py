@@ -19,6 +19,7 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from pydantic_ai.toolsets import FunctionToolset
 
 import bylaw
+from bylaw.guard.stores import MemoryStore
 from tests.guard.integrations.situations import (
     RULES,
     Driver,
@@ -135,6 +136,65 @@ def test_streaming() -> None:
         agent = pydantic_ai.Agent(model, tools=functions_of(shop), capabilities=[bylaw.integrations.pydantic_ai(guard)])
         assert asyncio.run(run()) == "done"
     assert shop.runs == []
+
+
+def output_agent(guard: bylaw.Guard, function: Any, amounts: list[int], *more: Any) -> Any:
+    given = iter(amounts)
+
+    def respond(messages: Any, info: Any) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"amount": next(given)}, f"c{next(_ids)}")])
+
+    guarding = [bylaw.integrations.pydantic_ai(guard), *more]
+    return pydantic_ai.Agent(FunctionModel(respond), output_type=function, capabilities=guarding)
+
+
+def test_an_output_function_is_decided_and_recorded() -> None:
+    runs: list[float] = []
+
+    def pay(amount: float) -> str:
+        runs.append(amount)
+        return "paid"
+
+    class Raise(AbstractCapability[Any]):
+        async def before_output_process(self, ctx: Any, *, output_context: Any, output: Any) -> Any:
+            return output * 100
+
+    store = MemoryStore()
+    with bylaw.Guard({"guard": RULES}, store=store) as guard, guard.session("s"):
+        assert asyncio.run(output_agent(guard, pay, [500, 5]).run("go")).output == "paid"
+        assert runs == [5]
+        assert [row.data["content"] for row in store.events() if row.kind == "result"] == ["paid"]
+        with pytest.raises(pydantic_ai.UnexpectedModelBehavior):
+            asyncio.run(output_agent(guard, pay, [7] * 9, Raise()).run("go"))
+    assert runs == [5], "700 was judged"
+
+
+def test_an_output_function_that_ends_the_session_and_one_that_is_streamed() -> None:
+    runs: list[Any] = []
+
+    def wipe(amount: float) -> str:
+        runs.append(amount)
+        return "wiped"
+
+    def look(amount: float) -> str:
+        runs.append(amount)
+        return "seen"
+
+    async def respond(messages: Any, info: Any) -> Any:
+        for part in ('{"amou', 'nt": 5', "0}"):
+            yield {0: DeltaToolCall(info.output_tools[0].name if part[0] == "{" else None, part, tool_call_id="s1")}
+
+    async def stream() -> list[Any]:
+        model = FunctionModel(stream_function=respond)
+        agent = pydantic_ai.Agent(model, output_type=look, capabilities=[bylaw.integrations.pydantic_ai(guard)])
+        async with agent.run_stream("go") as result:
+            return [one async for one in result.stream_output(debounce_by=None)]
+
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        assert asyncio.run(stream())[-1] == "seen" and runs == [50]
+        with pytest.raises(bylaw.Denied, match="it is over"):
+            asyncio.run(output_agent(guard, wipe, [1]).run("go"))
+    assert runs == [50]
 
 
 def test_who_approves_is_in_the_review() -> None:

@@ -7,23 +7,28 @@ tool no retry.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.messages import ModelRequest, ToolReturnPart
 from pydantic_ai.toolsets import WrapperToolset
 
-from bylaw.guard.integrations.calls import Answer, Calls, Recorded
-from bylaw.guard.model import Call
-from bylaw.guard.tools import CannotRun, same_json
+from bylaw.guard.integrations.calls import Answer, Calls, Recorded, running
+from bylaw.guard.model import Attempt, Call, Decision
+from bylaw.guard.tools import CannotRun, plain_json, same_json
 from bylaw.model.guard_policy import Action
 
 
 class PydanticAICalls(Calls):
     suspends = (ApprovalRequired, CallDeferred)
+
+
+_output_call: ContextVar[tuple[Attempt, Decision] | None] = ContextVar("bylaw output function", default=None)
+"""the output function that runs"""
 
 
 @dataclass
@@ -71,6 +76,44 @@ class GuardCapability(AbstractCapability[Any]):  # type: ignore[misc]
     def get_wrapper_toolset(self, toolset: Any) -> GuardedToolset:
         return GuardedToolset(toolset, self.calls)
 
+    async def before_output_process(self, ctx: Any, *, output_context: Any, output: Any) -> Any:
+        """An output function is a tool whose result ends the run. Here every other capability has changed its arguments
+        already. Pydantic AI cannot defer it, so a pause waits."""
+        if not output_context.has_function:
+            return output
+        calls = self.calls
+        if ctx.partial_output:
+            raise ModelRetry("the output function runs when the output is complete")
+        name = output_context.function_name or getattr(output_context.tool_call, "tool_name", None) or "output"
+        given = _output_arguments(output_context, output)
+        attempt = calls.attempt(name, given, ctx.tool_call_id, ctx, ctx.conversation_id)
+        attempt, decision = await calls.asettle(attempt)
+        if not decision:
+            raise ModelRetry(calls.refusal(decision))
+        assert decision.call is not None
+        if decision.call.tool != name or not same_json(decision.call.arguments, attempt.arguments):
+            await calls.guard.in_thread(calls.guard.release, decision)
+            raise ModelRetry(calls.refusal(decision, "another call was approved in place of this output function"))
+        calls.begin(attempt, decision)
+        _output_call.set((attempt, decision))
+        return output
+
+    async def wrap_output_process(self, ctx: Any, *, output_context: Any, output: Any, handler: Any) -> Any:
+        token, above = _output_call.set(None), running.get()
+        try:
+            result = await handler(output)
+        except BaseException as problem:
+            if (made := _output_call.get()) is not None:
+                self.calls._failed(*made, problem)
+            raise
+        else:
+            if (made := _output_call.get()) is not None:
+                self.calls._report(await self.calls.guard.arecord(made[1], plain_json(result)))
+            return result
+        finally:
+            running.set(above)
+            _output_call.reset(token)
+
     async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Pydantic AI answers a denied call itself, so the review learns of it here."""
         last = request_context.messages[-1] if request_context.messages else None
@@ -88,6 +131,15 @@ class GuardCapability(AbstractCapability[Any]):  # type: ignore[misc]
             default=ctx.conversation_id,
         )
         return response
+
+
+def _output_arguments(about: Any, output: Any) -> Any:
+    """By name: a function with one parameter gets its value alone."""
+    value = plain_json(output)
+    if isinstance(value, dict):
+        return value
+    named = [*((about.object_def and about.object_def.json_schema.get("properties")) or ())]
+    return {named[0] if len(named) == 1 else "output": value}
 
 
 def _answer(ctx: Any) -> Answer | None:
