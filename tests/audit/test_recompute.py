@@ -509,6 +509,18 @@ def test_a_resumed_call_with_another_secret_is_named_and_not_called_wrong(
     assert len(report.unrecomputed) == 4 - recomputed
 
 
+@pytest.mark.parametrize("other", ["hunter2-second", "[redacted: secret]"])
+@pytest.mark.parametrize("run", [None, "r1"])
+def test_denials_of_calls_with_different_secrets_are_counted_apart(other: str, run: str | None) -> None:
+    rules = [{"id": "no", "when": {"tool_name_in": ["pay"]}, "then": "block"}]
+    store = MemoryStore()
+    running = guard(rules, store=store)
+    running.start_run("s", "r1", agent="clerk")
+    for password in ("hunter2-first", other, "hunter2-first", other, other):
+        running.decide(Attempt(tool="pay", arguments={"password": password}, session="s", run=run))
+    _all_recomputed(verified(store, rules))
+
+
 def test_such_a_refusal_that_was_made_up_without_secrets_is_found() -> None:
     store = MemoryStore()
     running = guard(PAUSING, store=store)

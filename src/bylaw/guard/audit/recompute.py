@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.predicates import RedactedArguments
 from bylaw.guard.audit.report import AuditFinding, AuditReport
-from bylaw.guard.audit.sessions import AuditSession, AuditSessions, RecordedReviews, ReplayedSessions
+from bylaw.guard.audit.sessions import MARKER, AuditSession, AuditSessions, RecordedReviews, ReplayedSessions
 from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.policy import CompiledPolicy
@@ -180,7 +180,7 @@ class Recompute:
         attempt = self._attempt(data, session, guard)
         by_schema = written["decided_by"] == "arguments" and "do not fit the tool's schema" in written["reason"]
         if by_schema and (self._schemas is None or "redacted" in data):
-            session.state.deny(action_hash(attempt.tool, attempt.arguments, attempt.agent))
+            session.state.deny(action_hash(attempt.tool, attempt.arguments, _agent(data, attempt)))
             self._leave_out(row, _NO_SCHEMAS)
             return
         if self._is_other_call(data, attempt):
@@ -207,6 +207,8 @@ class Recompute:
         attempt = attempt_of(data, session=data["session"], ts=recorded["ts"], call_id=call_id)
         redacted = data.get("redacted")
         if redacted is None:
+            if session.state.denied and MARKER in json.dumps(attempt.arguments):  # may look like a redacted call
+                self._read_denials(data, attempt, session)
             return attempt
         chain, places = self._chain(attempt, guard), redacted["arguments"]
         truths = recorded_truths(rules_on_places(chain, attempt.tool, places), data)
@@ -216,12 +218,16 @@ class Recompute:
             session.unfollowed.update(f"{policy.hash}/{id}" for id in rules)
         if isinstance(attempt.arguments, dict):
             attempt = replace(attempt, arguments=RedactedArguments(attempt.arguments, truths))
-        if "decision" in data:  # calls may differ only in redacted values, so the number of denials is read
-            digest = action_hash(attempt.tool, attempt.arguments, attempt.agent)
+        self._read_denials(data, attempt, session)
+        return attempt
+
+    def _read_denials(self, data: Mapping[str, Any], attempt: Attempt, session: AuditSession) -> None:
+        """Calls may differ only in redacted values, so it is read how often this one was denied before."""
+        if "decision" in data:
+            digest = action_hash(attempt.tool, attempt.arguments, _agent(data, attempt))
             session.state.denied.pop(digest, None)
             if data["decision"].get("repeats"):
                 session.state.denied[digest] = data["decision"]["repeats"]
-        return attempt
 
     def _chain(self, attempt: Attempt, guard: BaseGuard) -> Chain:
         state = self._sessions.for_guard(attempt.session, guard.policy, guard.policies.all).state
@@ -339,6 +345,12 @@ class Recompute:
             self._switches[data["agent"]] = data["why"]
         else:
             self._switches.pop(data["agent"], None)
+
+
+def _agent(data: Mapping[str, Any], attempt: Attempt) -> str | None:
+    """Whose attempt it was: the run may have told."""
+    agent: str | None = data["decision"].get("agent", attempt.agent)
+    return agent
 
 
 def _shown(value: Any) -> str:

@@ -26,7 +26,8 @@ from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, SessionRecord
 
-_MARKER = "[redacted"
+MARKER = "[redacted"
+"""how values begin that were redacted"""
 MOST_SESSIONS = 10_000
 """sessions in memory"""
 MOST_REVIEWS = 100_000
@@ -196,7 +197,7 @@ class RecordedReviews:
         if known is None or known.status != "approved":
             return False
         approved = {"tool": known.tool, "arguments": known.arguments} if known.edited is None else known.edited
-        is_redacted |= id in self._redacted if known.edited is None else _MARKER in json.dumps(known.edited)
+        is_redacted |= id in self._redacted if known.edited is None else MARKER in json.dumps(known.edited)
         same = REDACT(attempt.arguments or {}) == REDACT(approved["arguments"] or {})
         return is_redacted and same and approved["tool"] == attempt.tool
 
