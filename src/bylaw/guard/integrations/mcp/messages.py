@@ -21,7 +21,8 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 """in the `_meta` of every request since 2026-07-28"""
 HANDSHAKE_VERSIONS = frozenset(("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"))
 """protocol versions that begin with `initialize`; in later ones every request stands alone"""
-_BREAKS = (b"\r", b"\n", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+_ASCII_BREAKS = (b"\r", b"\n")
+_BREAKS = (*_ASCII_BREAKS, b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 """after which some readers begin a new line, as Python's text files do"""
 
 
@@ -47,7 +48,7 @@ class Message:
     def as_one_line(self) -> Message:
         """Itself, unless a reader could see several lines in it, and another message in one of them."""
         self.line = self.line.strip(b"\r\n\t ")
-        if any(mark in self.line for mark in _BREAKS):
+        if any(mark in self.line for mark in (_ASCII_BREAKS if self.line.isascii() else _BREAKS)):
             self.line = encode(self.body)
         return self
 
