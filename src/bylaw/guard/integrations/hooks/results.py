@@ -45,7 +45,7 @@ def note_bypass(guard: Guard, event: HookEvent) -> str:
 
 def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:
     session = guard.session_key(event.session)
-    data = {"how": how, "why": None, "tool": event.tool, "call_id": event.call_id, **about}
+    data = {"how": how, "what": how, "why": None, "tool": event.tool, "call_id": event.call_id, **about}
     with guard.store.transaction(session) as transaction:
         transaction.append_to_both(EventRow(session, "hook", time.time(), data))
 
