@@ -286,8 +286,9 @@ class Reviews:
             _check_call(edited, self._limits)
 
         def change(review: ReviewRecord, now: float) -> ReviewRecord:
+            changed = self._approved(review, by, uses=uses, edited=edited, note=self._redact(note), now=now)
             _check_seen(review, version, edited)
-            return self._approved(review, by, uses=uses, edited=edited, note=self._redact(note), now=now)
+            return changed
 
         return self._answer(review_id, by, change)
 
