@@ -10,7 +10,6 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from bylaw.guard.service.context import Context
