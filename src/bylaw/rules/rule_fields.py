@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from bylaw.model.diagnostic import Related
 from bylaw.model.guard_policy import Action, GuardRule
-from bylaw.model.identity import likeness
 from bylaw.model.rule import Rule, Scope, Severity
 from bylaw.rules.located import Located, ScalarNode
 from bylaw.rules.messages import quote, synonyms
@@ -184,7 +183,11 @@ def _read_approval(fields: Fields, then: str | None) -> tuple[int, tuple[str, ..
     approvers = read_texts(named.value, "approvers", fields.problems) if named else ()
     if approvals is None or approvers is None:
         return None
-    people = {likeness(name) for name in approvers}
+    people: set[str] = set()
+    if approvers:
+        from bylaw.model.identity import likeness  # few rules name people
+
+        people = {likeness(name) for name in approvers}
     if many and (approvals < 1 or (people and approvals > len(people))):
         most = f" to {len(people)}, the number of `approvers`" if people else " up"
         fields.problems.error(code="number-range", message=f"`approvals` is a number from 1{most}", at=many.value)
