@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.fuzz.run import Outcome, run_many
+from tests.support.processes import end_with_parent
 
 
 def main() -> int:
@@ -20,7 +21,7 @@ def main() -> int:
     workers = os.cpu_count() or 1
     share = -(-options.inputs // workers)
     started = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, end_with_parent) as pool:
         outcomes = pool.starmap(run_many, [(options.seed, i * share, share) for i in range(workers)])
     total = Outcome()
     for outcome in outcomes:
