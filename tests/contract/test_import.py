@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -64,7 +67,173 @@ def test_everything_that_is_left_out_is_named() -> None:
     _, notes = imported(FIRST)
     left = [note.split("`")[1] for note in notes if "was left out" in note]
     expected = ["agent.retries", "invariants[5]", "invariants[6]", "model", "output", "advanced.retries", "surprise"]
-    assert sorted(left) == sorted([*expected, "mutations.types: telepathy", "mutations.weights"])
+    unused = ["invariants[0].threshold", "invariants[0].dangerous_prompts", "invariants[1].dangerous_prompts"]
+    assert sorted(left) == sorted([*expected, *unused, "mutations.types[3]", "mutations.weights"])
+
+
+WHOLE: dict[str, Any] = {
+    **FIRST,
+    "golden_prompts": [
+        "Reserve a table",
+        ["Where is my order?", "Refund it."],
+        {"prompt": "Delete it all", "dangerous": True, "id": 7, "tags": ["x"]},
+        {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "And now?"}]},
+        {"input": "How much?", "expected_output": "42", "severity": "high"},
+        {"note": "no prompt"},
+        8,
+        " ",
+    ],
+    "chaos": {"profile": "api_outage", "description": "d", "tool_faults": [{"tool": "a", "mode": "slow"}]},
+    "chaos_matrix": [
+        "hostile_tools",
+        "mayhem",
+        {"name": "p", "profile": "degraded_llm"},
+        {"name": "q", "profiles": ["api_outage", "mayhem"], "tool_faults": [{"tool": "a", "mode": "slow"}]},
+        {"name": "lost", "profile": "mayhem", "llm_faults": [{"mode": "explode"}, "empty"]},
+        {"name": "none left", "profile": "mayhem"},
+        {
+            "name": "attacks",
+            "context_attacks": {"overflow": None, "memory_poisoning": {"payload": "x"}, "rumour": {"payload": "y"}},
+        },
+        5,
+    ],
+    "contract": {
+        "name": "c",
+        "owner": "me",
+        "invariants": [
+            {"id": "a", "type": "excludes_pattern", "patterns": ["password", "(?i)secret"], "team": "t"},
+            {"id": "b", "type": "json_schema", "schema": {"type": "object", "properties": {"x": {}}}},
+        ],
+        "chaos_matrix": [{"name": "calm", "tool_faults": []}],
+    },
+    "replays": {
+        "sessions": [
+            {
+                "id": "s1",
+                "input": "Why is it late?",
+                "context": {"user": "u"},
+                "severity": "critical",
+                "expected_output": "It is on its way",
+                "expected_failure": "f",
+                "tool_responses": [{"tool": "t", "status": 504}],
+                "contract": "c",
+            },
+            {"id": "s2", "input": "And why?", "severity": "low"},
+            {"file": "one.yaml"},
+            {"id": "s3", "input": 3},
+        ],
+        "sources": [{"type": "langsmith"}],
+        "limit": 3,
+    },
+    "scoring": {"mutation": 0.2, "contract": 0.35, "weight_of_luck": 1},
+}
+
+
+def test_profiles_prompts_and_sessions_are_imported_as_far_as_bylaw_has_them(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("id: i\ninput: [One, Two]\ncontext: c\n")
+    made = import_flakestorm(WHOLE, tmp_path)
+    scenarios = {one["name"]: sorted(one.keys() - {"name"}) for one in made.file["chaos_matrix"]}
+    assert scenarios == {
+        "calm": [],
+        "hostile_tools": ["profiles"],
+        "p": ["profiles"],
+        "q": ["profiles", "tool_faults"],
+        "lost": ["llm_faults"],
+        "attacks": ["context_attacks"],
+        "chaos": ["description", "profiles", "tool_faults"],
+    }
+    assert made.file["golden_prompts"] == [
+        "Reserve a table",
+        ["Where is my order?", "Refund it."],
+        {"prompt": "Delete it all", "dangerous": True},
+        "And now?",
+        "How much?",
+        "Why is it late?",
+        "And why?",
+        ["One", "Two"],
+    ]
+    expected = [one for one in made.file["contract"]["invariants"] if one.get("probes")]
+    assert [(one["id"], one["expected"], one["severity"], one["probes"]) for one in expected] == [
+        ("golden_prompts[4]-expected", "42", "high", ["How much?"]),
+        ("s1-expected", "It is on its way", "critical", ["Why is it late?"]),
+    ]
+    assert made.file["contract"]["invariants"][0]["patterns"] == ["(?i)password", "(?i)secret"]
+    assert made.file["scoring"] == {"contract": 0.35}
+    file = parse_contract(as_yaml_text(made.file))
+    assert file.ok, file.diagnostics
+    left = {note.split("`")[1] for note in made.notes if "was left out" in note}
+    inner = {f"replays.sessions[0].{key}" for key in ("context", "expected_failure", "tool_responses", "contract")}
+    inner |= {"one.yaml: context", "replays.sessions[1].severity", "replays.sessions[3].input", "replays.sources"}
+    inner |= {"chaos_matrix[1]", "chaos_matrix[3].profiles[1]", "chaos_matrix[4].llm_faults[0]", "chaos_matrix[5]"}
+    inner |= {"chaos_matrix[4].profile", "chaos_matrix[6].context_attacks.rumour", "chaos_matrix[7]"}
+    inner |= {"golden_prompts[2].id", "golden_prompts[2].tags", "golden_prompts[3].messages[0]", "golden_prompts[5]"}
+    inner |= {"golden_prompts[6]", "golden_prompts[7]", "contract.owner", "contract.invariants[0].team"}
+    inner |= {"replays.limit", "scoring.mutation", "scoring.weight_of_luck", "replays.sessions[3].id"}
+    assert left >= inner, inner - left
+
+
+def test_each_reason_is_that_of_its_own_key() -> None:
+    root = {**WHOLE, "advanced": {"seed": -1, "retries": 2, "concurrency": 4, "x": 1}}
+    root["mutations"] = {"types": ["noise"], "custom_templates": {"a": "b"}, "weights": {}, "count": "many"}
+    reasons = dict(note.split("` was left out: ") for note in import_flakestorm(root, HERE).notes if "left out" in note)
+    words = {
+        "advanced.seed": "whole number", "advanced.retries": "repeated", "advanced.concurrency": "at once",
+        "advanced.x": "nothing of this name", "mutations.custom_templates": "instruct", "mutations.weights": "weigh",
+        "mutations.count": "whole number", "chaos_matrix[5]": "would be calm", "chaos_matrix[1]": "no profile `mayhem`",
+        "replays.sessions[1].severity": "a prompt has none", "scoring.mutation": "does not run",
+    }  # fmt: skip
+    assert {key: word in reasons[f"`{key}"] for key, word in words.items()} == dict.fromkeys(words, True)
+
+
+def _containers(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
+    if isinstance(value, dict | list):
+        yield value, path
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _containers(one, (*path, key))
+
+
+def _shown(path: tuple[str | int, ...]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_not_converted_is_named(seed: int) -> None:
+    """Unknown keys at every depth, and values of other types in place of those that are expected."""
+    random = Random(seed)
+    root = copy.deepcopy(WHOLE)
+    del root["version"]  # the only key that says nothing and is not named
+    marks: dict[str, tuple[str | int, ...]] = {}
+    for container, path in list(_containers(root)):
+        mark = f"mark-{seed}-{len(marks)}"
+        value = random.choice(
+            [1, None, mark, [mark], {"inner": mark}, {"a.b": [mark]}] if seed % 2 else [mark, [mark], {"z": mark}]
+        )
+        if isinstance(container, dict) and (seed % 2 or not container):
+            container[mark] = value
+            marks[mark] = (*path, mark)
+        elif container and random.random() < 0.15:
+            key = random.choice(list(container) if isinstance(container, dict) else range(len(container)))
+            container[key] = value
+            marks = {old: at for old, at in marks.items() if at[: len(path) + 1] != (*path, key)}
+            marks[mark] = (*path, key)
+    made = import_flakestorm(root, HERE)
+    text = as_yaml_text(made.file) + "\n".join(made.notes)
+    left = {note.split("`")[1] for note in made.notes if "was left out" in note}
+    for mark, path in marks.items():
+        places = {_shown(path[: length + 1]) for length in range(len(path))}
+        inside = {one for one in left if one.startswith(_shown(path))}
+        assert mark in text or places & left or inside or _still_there(root, path, mark) is False, (mark, path)
+
+
+def _still_there(root: Any, path: tuple[str | int, ...], mark: str) -> bool:
+    """Whether a later change has not replaced what holds the mark."""
+    for step in path:
+        try:
+            root = root[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return mark in str(root) or path[-1] == mark
 
 
 def test_a_file_of_the_second_version() -> None:
@@ -109,7 +278,7 @@ def test_faults_in_every_form() -> None:
         "s-2": ["context: memory poisoning"],
         "off": ["model: garbage"],
     }
-    assert sum("was left out" in note for note in notes) == 2 and any("called `a-2`" in note for note in notes)
+    assert sum("was left out" in note for note in notes) == 3 and any("called `a-2`" in note for note in notes)
 
 
 def test_sessions_and_profiles(tmp_path: Path) -> None:
@@ -123,7 +292,8 @@ def test_sessions_and_profiles(tmp_path: Path) -> None:
     assert session.file == {"golden_prompts": ["Where is it?"]} and "cannot be run before" in session.notes[-1]
     fault = {"tool": "*", "mode": "error", "probability": 0.5}
     profile = import_flakestorm({"name": "down", "description": "d", "chaos": {"tool_faults": [fault]}}, tmp_path)
-    assert profile.file == {"chaos_matrix": [{"name": "down", "tool_faults": [fault]}]}
+    assert profile.file == {"chaos_matrix": [{"name": "down", "description": "d", "tool_faults": [fault]}]}
+    assert len(profile.notes) == 1 and "cannot be run before" in profile.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +301,7 @@ def test_sessions_and_profiles(tmp_path: Path) -> None:
     [
         ({}, []),
         ({"contract": 3}, ["contract"]),
-        ({"invariants": [1, None], "chaos": [2]}, ["invariants[0]", "invariants[1]", "chaos"]),
+        ({"invariants": [1, None], "chaos": [2]}, ["invariants[1]", "invariants[0]", "chaos"]),
         ({"chaos_matrix": "x", "golden_prompts": {"a": 1}}, ["chaos_matrix", "golden_prompts"]),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,11 @@ from msgspec import Struct
 from bylaw.contract.file.agent import AGENT
 from bylaw.contract.file.faults import ATTACK, LLM_FAULT, TOOL_FAULT
 from bylaw.contract.file.invariants import INVARIANT
+from bylaw.contract.file.scenarios import PROFILES
 from bylaw.contract.file.types import Variants
-from bylaw.rules.files import NotRead, read_text_file
-from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import plain
+from bylaw.contract.flakestorm_prompts import Prompts
+from bylaw.contract.import_parts import Account, Part, unused
 from bylaw.rules.params import Param
-from bylaw.rules.source import Problems, Source, Unreadable
 
 MUTATIONS: Mapping[str, tuple[str, ...]] = {
     "paraphrase": ("synonyms", "reordered"),
@@ -39,18 +38,31 @@ MUTATIONS: Mapping[str, tuple[str, ...]] = {
     "whitespace": ("whitespace",),
     "unicode": ("homoglyphs", "zero_width"),
 }
-_NOT_RUN = {
+_DEFAULT_MUTATIONS = ("paraphrase", "noise", "tone_shift", "prompt_injection")
+_FAULTS = {"tool_faults": TOOL_FAULT, "llm_faults": LLM_FAULT, "context_attacks": ATTACK}
+_DOUBLED = re.compile(r"(?:[^\\]|\\\\)*")
+_IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+_INVARIANT_KEYS = {name for params in INVARIANT.kinds.values() for param in params for name in param.spellings}
+
+# Why a key is left out, where there is more to say than that Bylaw has no such key
+
+_SECTIONS = {
     "model": "Bylaw makes variations offline and asks no model for them",
     "output": "the format is a flag here: `--format terminal`, `json` or `markdown`",
-    "version": None,
 }
-_MOST_SESSIONS = 100
-_DOUBLED = re.compile(r"(?:[^\\]|\\\\)*")
-_RENAMED = {"threshold": "similarity_threshold"}
-_SECTIONS: dict[str, type] = {
-    "contract": Mapping, "agent": Mapping, "chaos": Mapping, "chaos_matrix": list, "invariants": list,
-    "golden_prompts": list,
-}  # fmt: skip
+_ADVANCED = {
+    "concurrency": "it had no effect there; `agent.concurrency` says how many runs the agent takes at once",
+    "retries": "no request is repeated: an agent that fails once has failed",
+    "seed": "a seed is a whole number from 0 up",
+}
+_MUTATION_KEYS = {
+    "weights": "all variations weigh the same: each has to keep the invariants",
+    "custom_templates": "no model writes variations, so there is nothing to instruct",
+    "count": "it is no whole number from 1 up",
+}
+_REPLAYS = {"sources": "Bylaw does not fetch recordings; `bylaw check` reads them from files"}
+_SCORING = dict.fromkeys(("mutation", "chaos", "replay"), "`bylaw ci` does not run this part")
+_NO_SUCH_KEY = "Bylaw has nothing of this name"
 
 
 class Imported(Struct):
@@ -62,241 +74,242 @@ class Imported(Struct):
 
 def import_flakestorm(root: Mapping[str, Any], folder: Path) -> Imported:
     """`root`: the parsed file; `folder`: where the sessions that it names are."""
-    return _Import(folder).run(root)
+    return _Import(root, folder).run()
 
 
 class _Import:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._notes: list[str] = []
+    def __init__(self, root: Mapping[str, Any], folder: Path) -> None:
+        self._account = Account()
+        self._root = self._account.file(root)
+        self._invariants: list[dict[str, Any]] = []
+        self._scenarios: list[dict[str, Any]] = []
+        self._prompts = Prompts(self._account, folder, self._invariants)
 
-    def run(self, root: Mapping[str, Any]) -> Imported:
-        contract = _mapping(root.get("contract")) if not _is_session(root) else {}
+    def run(self) -> Imported:
+        root, is_session = self._root, _is_session(self._root.value)
+        contract = root["nothing"] if is_session else root["contract"]
+        for item in contract["invariants"].items():
+            self._add_invariant(item, {})
+        for item in root["invariants"].items():
+            self._add_invariant(item, {"when": "no_chaos"})
+        for item in (*contract["chaos_matrix"].items(), *root["chaos_matrix"].items()):
+            self._add_scenario(item)
+        self._add_chaos(root)
+        for item in root["golden_prompts"].items():
+            self._prompts.add(item)
+        self._prompts.add_sessions([root] if is_session else root["replays"]["sessions"].items())
         made: dict[str, Any] = {}
-        invariants = self._invariants(_list(contract.get("invariants")), "contract.invariants", {})
-        invariants += self._invariants(_list(root.get("invariants")), "invariants", {"when": "no_chaos"}, invariants)
-        scenarios = self._scenarios(root, contract)
-        if invariants or contract:
-            if not any(not scenario.keys() - {"name", "description"} for scenario in scenarios):
-                scenarios.insert(0, {"name": _unused("calm", [one["name"] for one in scenarios])})
-            about: dict[str, Any] = {"name": str(contract.get("name") or "imported contract")}
-            about |= {"description": str(contract["description"])} if contract.get("description") else {}
-            seed = _mapping(root.get("advanced")).get("seed")
-            about |= {"seed": seed} if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else {}
-            variations = self._variations(root.get("mutations"))
-            about |= {"variations": variations} if variations else {}
-            made["contract"] = {**about, "invariants": invariants}
-        if scenarios:
-            made["chaos_matrix"] = scenarios
-        if agent := _mapping(root.get("agent")):
-            made["agent"] = self._agent(agent)
-        if prompts := self._prompts(root):
-            made["golden_prompts"] = prompts
-        self._note_rest(root)
-        for key, kind in _SECTIONS.items():
-            if root.get(key) is not None and not isinstance(root[key], kind) and not _is_session(root):
-                self._leave_out(key, f"it is no {'mapping' if kind is Mapping else 'list'}")
+        if self._invariants or (contract.is_mapping and contract.value):
+            made["contract"] = {**self._about(contract), "invariants": self._invariants}
+            if not any(scenario.keys() <= {"name", "description"} for scenario in self._scenarios):
+                self._scenarios.insert(0, {"name": self._scenario_name("calm")})
+        made |= {
+            "chaos_matrix": self._scenarios,
+            "agent": self._agent(root["agent"]),
+            "golden_prompts": self._prompts.made,
+        }
+        made["scoring"] = self._scoring(root["scoring"])
+        made = {key: section for key, section in made.items() if section}
+        root["version"].take_name()
+        root.explain(_SECTIONS)
+        root["advanced"].explain(_ADVANCED)
+        root["replays"].explain(_REPLAYS)
+        self._account.close(_NO_SUCH_KEY)
+        self._note_what_it_needs(made)
+        return Imported(made, self._account.notes)
+
+    def _note(self, note: str) -> None:
+        self._account.notes.append(note)
+
+    def _note_what_it_needs(self, made: Mapping[str, Any]) -> None:
         missing = [key for key in ("contract", "chaos_matrix", "agent", "golden_prompts") if key not in made]
         if missing:
-            self._notes.append(f"the file cannot be run before it has {', '.join(f'`{key}`' for key in missing)}")
-        has_faults = any(scenario.keys() - {"name"} for scenario in scenarios)
-        if has_faults and str(made.get("agent", {}).get("endpoint")).startswith(("http:", "https:")):
-            self._notes.append(
+            self._note(f"the file cannot be run before it has {', '.join(f'`{key}`' for key in missing)}")
+        has_faults = any(scenario.keys() - {"name", "description"} for scenario in self._scenarios)
+        agent = made.get("agent", {})
+        is_reached = "command" in agent or "proxy_port" in agent
+        if has_faults and not is_reached and str(agent.get("endpoint")).startswith(("http:", "https:")):
+            self._note(
                 "faults reach an agent behind HTTP through Bylaw's proxy only: give `agent.command`, or `agent."
                 "proxy_port` and start the agent with the base URL of the proxy (`bylaw contract validate` says how)"
             )
-        return Imported(made, self._notes)
 
-    def _leave_out(self, what: str, why: str) -> None:
-        self._notes.append(f"`{what}` was left out: {why}")
-
-    def _kept(self, given: Mapping[str, Any], params: Sequence[Param], place: str, what: str) -> dict[str, Any]:
-        """The keys that Bylaw has; values that are null say nothing."""
+    def _known(self, given: Iterable[Part], params: Sequence[Param], what: str) -> dict[str, Any]:
+        """The values of the keys that Bylaw has. A null says nothing."""
         known = {name for param in params for name in param.spellings}
-        kept: dict[str, Any] = {}
-        for key, value in given.items():
-            if key in known and value is not None:
-                kept[key] = value
-            elif value is not None:
-                self._leave_out(f"{place}.{key}", f"{what} has no such key")
-        return kept
+        found: dict[str, Any] = {}
+        for part in given:
+            key = str(part.path[-1])
+            if part.value is None and key in {*known, *_INVARIANT_KEYS}:  # written into all invariants there
+                part.take()
+            elif key in known:
+                found[key] = part.take()
+            else:
+                part.leave_out(f"{what} has no such key")
+        return found
 
     # Invariants
 
-    def _invariants(
-        self, items: Sequence[Any], place: str, more: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()
-    ) -> list[dict[str, Any]]:
-        ids = [str(one["id"]) for one in others]
-        found: list[dict[str, Any]] = []
-        for number, item in enumerate(items):
-            made = self._invariant(_mapping(item), f"{place}[{number}]", ids)
-            if made is not None:
-                ids.append(made["id"])
-                found.append({**made, **({} if "when" in made else more)})
-        return found
-
-    def _invariant(self, given: Mapping[str, Any], place: str, taken: Sequence[str]) -> dict[str, Any] | None:
-        kind = str(given.get("type"))
+    def _add_invariant(self, given: Part, more: Mapping[str, Any]) -> None:
+        entries = given.entries()
+        kind = given["type"].take_name()
         if kind not in INVARIANT.kinds:
-            self._leave_out(place, f"Bylaw has no invariant of type `{kind}`")
-            return None
+            if given.is_mapping:
+                given.leave_out(f"Bylaw has no invariant of type `{kind}`" if "type" in entries else "it has no `type`")
+            return
         params = (*INVARIANT.params, *INVARIANT.kinds[kind])
-        names = {name for param in params for name in param.spellings}
-        rest = {key: value for key, value in given.items() if key not in ("id", "type")}
-        for old, new in _RENAMED.items():
-            if old in rest and old not in names and new in names:
-                rest[new] = rest.pop(old)
-        if not isinstance(rest.get("dangerous_prompts"), list | tuple) and kind != "refusal_check":
-            rest.pop("dangerous_prompts", None)  # written into every invariant there, and looked at in none
-        if kind not in ("similarity", "behavior_unchanged"):
-            rest.pop("threshold", None)
-        kept = self._kept(rest, params, place, f"an invariant of type `{kind}`")
-        missing = [param.name for param in params if param.required and not set(param.spellings) & {*kept, "id"}]
+        rest = (part for key, part in entries.items() if key not in ("id", "type"))
+        found = self._known(rest, params, f"an invariant of type `{kind}`")
+        missing = [param.name for param in params if param.required and not set(param.spellings) & {*found, "id"}]
         if missing:
-            self._leave_out(place, f"an invariant of type `{kind}` needs `{missing[0]}`")
-            return None
-        for key in ("pattern", "patterns"):
-            if key in kept:
-                kept[key] = self._patterns(kept[key], place)
-        id = _unused(str(given.get("id") or kind.replace("_", "-")), taken)
-        if given.get("id") and id != given["id"]:
-            self._notes.append(f"`{place}` is called `{id}`, because another invariant has the id `{given['id']}`")
-        return {"id": id, "type": kind, **kept}
+            given.leave_out(f"an invariant of type `{kind}` needs `{missing[0]}`")
+            return
+        for key in sorted({"pattern", "patterns"} & found.keys()):
+            found[key] = self._patterns(found[key], given.place)
+            if kind == "excludes_pattern":
+                found[key] = _ignoring_case(found[key])
+        wanted = given["id"].take_name()
+        id = unused(wanted or kind.replace("_", "-"), [one["id"] for one in self._invariants])
+        if wanted and id != wanted:
+            self._note(f"`{given.place}` is called `{id}`, because another invariant has the id `{wanted}`")
+        self._invariants.append({"id": id, "type": kind, **found, **({} if "when" in found else more)})
 
     def _patterns(self, value: Any, place: str) -> Any:
         if isinstance(value, list):
             return [self._patterns(item, place) for item in value]
         if isinstance(value, str) and "\\\\" in value and _DOUBLED.fullmatch(value):
-            self._notes.append(f"the pattern of `{place}` has single backslashes now: doubled ones matched nothing")
+            self._note(f"the pattern of `{place}` has single backslashes now: doubled ones matched nothing")
             return value.replace("\\\\", "\\")
         return value
 
     # Scenarios
 
-    def _scenarios(self, root: Mapping[str, Any], contract: Mapping[str, Any]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for place, given in (("contract.chaos_matrix", contract), ("chaos_matrix", root)):
-            for number, item in enumerate(_list(given.get("chaos_matrix"))):
-                scenario = _mapping(item)
-                name = _unused(str(scenario.get("name") or f"scenario {number + 1}"), [one["name"] for one in found])
-                found.append({"name": name, **self._faults(scenario, f"{place}[{number}]")})
-        if chaos := _mapping(root.get("chaos")):
-            faults = self._faults(chaos, "chaos")
-            name = str(root.get("name") or "chaos") if _is_profile(root) else "chaos"
-            if faults:
-                found.append({"name": _unused(name, [one["name"] for one in found]), **faults})
-                self._notes.append("`chaos` is a scenario of its own now: there it changed every scenario")
+    def _add_scenario(self, given: Part, name: str = "scenario") -> bool:
+        """Whether it is one that Bylaw can make."""
+        if isinstance(given.value, str):
+            profiles, faults = self._profiles(given), {}
+            name = given.value
+        elif given.is_mapping:
+            faults = self._faults(given)
+            profiles = [*self._profiles(given["profile"]), *self._profiles(given["profiles"])]
+            name = given["name"].take_name() or name
+            if isinstance(given["description"].value, str):
+                faults["description"] = given["description"].take()
+        else:
+            given.leave_out("it is neither a scenario nor the name of a profile")
+            return False
+        faults |= {"profiles": profiles} if profiles else {}
+        is_calm = not any(given[key].value for key in (*_FAULTS, "profile", "profiles")) if given.is_mapping else False
+        if not is_calm and not faults.keys() - {"description"}:
+            if given.is_mapping:
+                given.leave_out("nothing of what goes wrong in it can be made, so it would be calm")
+            return False
+        self._scenarios.append({"name": self._scenario_name(name), **faults})
+        return True
+
+    def _scenario_name(self, wanted: str) -> str:
+        return unused(wanted, [one["name"] for one in self._scenarios])
+
+    def _add_chaos(self, root: Part) -> None:
+        is_profile = _is_profile(root.value)
+        chaos, name = root["chaos"], (root["name"].take_name() if is_profile else "") or "chaos"
+        if chaos.value and self._add_scenario(chaos, name) and not is_profile:
+            self._note("`chaos` is a scenario of its own now: there it changed every scenario")
+        if is_profile and isinstance(root["description"].value, str) and self._scenarios:
+            self._scenarios[-1].setdefault("description", root["description"].take())
+
+    def _profiles(self, given: Part) -> list[str]:
+        found: list[str] = []
+        for part in [given] if isinstance(given.value, str) else given.items():
+            if isinstance(part.value, str) and part.value in PROFILES:
+                found.append(part.take())
+            else:
+                part.leave_out(f"Bylaw has no profile `{part.value}`; it has {', '.join(PROFILES)}")
         return found
 
-    def _faults(self, given: Mapping[str, Any], place: str) -> dict[str, Any]:
+    def _faults(self, given: Part) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        tables = {"tool_faults": TOOL_FAULT, "llm_faults": LLM_FAULT, "context_attacks": ATTACK}
-        for key, table in tables.items():
-            items = given.get(key)
-            if isinstance(items, Mapping):
-                items = [{table.key: tag, **_mapping(one)} for tag, one in items.items()]
-            read = [self._fault(_mapping(one), table, f"{place}.{key}[{n}]") for n, one in enumerate(_list(items))]
+        for key, table in _FAULTS.items():
+            if table is ATTACK and given[key].is_mapping:
+                read = [self._fault(one, table, tag) for tag, one in given[key].entries().items()]
+            else:
+                read = [self._fault(one, table) for one in given[key].items()]
             if usable := [one for one in read if one is not None]:
                 made[key] = usable
         return made
 
-    def _fault(self, given: Mapping[str, Any], table: Variants, place: str) -> dict[str, Any] | None:
-        tag = str(given.get(table.key))
+    def _fault(self, given: Part, table: Variants, tag: str | None = None) -> dict[str, Any] | None:
+        """`tag`: where the type of an attack is its key."""
+        if tag is None and table is not TOOL_FAULT and isinstance(given.value, str) and given.value in table.kinds:
+            return {table.key: given.take()}
+        if tag is not None and (given.value is None or isinstance(given.value, bool)):
+            return {table.key: tag, **({} if given.take() is not False else {"enabled": False})}
+        if not given.is_mapping:
+            given.leave_out(f"{table.what} is a mapping with `{table.key}`")
+            return None
+        tag = given[table.key].take_name() if tag is None else tag
         if tag not in table.kinds:
-            self._leave_out(place, f"{table.what} has no {table.key} `{tag}`")
+            given.leave_out(f"{table.what} has no {table.key} `{tag}`" if tag else f"{table.what} needs `{table.key}`")
             return None
-        if given.get("probability") == 0 or given.get("trigger_probability") == 0:
-            self._leave_out(place, "a fault with probability 0 can never happen")
+        if 0 in (given["probability"].value, given["trigger_probability"].value):
+            given.leave_out("a fault with probability 0 can never happen")
             return None
-        rest = {key: value for key, value in given.items() if key not in (table.key, *table.unused)}
+        given.explain(table.unused)
+        rest = (part for key, part in given.entries().items() if key != table.key and not part.is_settled)
         params = (*table.params, *table.kinds[tag])
-        return {table.key: tag, **self._kept(rest, params, place, f"{table.what} of {table.key} `{tag}`")}
+        return {table.key: tag, **self._known(rest, params, f"{table.what} of {table.key} `{tag}`")}
 
     # The rest
 
-    def _agent(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        kept = self._kept(given, AGENT.params, "agent", "an agent")
-        if "timeout" in kept:
-            kept["timeout_ms"] = kept.pop("timeout")
-        return {key: value for key, value in kept.items() if value != {}}
+    def _about(self, contract: Part) -> dict[str, Any]:
+        about: dict[str, Any] = {"name": contract["name"].take_name() or "imported contract"}
+        if isinstance(contract["description"].value, str):
+            about["description"] = contract["description"].take()
+        seed = self._root["advanced"]["seed"]
+        if isinstance(seed.value, int) and not isinstance(seed.value, bool) and seed.value >= 0:
+            about["seed"] = seed.take()
+        variations = self._variations(self._root["mutations"])
+        return {**about, **({"variations": variations} if variations else {})}
 
-    def _variations(self, mutations: Any) -> dict[str, Any]:
-        given = _mapping(mutations)
-        types = [str(one) for one in _list(given.get("types"))]
-        if given and not types:
-            types = ["paraphrase", "noise", "tone_shift", "prompt_injection"]
-        count = given.get("count", 10)
-        each = max(1, math.ceil(count / len(types))) if types and isinstance(count, int) else 1
+    def _agent(self, given: Part) -> dict[str, Any]:
+        found = self._known(given.entries().values(), AGENT.params, "an agent")
+        if "timeout" in found:
+            timeout = found.pop("timeout")
+            if "timeout_ms" in found:
+                given["timeout"].leave_out("`agent.timeout_ms` beside it says the same")
+            found.setdefault("timeout_ms", timeout)
+        return {key: value for key, value in found.items() if value != {}}
+
+    def _variations(self, given: Part) -> dict[str, Any]:
+        entries = given.entries()
+        types: list[Part | str] = [*given["types"].items()] or [*(_DEFAULT_MUTATIONS if entries else ())]
+        count = given["count"]
+        each = 10 if count.value is None else 1
+        if isinstance(count.value, int) and not isinstance(count.value, bool) and count.value > 0:
+            each = count.take()
         made: dict[str, Any] = {}
-        for kind in types:
-            names = MUTATIONS.get(kind, ())
-            if not names:
-                self._leave_out(f"mutations.types: {kind}", "Bylaw has no such variation")
+        for one in types:
+            kind = one if isinstance(one, str) else one.value
+            names = MUTATIONS.get(str(kind), ())
+            if isinstance(one, Part):
+                one.take() if names else one.leave_out(f"Bylaw has no variation like `{kind}`")
             for name in names:
-                made[name] = {"count": min(50, max(1, math.ceil(each / len(names))))}
-        for key in given:
-            if key not in ("count", "types"):
-                self._leave_out(f"mutations.{key}", "all variations weigh the same: each has to keep the invariants")
+                made[name] = {"count": min(50, max(1, math.ceil(each / len(types) / len(names))))}
+        given.explain(_MUTATION_KEYS)
         if made:
-            self._notes.append("`mutations` are `contract.variations` now: made by the seed, without a model")
+            self._note("`mutations` are `contract.variations` now: made by the seed, without a model")
         return made
 
-    def _prompts(self, root: Mapping[str, Any]) -> list[Any]:
-        prompts: list[Any] = [one for one in _list(root.get("golden_prompts")) if isinstance(one, str) and one.strip()]
-        sessions = [root] if _is_session(root) else _list(_mapping(root.get("replays")).get("sessions"))
-        for number, item in enumerate(sessions[:_MOST_SESSIONS]):
-            session = self._session(_mapping(item), number)
-            if isinstance(text := session.get("input"), str) and text.strip():
-                if text not in prompts:
-                    prompts.append(text)
-                name = session.get("name") or session.get("id") or f"replays.sessions[{number}]"
-                self._notes.append(f"the session `{name}` is a golden prompt now; its recorded results were left out")
-        return prompts
-
-    def _session(self, given: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-        file = given.get("file")
-        if not isinstance(file, str):
-            return given
-        path = self._folder / file
-        if not path.resolve().is_relative_to(self._folder.resolve()):
-            self._leave_out(f"replays.sessions[{number}]", f"`{file}` is outside the folder of the file")
-            return {}
-        try:
-            return _mapping(read_data(path, file))
-        except NotRead as problem:
-            self._leave_out(f"replays.sessions[{number}]", f"`{file}` cannot be read: {problem.diagnostic.message}")
-            return {}
-
-    def _note_rest(self, root: Mapping[str, Any]) -> None:
-        for key in root:
-            if _NOT_RUN.get(key):
-                self._leave_out(key, str(_NOT_RUN[key]))
-        for key in _mapping(root.get("advanced")):
-            if key != "seed":
-                self._leave_out(f"advanced.{key}", "no request is repeated; `agent.concurrency` makes runs at once")
-        if _mapping(root.get("replays")).get("sources"):
-            self._leave_out("replays.sources", "Bylaw does not fetch recordings; `bylaw check` reads them from files")
-        if root.get("scoring"):
-            self._leave_out("scoring", "`bylaw ci` has other parts: the contract, a check and a diff")
-        known = {"agent", "golden_prompts", "invariants", "mutations", "chaos", "chaos_matrix", "contract", "replays"}
-        known |= {"advanced", "scoring", *_NOT_RUN}
-        known |= {"name", "description"} if _is_profile(root) else set()
-        for key in root if not _is_session(root) else ():
-            if key not in known:
-                self._leave_out(str(key), "Bylaw does not know this section")
-
-
-def read_data(path: Path, name: str) -> Any:
-    """The data of a YAML or JSON file, with the limits that all files have. Raises NotRead."""
-    problems = Problems(Source(name, read_text_file(path, name, regular=True)))
-    try:
-        documents = parse_documents(problems.source, problems, "json" if name.endswith(".json") else "yaml")
-    except Unreadable:
-        documents = []
-    errors = [problem for problem in problems.all if problem.is_error]
-    if errors:
-        raise NotRead(errors[0])
-    return plain(documents[0]) if documents else None
+    def _scoring(self, given: Part) -> dict[str, Any]:
+        """The weights of the parts that `bylaw ci` has, too."""
+        weights = given["weights"] if given["weights"].value is not None else given
+        found = {
+            key: weights[key].take()
+            for key in ("contract", "contract_compliance", "check", "diff")
+            if isinstance(weights[key].value, int | float) and weights[key].value > 0
+        }
+        weights.explain(_SCORING)
+        return found
 
 
 def _is_session(root: Mapping[str, Any]) -> bool:
@@ -304,19 +317,11 @@ def _is_session(root: Mapping[str, Any]) -> bool:
 
 
 def _is_profile(root: Mapping[str, Any]) -> bool:
-    return "chaos" in root and root.keys() <= {"name", "description", "chaos"}
+    return "chaos" in root and not root.keys() & {"contract", "agent", "golden_prompts", "chaos_matrix", "invariants"}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _unused(name: str, taken: Sequence[str]) -> str:
-    number, found = 2, name
-    while found in taken:
-        found, number = f"{name}-{number}", number + 1
-    return found
+def _ignoring_case(patterns: Any) -> Any:
+    """Upper and lower case are the same there; a pattern that says so itself is left as it is."""
+    if isinstance(patterns, list):
+        return [_ignoring_case(one) for one in patterns]
+    return f"(?i){patterns}" if isinstance(patterns, str) and not _IGNORES_CASE.match(patterns) else patterns

@@ -30,11 +30,12 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     """Make a contract from a file of Flakestorm, and say what was left out.
 
     Both of its versions are read. Its mutations become variations, its top-level invariants are judged where nothing
-    goes wrong, and the sessions that it replays become golden prompts. Exit codes: 0 the contract can be loaded,
-    2 FILE cannot be read, OUTPUT exists, or the contract needs a change first.
+    goes wrong, and the sessions that it replays become golden prompts. Every key that is not converted is named. Exit
+    codes: 0 the contract can be loaded, 2 FILE cannot be read, OUTPUT exists, or the contract needs a change first.
     """
     from bylaw.contract.file.loader import parse_contract
-    from bylaw.contract.flakestorm import import_flakestorm, read_data
+    from bylaw.contract.flakestorm import import_flakestorm
+    from bylaw.contract.import_parts import read_data
     from bylaw.rules.files import NotRead
     from bylaw.rules.guard.manifest_export import as_yaml_text
 
