@@ -5,16 +5,18 @@
     report = bylaw.check(trace, rules)
 
 The public names are listed once, in `__init__.pyi`, and imported when they are first used, so that `import bylaw` costs
-next to nothing.
+next to nothing: `bylaw hook` does it for every call of a coding agent, and `typing` alone would take as long as Python
+itself.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from types import ModuleType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _read_homes() -> dict[str, str]:
@@ -31,6 +33,8 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605  # the stub says the same to type chec
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise _missing(name)
+    import importlib
+
     home = importlib.import_module(_HOMES[name])
     value = getattr(home, name, None) or importlib.import_module(f"{_HOMES[name]}.{name}")  # a package
     globals()[name] = value
@@ -62,11 +66,11 @@ _PACKAGES = ("check", "diff", "record")
 """public functions that share their name with the package of their job"""
 
 
-class _Door(ModuleType):
+class _Door(type(sys)):  # type: ignore[misc]  # `types.ModuleType`, without an import
     """Keeps `bylaw.check` the function: the import system sets it to the package when it imports that."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _PACKAGES or not isinstance(value, ModuleType):
+        if name not in _PACKAGES or not isinstance(value, type(sys)):
             super().__setattr__(name, value)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -442,6 +443,54 @@ def test_without_an_answer_the_hook_decides_by_itself(service: HookService, monk
 def test_other_arguments_are_left_to_the_command_line(arguments: list[str]) -> None:
     assert hook_client._plain_options(arguments) is None
     assert hook_client._plain_options(["--client", "codex", "-p", "x"]) == {"client": "codex", "policy": "x"}
+
+
+def _run_installed(payload: dict[str, Any], **more: Any) -> tuple[subprocess.CompletedProcess[bytes], set[str]]:
+    """The hook as the client starts it, and the modules that it has imported when it ends."""
+    code = """if True:
+        import os, sys
+        sys.argv[1:], leave = ["hook"], os._exit
+        def show(code):
+            os.write(2, b"\\n" + " ".join(sys.modules).encode())
+            leave(code)
+        os._exit = show
+        from bylaw.__main__ import main
+        main()"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, input=json.dumps(payload).encode(), capture_output=True, check=False, **more)
+    return done, set(done.stderr.decode().rpartition("\n")[2].split())
+
+
+def test_a_hook_with_a_service_imports_next_to_nothing(service: HookService, project: Path) -> None:
+    done, modules = _run_installed(payload("claude-code", project, "Bash", {"command": "ls"}), cwd=project)
+    assert (done.returncode, done.stdout) == (0, b"{}\n")
+    assert not modules & {"typing", "re", "json", "msgspec", "collections.abc", "pathlib", "logging"}
+    assert len({name for name in modules if name.startswith("bylaw")}) <= 7
+
+
+def test_a_hook_alone_imports_nothing_that_a_decision_does_not_need(project: Path) -> None:
+    alone = {**os.environ, connection.SOCKET: str(project / "none" / "s")}
+    force = payload("claude-code", project, "Bash", {"command": "git push --force"})
+    done, modules = _run_installed(force, cwd=project, env=alone)
+    assert done.returncode == 2 and b"no force pushes" in done.stderr
+    assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+    needless = {"asyncio", "click", "jsonschema_rs", "numpy", "rapidfuzz", "rich", "socket", "subprocess", "tempfile"}
+    assert not modules & needless
+
+
+def test_a_hook_whose_answer_cannot_be_written_blocks(project: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        ran = subprocess.run(
+            [sys.executable, "-m", "bylaw", "hook"],
+            input=json.dumps(payload("claude-code", project, "Bash", {"command": "ls"})).encode(),
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            cwd=project,
+            check=False,
+        )
+    assert ran.returncode == 2
 
 
 def test_a_hook_without_streams_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

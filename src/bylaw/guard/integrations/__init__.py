@@ -4,14 +4,17 @@
 - `mcp`: MCP servers, for any client
 - the functions below: agent frameworks, each imported when its function is called
 - `calls`: what a decision means in all of these but `hooks`, and the options that all adapters take (`CallOptions`)
+
+A hook imports this package for every call, so nothing is imported here, not even `typing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Unpack
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any, Unpack
+
     from bylaw.guard.guard import Guard
     from bylaw.guard.integrations.calls import CallOptions
     from bylaw.guard.integrations.crewai_hooks import GuardHooks
