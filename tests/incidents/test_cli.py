@@ -145,7 +145,7 @@ def test_a_notification_that_nobody_takes_is_reported_and_can_be_sent_again(fold
         assert shown.count("not delivered: incident.opened:") == 2 and "answered 403" in shown
         listed = run(folder, "incidents", "outbox").splitlines()
         assert len(listed) == 2 and all(
-            "  failed  to the first recipient, 1 try: answered 403" in one for one in listed
+            "  failed  to the first recipient, 1 try, webhook: answered 403" in one for one in listed
         )
         assert "pending  to the first" in run(folder, "incidents", "resend", listed[0].split()[0])
         assert "the notification is pending" in run(folder, "incidents", "resend", listed[0].split()[0], code=2)

@@ -39,7 +39,7 @@ def broken(**given: Any) -> World:
 
 
 def make_outbox(world: World, receiver: Receiver, *, timeout: float = 5.0, **patience: Any) -> Outbox:
-    posters = {"first": Webhook(receiver.address, SECRET, seconds=timeout)}
+    posters = {"first": {"webhook": Webhook(receiver.address, SECRET, seconds=timeout)}}
     return Outbox(world.store, posters, patience=Patience(**patience), clock=world.clock)  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ def test_a_receiver_that_hangs_is_left(receiver: Receiver, how: str) -> None:
 
 def test_nobody_listens() -> None:
     world = broken()
-    Outbox(world.store, {"first": Webhook("http://127.0.0.1:9/x", SECRET)}, clock=world.clock).deliver()
+    Outbox(world.store, {"first": {"webhook": Webhook("http://127.0.0.1:9/x", SECRET)}}, clock=world.clock).deliver()
     (told,) = outbox(world)
     assert (told.status, len(told.deliveries)) == ("pending", 1)
 
@@ -185,7 +185,9 @@ def test_reviews_are_notified_when_they_open_before_they_expire_and_when_they_es
         world.decide("wire")
         world.follow(notify=True)
         reminders = Reminders(world.store, ReminderTimes(expiring_seconds=100, escalate_seconds=500), clock=world.clock)
-        posters = {"first": Webhook(receiver.address, SECRET), "second": Webhook(second.address, SECRET)}
+        posters = {
+            to: {"webhook": Webhook(one.address, SECRET)} for to, one in (("first", receiver), ("second", second))
+        }
         sender = Outbox(world.store, posters, clock=world.clock)  # type: ignore[arg-type]
         seen = []
         for later in (0, 400, 200, 350, 10, 100):
@@ -237,7 +239,9 @@ def test_a_recipient_that_is_down_does_not_hold_up_the_other(receiver: Receiver)
         world.clock.now += 10
         Reminders(world.store, ReminderTimes(escalate_seconds=5), clock=world.clock).sweep()
         told: list[Notification] = []
-        posters = {"first": Webhook(receiver.address, SECRET), "second": Webhook(second.address, SECRET)}
+        posters = {
+            to: {"webhook": Webhook(one.address, SECRET)} for to, one in (("first", receiver), ("second", second))
+        }
         sender = Outbox(world.store, posters, undelivered=told.append, clock=world.clock)  # type: ignore[arg-type]
         sender.deliver()
     assert (len(receiver.got), len(told), told[0].status) == (1, 1, "pending")
@@ -256,7 +260,11 @@ class Waiting:
                     transaction.put_followed(
                         Notification(id=f"{to} {number}", event="e", to=to, body={}, created_at=0.0)
                     )  # type: ignore[arg-type]
-        self.outbox = Outbox(self.world.store, {"first": self._down, "second": self._up}, clock=self.world.clock)
+        self.outbox = Outbox(
+            self.world.store,
+            {"first": {"webhook": self._down}, "second": {"webhook": self._up}},
+            clock=self.world.clock,
+        )
 
     def _down(self, body: bytes, *, key: str, at: float) -> Posted:
         self.tried["first"] += 1

@@ -17,6 +17,7 @@ from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
+    from bylaw.guard.incidents.channels import Notify
     from bylaw.guard.incidents.correlator import Step
     from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores.records import Notification
@@ -29,21 +30,18 @@ if TYPE_CHECKING:
 @INPUT
 @click.option("--webhook", metavar="URL", help="Send notifications there, signed with $BYLAW_WEBHOOK_SECRET.")
 @click.option("--escalate-to", metavar="URL", help="Send notifications of reviews that wait too long there.")
+@click.option("--config", metavar="FILE", help="YAML with `notify`, as of `guard serve`: webhooks, Slack, e-mail.")
 @click.option(
     "--escalate-after",
-    default=1800.0,
-    show_default=True,
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long a review may wait before --escalate-to is notified.",
+    help="How long a review may wait before it is escalated (default: 1800).",
 )
 @click.option(
     "--warn-before",
-    default=600.0,
-    show_default=True,
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long before a review expires to send a second notification.",
+    help="How long before a review expires to send a second notification (default: 600).",
 )
 @click.option(
     "--poll",
@@ -62,8 +60,9 @@ def follow(
     inputs: dict[str, str],
     webhook: str | None,
     escalate_to: str | None,
-    escalate_after: float,
-    warn_before: float,
+    config: str | None,
+    escalate_after: float | None,
+    warn_before: float | None,
     poll: float,
     once: bool,
     is_json: bool,
@@ -74,16 +73,16 @@ def follow(
     Window counters are evaluated here. A failed delivery is reported on standard error; with --once, the exit code is
     then 4.
     """
-    from bylaw.guard.incidents.follow import SECRET, make_follower
-    from bylaw.guard.incidents.notifications import ReminderTimes
+    from bylaw.guard.incidents.follow import make_follower
 
     try:
         rules = load_rules(policies, version, inputs)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
-    if webhook is None and escalate_to is not None:
-        raise click.UsageError("--escalate-to needs --webhook")
+    if webhook is None and config is None and escalate_to is not None:
+        raise click.UsageError("--escalate-to needs --webhook or --config")
+    notify = _notify(config, webhook, escalate_to, escalate_after=escalate_after, warn_before=warn_before)
     delivered = True
 
     def undelivered(notification: Notification) -> None:
@@ -91,28 +90,43 @@ def follow(
         delivered = False
         click.echo(f"not delivered: {notification_line(notification)}", err=True)
 
-    escalate_seconds = None if escalate_to is None else escalate_after
     with open_store(store) as opened:
         try:
             follower = make_follower(
                 rules,
                 opened,
-                webhook,
-                escalate_to,
-                reminding=ReminderTimes(expiring_seconds=warn_before, escalate_seconds=escalate_seconds),
+                notify=notify,
                 poll=poll,
                 each=lambda step: _show(step, is_json),
                 trouble=lambda why: click.echo(f"waiting: {why}", err=True),
                 undelivered=undelivered,
             )
         except ValueError as problem:
-            raise click.UsageError(f"{problem} (the secret is ${SECRET})") from None
+            raise click.UsageError(str(problem)) from None
         if once:
             follower.once()
         else:
             with _stopped_by_signals() as stop:
                 follower.run(stop)
     return ExitCode.OUT_OF_REACH if once and not delivered else ExitCode.OK
+
+
+def _notify(path: str | None, webhook: str | None, escalate_to: str | None, **times: float | None) -> Notify | None:
+    """Who is told, by the file and the options; the options come first."""
+    if path is None and webhook is None:
+        return None
+    from msgspec.structs import replace
+
+    from bylaw.guard.incidents.channels import add_webhooks, read_notify
+
+    try:
+        notify = None if path is None else read_notify(path)
+    except OSError as problem:
+        raise click.UsageError(f"{path}: {problem.strerror}") from None
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    notify = add_webhooks(notify, webhook, escalate_to)
+    return replace(notify, **{name: value for name, value in times.items() if value is not None})
 
 
 def _show(step: Step, is_json: bool) -> None:

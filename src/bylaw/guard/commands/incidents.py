@@ -228,7 +228,8 @@ def _alert_line(alert: Alert) -> str:
 
 def notification_line(one: Notification) -> str:
     tries = f"{len(one.deliveries):,} {'try' if len(one.deliveries) == 1 else 'tries'}"
-    last = f": {one.deliveries[-1].problem}" if one.deliveries and one.deliveries[-1].problem else ""
+    bad = {tried.channel: tried.problem for tried in one.deliveries}
+    last = "".join(f", {channel or 'nobody'}: {problem}" for channel, problem in bad.items() if problem)
     due = f", next at {_moment(one.at)}" if one.status == "pending" and one.deliveries else ""
     return printable(f"{one.id}  {one.status}  to the {one.to} recipient, {tries}{last}{due}")
 

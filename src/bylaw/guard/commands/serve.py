@@ -43,7 +43,7 @@ _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
     "--listen", default="127.0.0.1:8787", show_default=True, metavar="ADDRESS", help="HOST:PORT or unix:PATH."
 )
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes that decide.")
-@click.option("--config", metavar="FILE", help="YAML with `tls`, `people`, `oidc` and `limits`.")
+@click.option("--config", metavar="FILE", help="YAML with `tls`, `people`, `oidc`, `limits` and `notify`.")
 @click.option("--watch", is_flag=True, help="Use the rule files as soon as they change.")
 @click.option("--shadow", is_flag=True, help="Decide and record everything, and let every call run.")
 @click.option("--no-console", "console", flag_value=False, default=True, help="Serve the API only.")
@@ -91,8 +91,8 @@ def serve(
         raise click.UsageError("Missing option '--policy' / '-p'.")
     if workers > 1 and store is None and not demo:
         raise click.UsageError("--workers needs --store: workers share nothing else")
-    if webhook is None and escalate_to is not None:
-        raise click.UsageError("--escalate-to needs --webhook")
+    if webhook is None and config is None and escalate_to is not None:
+        raise click.UsageError("--escalate-to needs --webhook or --config")
     try:
         from bylaw.guard.service.config import ServeConfig
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,14 +16,15 @@ from msgspec.structs import replace
 from bylaw.guard.incidents.correlator import BATCH, Correlator, Step
 from bylaw.guard.incidents.incidents import IncidentWriter
 from bylaw.guard.incidents.notifications import Outbox, Patience, Reminders, ReminderTimes
-from bylaw.guard.incidents.webhook import Webhook
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, each_followed, followed_pages
-from bylaw.guard.stores.records import Detection, Incident, Notification, Recipient
+from bylaw.guard.stores.records import Detection, Incident, Notification
 from bylaw.model.guard_policy import GuardPolicy
-from bylaw.model.ports import Poster
+from bylaw.text.redaction.redactor import Redactor
 
-SECRET = "BYLAW_WEBHOOK_SECRET"
+if TYPE_CHECKING:
+    from bylaw.guard.incidents.channels import Notify
+
 LONGEST_WAIT = 30.0
 """seconds between two attempts to reach a store"""
 REPLAY_PAGE = 500
@@ -101,25 +102,17 @@ class Follower:
                 stop.wait(wait)
 
 
-def webhooks(
-    first: str | None, second: str | None, *, secret: str | None = None, seconds: float = 10.0
-) -> dict[Recipient, Poster]:
-    """Raises ValueError for an address that cannot be used, or without a secret."""
-    key = os.environ.get(SECRET, "") if secret is None else secret
-    addresses: Mapping[Recipient, str | None] = {"first": first, "second": second}
-    return {to: Webhook(url, key, seconds=seconds) for to, url in addresses.items() if url is not None}
-
-
 def make_follower(
     policies: Sequence[GuardPolicy],
     store: GuardStore,
     webhook: str | None = None,
     escalate_to: str | None = None,
     *,
+    notify: Notify | None = None,
     secret: str | None = None,
     reminding: ReminderTimes | None = None,
     patience: Patience | None = None,
-    seconds: float = 10.0,
+    redactor: Redactor | None = None,
     poll: float = 1.0,
     batch: int = BATCH,
     each: Callable[[Step], object] = lambda step: None,
@@ -127,13 +120,19 @@ def make_follower(
     undelivered: Callable[[Notification], object] = lambda notification: None,
     clock: Callable[[], float] = time.time,
 ) -> Follower:
-    """`seconds`: how long one delivery may take."""
-    posters = webhooks(webhook, escalate_to, secret=secret, seconds=seconds)
+    """`notify`: who is told; `webhook` and `escalate_to` are addresses in place of those that it names. Raises
+    ValueError for a channel that cannot be used, or whose secret is missing."""
+    channels, times = {}, ReminderTimes()
+    if notify is not None or webhook is not None or escalate_to is not None:
+        from bylaw.guard.incidents.channels import add_webhooks, open_channels
+
+        notify = add_webhooks(notify, webhook, escalate_to)
+        channels, times = dict(open_channels(notify, secret=secret)), notify.times
     reminders = outbox = None
-    if posters:
-        reminders = Reminders(store, reminding or ReminderTimes(), clock=clock)
-        outbox = Outbox(store, posters, patience=patience, undelivered=undelivered, clock=clock)
-    correlator = Correlator(policies, store, notify=bool(posters), batch=batch, clock=clock)
+    if channels:
+        reminders = Reminders(store, reminding or times, clock=clock)
+        outbox = Outbox(store, channels, patience=patience, redactor=redactor, undelivered=undelivered, clock=clock)
+    correlator = Correlator(policies, store, notify=bool(channels), batch=batch, clock=clock)
     return Follower(correlator, reminders=reminders, outbox=outbox, poll=poll, each=each, trouble=trouble)
 
 

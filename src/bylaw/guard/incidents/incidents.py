@@ -226,14 +226,16 @@ class Incidents:
         return self._store.followed(Notification, status=status, limit=limit)
 
     def resend(self, notification_id: str) -> Notification:
-        """Deliver a failed notification again; a running follower does so."""
+        """Deliver a failed notification again, through the channels that have not delivered it; a running follower does
+        so."""
         with self._store.transaction("") as transaction:
             found = transaction.followed(Notification, notification_id)
             if found is None:
                 raise NotChanged(f"there is no notification `{notification_id}`")
             if found.status != "failed":
                 raise NotChanged(f"the notification is {found.status}")
-            return transaction.put_followed(replace(found, status="pending", deliveries=(), at=self._clock()))
+            done = tuple(one for one in found.deliveries if one.problem is None)
+            return transaction.put_followed(replace(found, status="pending", deliveries=done, at=self._clock()))
 
     def acknowledge(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
         return self._change(incident_id, by, "acknowledged", note)

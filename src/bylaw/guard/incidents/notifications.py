@@ -1,7 +1,7 @@
 """The outbox of notifications: what they contain, reminders of pending reviews, and delivery.
 
-A notification never holds arguments or results. It is delivered at least once, with an id by which a receiver can drop
-repeats; attempts and waiting times are bounded.
+A notification never holds arguments or results, and secrets are removed from what it says. It is delivered at least
+once, with an id by which a receiver can drop repeats; attempts and waiting times are bounded.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bylaw.guard.stores.ports import GuardStore, Transaction, each_followed
 from bylaw.guard.stores.records import Delivery, Incident, Notification, Recipient, ReviewRecord
 from bylaw.model.canonical import canonical_json
 from bylaw.model.ports import Posted, Poster
+from bylaw.text.redaction.redactor import Redactor
 
 MOST_PENDING = 100_000
 """reviews that one sweep reads"""
@@ -127,82 +128,112 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Outbox:
-    """Delivers pending notifications."""
+    """Delivers pending notifications, through every channel of their recipient. Each channel has its own attempts: one
+    that does not answer delays no other, and none gets a notification again because another has failed."""
 
     def __init__(
         self,
         store: GuardStore,
-        posters: Mapping[Recipient, Poster],
+        channels: Mapping[Recipient, Mapping[str, Poster]],
         *,
         patience: Patience | None = None,
+        redactor: Redactor | None = None,
         undelivered: Callable[[Notification], object] = lambda notification: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`posters`: how each recipient is reached. `undelivered`: called after each failed attempt."""
-        self._store, self._posters, self._clock = store, posters, clock
-        self._undelivered = undelivered
+        """`channels`: how each recipient is reached. `undelivered`: called after each failed attempt."""
+        self._store, self._channels, self._clock = store, channels, clock
+        self._undelivered, self._redactor = undelivered, redactor or Redactor()
         self._patience = patience or Patience()
-        self._down_until: dict[Recipient, float] = {}
+        self._down_until: dict[tuple[Recipient, str], float] = {}
 
     def deliver(self, *, stopped: Callable[[], bool] = lambda: False) -> int:
-        """Attempt the notifications that are due, oldest first. Returns how many were delivered or given up. A
-        recipient that does not answer is left until later, and delays no other recipient."""
+        """Attempt the notifications that are due, oldest first. Returns how often a channel has delivered one or given
+        it up."""
         settled = 0
-        for notification in islice(self._due(), AT_ONCE):
-            if stopped():
-                break
-            started, at = time.monotonic(), self._clock()
-            posted = self._post(notification, at)
-            took = round(time.monotonic() - started, 3)
-            delivery = Delivery(at=at, seconds=took, answer=posted.answer, problem=posted.problem)
-            self._record(notification, posted, delivery)
-            if posted.delivered or posted.final:
-                settled += 1
-            else:
-                self._down_until[notification.to] = self._clock() + self._patience.wait
+        for notification, ready in islice(self._due(), AT_ONCE):
+            if not ready:  # its channels are no longer configured
+                self._record(notification, None)
+            for channel in ready:
+                if stopped():
+                    return settled
+                settled += self._attempt(notification, channel)
         return settled
 
-    def _due(self) -> Iterator[Notification]:
-        """Of recipients that are not down; if all are, nothing more is read."""
+    def _attempt(self, notification: Notification, channel: str) -> int:
+        started, at = time.monotonic(), self._clock()
+        posted = self._post(notification, channel, at)
+        delivery = Delivery(
+            at=at,
+            seconds=round(time.monotonic() - started, 3),
+            answer=posted.answer,
+            problem=posted.problem,
+            channel=channel,
+            final=posted.final,
+        )
+        self._record(notification, delivery)
+        if posted.delivered or posted.final:
+            return 1
+        self._down_until[notification.to, channel] = self._clock() + self._patience.wait
+        return 0
+
+    def _due(self) -> Iterator[tuple[Notification, list[str]]]:
+        """Each with the channels to try now. If all channels are down, nothing more is read."""
         if self._all_are_down():
             return
-        for notification in each_followed(self._store, Notification, status="pending", until=self._clock()):
-            if not self._is_down(notification.to):
-                yield notification
+        for one in each_followed(self._store, Notification, status="pending", until=self._clock()):
+            waiting, now = self._open(one), self._clock()
+            ready = [
+                name
+                for name, due in waiting.items()
+                if due <= now and self._down_until.get((one.to, name), -inf) <= now
+            ]
+            if ready or not waiting:
+                yield one, ready if self._channels.get(one.to) else [""]
                 if self._all_are_down():
                     return
 
+    def _open(self, notification: Notification) -> dict[str, float]:
+        """Channel → when it is tried next; without those that have delivered the notification or given it up."""
+        found: dict[str, float] = {}
+        for channel in self._channels.get(notification.to, {}):
+            tries = [one for one in notification.deliveries if one.channel == channel]
+            if not tries:
+                found[channel] = notification.created_at
+            elif tries[-1].problem is not None and not tries[-1].final:
+                due = tries[-1].at + self._patience.until_next(len(tries))
+                if len(tries) < self._patience.attempts and due <= tries[0].at + self._patience.seconds:
+                    found[channel] = due
+        return found
+
     def _all_are_down(self) -> bool:
-        return bool(self._posters) and all(map(self._is_down, self._posters))
+        now, known = self._clock(), [(to, name) for to, channels in self._channels.items() for name in channels]
+        return bool(known) and all(self._down_until.get(one, -inf) > now for one in known)
 
-    def _is_down(self, recipient: Recipient) -> bool:
-        return self._down_until.get(recipient, -inf) > self._clock()
-
-    def _post(self, notification: Notification, at: float) -> Posted:
-        poster = self._posters.get(notification.to)
+    def _post(self, notification: Notification, channel: str, at: float) -> Posted:
+        poster = self._channels.get(notification.to, {}).get(channel)
         if poster is None:
             return Posted(problem=f"there is no address for the {notification.to} recipient", final=True)
-        body = canonical_json({"id": notification.id, **notification.body})
+        body = canonical_json({"id": notification.id, **self._redactor(notification.body)})
         if len(body) > self._patience.body_bytes:
             return Posted(problem=f"longer than {self._patience.body_bytes:,} bytes", final=True)
         return poster(body, key=notification.id, at=at)
 
-    def _record(self, notification: Notification, posted: Posted, delivery: Delivery) -> None:
-        patience = self._patience
+    def _record(self, notification: Notification, delivery: Delivery | None) -> None:
         with self._store.transaction("") as transaction:
             current = transaction.followed(Notification, notification.id)
             if current is None or current.status != "pending":  # another process was faster
                 return
-            tries = (*current.deliveries, delivery)
-            current = replace(current, deliveries=tries, at=delivery.at)
-            next_at = delivery.at + patience.until_next(len(tries))
-            is_over = len(tries) >= patience.attempts or next_at > tries[0].at + patience.seconds
-            if posted.delivered:
+            if delivery is not None:
+                current = replace(current, deliveries=(*current.deliveries, delivery), at=delivery.at)
+            waiting = self._open(current)
+            last = {one.channel: one for one in current.deliveries}
+            if waiting:
+                current = replace(current, at=min(waiting.values()))
+            elif all(one.problem is None for one in last.values()):
                 current = replace(current, status="delivered")
-            elif posted.final or is_over:
-                current = replace(current, status="failed")
             else:
-                current = replace(current, at=next_at)
+                current = replace(current, status="failed")
             current = transaction.put_followed(current)
-        if not posted.delivered:
+        if delivery is not None and delivery.problem is not None:
             self._undelivered(current)

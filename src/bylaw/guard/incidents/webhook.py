@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import socket
 import time
+from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -53,32 +54,25 @@ _RETRIED = frozenset({408, 425, 429})
 """of the statuses 400 to 499; the others reject the request itself"""
 
 
-class Webhook:
-    def __init__(self, address: str, secret: str, *, seconds: float = 10.0) -> None:
-        """Raises ValueError for an address that is not http(s), is link-local or contains a password, and for an empty
-        secret."""
-        if not secret:
-            raise ValueError("a webhook needs a secret to sign with")
+class HttpPoster:
+    """A POST to one address. No message about it contains the address, which may hold a secret."""
+
+    def __init__(self, address: str, *, seconds: float = 10.0) -> None:
+        """Raises ValueError for an address that is not http(s), is link-local or contains a password."""
         parts = _split(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("a webhook is an http:// or https:// address")
         if parts.username is not None or parts.password is not None:
             raise ValueError("the address of a webhook must not contain a password")
         self._host, self._port = parts.hostname, parts.port
-        if _is_literal(parts.hostname) and _is_link_local(parts.hostname):
-            raise ValueError(f"`{parts.hostname}` is a link-local address: {_WHY_REFUSED}")
+        refuse_link_local(parts.hostname)
         self._address = address if parts.path else f"{address}/"
-        self._secret, self._seconds = secret, seconds
+        self._seconds = seconds
 
-    def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
-        if self._leads_to_link_local():
+    def send(self, body: bytes, headers: Mapping[str, str]) -> Posted:
+        if leads_to_link_local(self._host, self._port):
             return Posted(problem=f"`{self._host}` leads to a link-local address: {_WHY_REFUSED}", final=True)
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "bylaw",
-            KEY_HEADER: key.encode("ascii", "backslashreplace").decode(),
-            HEADER: sign(body, self._secret, at=at),
-        }
+        headers = {"Content-Type": "application/json", "User-Agent": "bylaw", **headers}
         try:
             status, _ = post(self._address, body, headers, seconds=self._seconds)
         except TimeoutError:
@@ -89,14 +83,36 @@ class Webhook:
             return Posted(problem=f"cannot be reached: {problem.reason}")
         return _outcome(status)
 
-    def _leads_to_link_local(self) -> bool:
-        """Looked up at each delivery, since a name may lead elsewhere by now. Numbers in another form, such as
-        `http://2852039166/`, are resolved too."""
-        try:
-            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            return False  # then it cannot be reached, and the delivery says so
-        return any(_is_link_local(str(address[0])) for *_, address in found)
+
+class Webhook(HttpPoster):
+    """The notification as JSON, signed."""
+
+    def __init__(self, address: str, secret: str, *, seconds: float = 10.0) -> None:
+        """Raises ValueError also for an empty secret."""
+        if not secret:
+            raise ValueError("a webhook needs a secret to sign with")
+        super().__init__(address, seconds=seconds)
+        self._secret = secret
+
+    def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
+        named = key.encode("ascii", "backslashreplace").decode()
+        return self.send(body, {KEY_HEADER: named, HEADER: sign(body, self._secret, at=at)})
+
+
+def refuse_link_local(host: str) -> None:
+    """Raises ValueError."""
+    if _is_literal(host) and _is_link_local(host):
+        raise ValueError(f"`{host}` is a link-local address: {_WHY_REFUSED}")
+
+
+def leads_to_link_local(host: str, port: int | None) -> bool:
+    """Looked up at each delivery, since a name may lead elsewhere by now. Numbers in another form, such as
+    `http://2852039166/`, are resolved too."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False  # then it cannot be reached, and the delivery says so
+    return any(_is_link_local(str(address[0])) for *_, address in found)
 
 
 def _is_literal(host: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from bylaw.guard.incidents.channels import Notify, add_webhooks
 from bylaw.guard.model import Options
 from bylaw.guard.service.auth import People
 from bylaw.guard.service.context import Settings
@@ -37,6 +38,7 @@ class ServiceFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     people: People = People()
     oidc: OidcSettings | None = None
     limits: Settings = Settings()
+    notify: Notify = Notify()
 
 
 class ServeConfig(Struct, frozen=True, kw_only=True):
@@ -70,6 +72,11 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     @property
     def options(self) -> Options:
         return Options(review_seconds=self.review_seconds, shadow=self.shadow, redaction=Redaction(**self.redaction))
+
+    @property
+    def notify(self) -> Notify:
+        """Who is told of incidents and reviews, by the file and the options."""
+        return add_webhooks(self.file.notify, self.webhook, self.escalate_to)
 
     def open_store(self) -> GuardStore:
         """Raises StoreUnavailable."""

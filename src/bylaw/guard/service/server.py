@@ -25,6 +25,7 @@ from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
 from bylaw.guard.guard import Guard
+from bylaw.guard.incidents.channels import open_channels
 from bylaw.guard.incidents.follow import make_follower
 from bylaw.guard.rule_source import FileWatch
 from bylaw.guard.service.app import create_app
@@ -36,8 +37,10 @@ from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.service.spans import make_exporter
 from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import Notification
 from bylaw.model.guard_policy import GuardSet
 from bylaw.report.text import printable
+from bylaw.text.redaction.redactor import Redactor
 
 _log = logging.getLogger("bylaw")
 GRACE = 20
@@ -149,7 +152,10 @@ class _stopping_early:
 
 
 def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: None) -> None:
-    """Serve until SIGTERM or Ctrl-C. `ready` is told the address. Raises InputError, StoreUnavailable, OSError."""
+    """Serve until SIGTERM or Ctrl-C. `ready` is told the address. Raises InputError, StoreUnavailable, OSError, and
+    ValueError for a channel of notifications that cannot be used."""
+    if config.follow:
+        open_channels(config.notify)
     with tempfile.TemporaryDirectory(prefix="bylaw-serve-") as folder:
         config = msgspec.structs.replace(config, metrics=folder)
         store = config.open_store()
@@ -259,6 +265,11 @@ def _bind_unix(path: str) -> socket.socket:
     return bound
 
 
+def _warn_undelivered(notification: Notification) -> None:
+    last = notification.deliveries[-1]
+    _log.warning("%s is not delivered by %s: %s", notification.id, last.channel or "anybody", last.problem)
+
+
 class FollowUp:
     """Follows the event log with the rules in force, and looks at the rule files, in a thread of its own."""
 
@@ -293,9 +304,10 @@ class FollowUp:
             follower = make_follower(
                 self._versions.load(version).policies,
                 self._store,
-                self._config.webhook,
-                self._config.escalate_to,
+                notify=self._config.notify,
+                redactor=Redactor(self._config.options.redaction),
                 trouble=lambda why: _log.warning("the follow-up waits: %s", why),
+                undelivered=_warn_undelivered,
             )
             thread = threading.Thread(target=follower.run, args=(stop,), name="bylaw-follow", daemon=True)
             thread.start()

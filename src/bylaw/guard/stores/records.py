@@ -302,8 +302,12 @@ class Delivery(Struct, frozen=True, kw_only=True):
     at: float
     seconds: float
     answer: int | None = None
-    """the HTTP status; None without an answer"""
+    """the HTTP status, or the code of a mail server; None without an answer"""
     problem: str | None = None
+    channel: str = "webhook"
+    """`webhook`, `slack` or `email`"""
+    final: bool = False
+    """whether trying again is of no use"""
 
 
 class Notification(FollowRecord, frozen=True, kw_only=True):
@@ -314,7 +318,7 @@ class Notification(FollowRecord, frozen=True, kw_only=True):
     status: NotificationStatus = "pending"
     to: Recipient = "first"
     event: str
-    """`incident.opened`, `incident.solved`, `review.opened`, `review.expiring`, `review.escalated`"""
+    """`incident.opened`, `incident.solved`, `review.opened`, `review.expiring`, `review.escalated`, `test`"""
     body: dict[str, Any]
     created_at: float
     deliveries: tuple[Delivery, ...] = ()
