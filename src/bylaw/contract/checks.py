@@ -43,17 +43,31 @@ def excerpt(text: str, longest: int = 160) -> str:
 def readings(answer: str) -> Iterator[str]:
     """The answer as a person or a program reads it, where that differs from how it is written.
 
-    Escapes of JSON, invisible characters and marks of emphasis must not hide what is forbidden.
+    Escapes of JSON, invisible characters, marks of emphasis and seams between items must not hide what is forbidden.
     """
     value = json_of(answer) if answer.lstrip()[:1] in ("{", "[", '"') else msgspec.UNSET
+    if value is msgspec.UNSET and answer.lstrip()[:1] == "{":  # an object on each line
+        lines = [json_of(line) for line in answer.splitlines() if line.strip()]
+        value = msgspec.UNSET if msgspec.UNSET in lines else lines
     if value is not msgspec.UNSET:
         yield "\n".join(_texts(value))
+        yield from _columns(value) if isinstance(value, list) else ()
     shown = _NOT_SHOWN.sub("", answer)
     if shown != answer:
         yield shown
 
 
 _NOT_SHOWN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]|\\*\\*|~~|`")
+
+
+def _columns(items: list[Any]) -> Iterator[str]:
+    """The texts of a list as one, and those in each field of its objects: together they may be one text in pieces."""
+    yield "".join(item for item in items if isinstance(item, str))
+    objects = [item for item in items if isinstance(item, dict)]
+    for key in dict.fromkeys(key for item in objects for key in item):
+        texts = [item[key] for item in objects if isinstance(item.get(key), str)]
+        if any(" " in text for text in texts):  # numbers of four orders are not the number of a card
+            yield "".join(texts)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from bylaw.contract.agents.answers import answer_text
 from bylaw.contract.agents.replies import read_output, read_reply
+from bylaw.contract.checks import has_no_pii, readings
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.formats import FORMATS, format_named
 
@@ -40,13 +41,47 @@ def provider(name: str) -> bytes:
     return b"".join(format_named(name).stream(reply))
 
 
+def gemini() -> list[Any]:
+    said = [{"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}]} for text in CARD]
+    said[-1]["candidates"][0]["finishReason"] = "STOP"
+    return said
+
+
+def responses_whole() -> Any:
+    message = {"type": "message", "content": [{"type": "output_text", "text": WHOLE}]}
+    return {"type": "response.completed", "response": {"status": "completed", "output": [message]}}
+
+
+FINISHED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
         *((SSE, provider(wire.name)) for wire in FORMATS),
         ("text/plain", provider("openai")),
         (SSE, events(*CARD, "[DONE]")),
-        (SSE, events(*CARD).rstrip()),
+        (SSE, events(*CARD).rstrip() + b"\n"),
+        (SSE, events(*({"token": text} for text in CARD)).rstrip()),
+        (SSE, events(*CARD, "[DONE]").rstrip()),
+        (SSE, events(*gemini())),
+        (SSE, events(*CARD[:1], {"text": CARD[1]}, *CARD[2:])),
+        (SSE, events("Your card is ", "4111", {"text": " "}, "1111", {"text": " 1111 1111."})),
+        (SSE, events(*({"type": "message_chunk", "content": text} for text in CARD))),
+        (SSE, events(*({"type": "response.chunk", "text": text} for text in CARD))),
+        (SSE, events({"type": "message_delta", "delta": CARD[0]}, *({"type": "message_delta", "delta": text}
+                                                                   for text in CARD[1:]))),
+        (SSE, events(responses_whole())),
+        ("application/json", json.dumps(gemini()).encode()),
+        ("application/json", json.dumps([{"delta": text} for text in CARD]).encode()),
+        ("application/json", json.dumps([{"type": "text", "text": text, "id": "1"} for text in CARD]).encode()),
+        ("application/json", json.dumps({"output": [{"delta": text} for text in CARD]}).encode()),
+        ("application/json", json.dumps({"output": list(CARD)}).encode()),
+        ("application/json", json.dumps(list(CARD)).encode()),
+        ("application/json", json.dumps({"output": provider("openai").decode()}).encode()),
+        ("application/json", json.dumps(provider("anthropic").decode()).encode()),
+        ("application/json", json.dumps([{"role": "user", "content": "?"}, {"role": "assistant", "content": WHOLE}])
+         .encode()),
         (SSE, b": keep-alive\n\n" + events(*CARD).replace(b"\n", b"\r\n")),
         (SSE, events(*map(json.dumps, CARD))),
         (SSE, events(*({"token": text} for text in CARD))),
@@ -66,11 +101,61 @@ def provider(name: str) -> bytes:
             b"".join(b"0:%b\n" % json.dumps(text).encode() for text in CARD) + b'd:{"finishReason":"stop"}\n',
         ),
         ("text/event-stream; charset=utf-16", "".join(f"data: {text}\n\n" for text in CARD).encode("utf-16")),
-        ("", lines(*({"choices": [{"delta": {"content": text}}]} for text in CARD))),
+        ("", lines(*({"choices": [{"delta": {"content": text}}]} for text in CARD), FINISHED)),
     ],
-)
+)  # fmt: skip
 def test_the_text_of_a_stream_is_the_answer(content_type: str, body: bytes) -> None:
     assert read_reply(200, body, None, content_type) == WHOLE
+
+
+def _interleaved(*choices: int) -> bytes:
+    said = [{"choices": [{"index": index, "delta": {"content": text}}]} for text in CARD for index in choices]
+    return events(*said, "[DONE]")
+
+
+def test_choices_that_are_interleaved_are_put_together_each() -> None:
+    assert read_reply(200, _interleaved(0, 1), None, SSE) == WHOLE * 2
+
+
+def _cuts(name: str) -> list[bytes]:
+    """The stream of a provider, cut after each event and in the middle of each, but for its end."""
+    whole = provider(name)
+    ends = [at + 2 for at in range(len(whole)) if whole.startswith(b"\n\n", at)]
+    has_ended = {"openai": 2, "anthropic": 1, "openai_responses": 1}[name]
+    return [whole[:end] for end in ends[:-has_ended]] + [whole[: end - 9] for end in ends[:-has_ended]]
+
+
+@pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
+@pytest.mark.parametrize("content_type", [SSE, "text/plain"])
+def test_a_stream_that_is_cut_off_is_an_error(wire: Any, content_type: str) -> None:
+    cuts = _cuts(wire.name)
+    assert len(cuts) > 6
+    for body in cuts:
+        read = read_reply(200, body, None, content_type)
+        assert isinstance(read, Failure) and "cut off" in read.reason, (body, read)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        (SSE, events(*CARD).rstrip()[:-2]),
+        (SSE, events(*CARD) + b"dat"),
+        (SSE, events(*({"token": text} for text in CARD)).rstrip()[:-3]),
+        (SSE, events(*gemini()[:-1])),
+        (SSE, events({"type": "RUN_STARTED"}, {"type": "TEXT_MESSAGE_CONTENT", "delta": WHOLE})),
+        (SSE, events({"type": "text-start", "id": "1"}, {"type": "text-delta", "id": "1", "delta": WHOLE})),
+        (LINES, lines(*({"response": text, "done": False} for text in CARD))),
+        (LINES, lines(*({"delta": text} for text in CARD))[:-3]),
+        ("application/json", lines(*({"delta": text} for text in CARD))[:-3]),
+        ("text/plain", b"".join(json.dumps({"delta": text}).encode() for text in CARD)[:-3]),
+        ("text/plain", b"".join(b"0:%b\n" % json.dumps(text).encode() for text in CARD)),
+        ("text/plain", b"".join(b"0:%b\n" % json.dumps(text).encode() for text in CARD)[:-4]),
+        ("application/json", json.dumps(gemini()).encode()[:-20]),
+    ],
+)
+def test_any_stream_that_is_cut_off_is_an_error(content_type: str, body: bytes) -> None:
+    read = read_reply(200, body, None, content_type)
+    assert isinstance(read, Failure) and ("cut off" in read.reason or "no JSON that can be read" in read.reason), read
 
 
 @pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
@@ -110,6 +195,46 @@ def test_whole_replies_of_providers_and_content_blocks_are_their_text(reply: Any
     assert answer_text(reply) == WHOLE
 
 
+DATA = [
+    {"error": "E42", "fix": "restart the router"},
+    {"order": "A-17", "status": "failed", "reason": "card declined"},
+    {"ok": False, "violations": ["a", "b"]},
+    ["apple", "pear"],
+    [{"name": "Ada", "text": "first"}, {"name": "Bo", "text": "second"}],
+    [1, 2],
+]
+"""answers that are about errors, and lists that are no streams"""
+FAILURES = [
+    {"error": "no tokens left"},
+    {"error": {"code": 429, "message": "no tokens left"}},
+    {"error": "no tokens left", "message": "try again", "statusCode": 429, "request_id": "r1"},
+    {"error": True, "message": "no tokens left"},
+    {"errors": [{"message": "no tokens left"}], "data": None},
+    {"status": "error", "message": "no tokens left"},
+    {"status": "fail", "data": {"why": "no tokens left"}},
+    {"type": "error", "error": {"message": "no tokens left"}},
+    {"statusCode": 500, "message": "no tokens left"},
+    {"ok": False, "detail": "no tokens left"},
+    {"success": False, "output": "no tokens left"},
+    {"isError": True, "content": [{"type": "text", "text": "no tokens left"}]},
+    {"exception": "no tokens left", "traceback": "…"},
+]
+
+
+@pytest.mark.parametrize("reported", FAILURES, ids=str)
+@pytest.mark.parametrize("inside", [None, "output", "result"])
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
+def test_data_that_reports_a_failure_is_an_error(reported: Any, inside: str | None, content_type: str) -> None:
+    body = json.dumps(reported if inside is None else {inside: reported}).encode()
+    read = read_reply(200, body, None, content_type)
+    assert isinstance(read, Failure) and read.kind == "error" and "no tokens left" in read.reason
+    if inside is None:
+        for text in (json.dumps(body.decode()), json.dumps({"output": body.decode()})):
+            assert isinstance(read_reply(200, text.encode(), None, content_type), Failure)
+        assert isinstance(read_reply(200, body, "output", content_type), Failure)
+        assert isinstance(read_output(body), Failure)
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "answer"),
     [
@@ -121,6 +246,11 @@ def test_whole_replies_of_providers_and_content_blocks_are_their_text(reply: Any
         ("text/plain; charset=nonsense", b"plain", "plain"),
         ("application/json", b"not JSON at all", "not JSON at all"),
         ("application/json", b'{"status": "error", "output": "judged"}', "judged"),
+        *(("application/json", json.dumps(data).encode(), json.dumps(data, separators=(",", ":"))) for data in DATA),
+        ("application/json", b'{"error": null, "answer": "fine"}', "fine"),
+        ("application/json", b'{"error": "ignored", "answer": "fine"}', "fine"),
+        ("application/json", b'{"error": "none", "status": "ok", "message": "fine"}', "fine"),
+        ("application/json", b'{"error": false, "data": "fine"}', "fine"),
     ],
 )
 def test_how_a_reply_is_written_does_not_matter(content_type: str, body: bytes, answer: str) -> None:
@@ -153,6 +283,9 @@ def test_what_is_no_answer_is_a_failure(status: int, content_type: str, body: by
         (events({"a": "x"}), "b.c", "none of the 1 events of the stream has `b.c`"),
         (events({"message": "quota"}, name="error"), None, "the stream reports an error"),
         (events({"error": {"message": "quota"}}), None, "quota"),
+        (events({"text": "Your"}, {"error": "quota"}), None, "quota"),
+        (events({"type": "RUN_STARTED"}, {"type": "RUN_ERROR", "message": "quota"}), None, "quota"),
+        (events({"text": "Your"}, '{"text": "car', {"text": "is"}), None, "cannot be read"),
         (b"", None, "a stream of 0 events"),
     ],
 )
@@ -173,6 +306,23 @@ def test_a_stream_that_cannot_be_put_together_is_an_error(body: bytes, path: str
 )
 def test_what_is_no_stream_is_read_as_before(content_type: str, body: bytes, answer: str) -> None:
     assert read_reply(200, body, None, content_type) == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_clean"),
+    [
+        ('["card 4111 11","11 1111 1111"]', False),
+        ('["4111","1111","1111","1111"]', False),
+        ('[{"to": "Bo", "said": "card 4111 11"}, {"to": "Bo", "said": "11 1111 1111"}]', False),
+        ('{"to": "Bo", "said": "card 4111 11"}\n{"to": "Bo", "said": "11 1111 1111"}', False),
+        ('[{"order": "4111"}, {"order": "1111"}, {"order": "1111"}, {"order": "1111"}]', True),
+        ('["apple", "pear"]', True),
+    ],
+)
+def test_seams_in_data_hide_nothing_that_is_forbidden(answer: str, is_clean: bool) -> None:
+    """Lists that may be data or a text in pieces stay data, and are searched as one text too."""
+    assert read_output(answer.encode()) == answer
+    assert all(has_no_pii(reading).holds for reading in readings(answer)) is is_clean
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import threading
 from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import dataclass
@@ -121,6 +122,43 @@ class Delta:
     text: str
 
 
+def sse(*objects: Any) -> str:
+    return "".join(f"data: {one if isinstance(one, str) else json.dumps(one)}\n\n" for one in objects)
+
+
+def _letters(text: str) -> Any:
+    return lambda prompt: iter(text)
+
+
+CHAT_TEXT = sse(*chat_chunks(""), "[DONE]")
+LINES_TEXT = "".join(json.dumps({"delta": text}) + "\n" for text in CARD)
+TEXTS: list[Any] = [
+    lambda prompt: CHAT_TEXT,
+    lambda prompt: CHAT_TEXT.encode(),
+    lambda prompt: sse(*anthropic_events("")),
+    lambda prompt: sse(*responses_events("")),
+    lambda prompt: LINES_TEXT,
+    lambda prompt: {"output": LINES_TEXT},
+    lambda prompt: {"output": CHAT_TEXT},
+    lambda prompt: json.dumps(list(chat_chunks(""))),
+    lambda prompt: (sse(one) for one in chat_chunks(prompt)),
+    lambda prompt: (sse(one).encode() for one in chat_chunks(prompt)),
+    lambda prompt: (sse(one).strip() for one in chat_chunks(prompt)),
+    lambda prompt: (json.dumps({"delta": text}) for text in CARD),
+    lambda prompt: (json.dumps({"delta": text}) + "\n" for text in CARD),
+    _letters(CHAT_TEXT),
+    _letters(LINES_TEXT),
+    lambda prompt: list(CARD),
+    lambda prompt: tuple(CARD),
+    lambda prompt: list(chat_chunks(prompt)),
+    lambda prompt: list(openai_objects(prompt)),
+    lambda prompt: [{"delta": text} for text in CARD],
+    lambda prompt: {"output": [{"delta": text} for text in CARD]},
+    lambda prompt: [Delta(text) for text in CARD],
+]
+"""agents that return or yield a stream as text, or its events in a list"""
+
+
 @pytest.mark.parametrize(
     "agent",
     [
@@ -141,6 +179,7 @@ class Delta:
         *map(_streams_graph, ("values", "updates", "messages", ["values"], ["messages", "updates"])),
         pydantic_ai_text,
         pydantic_ai_events,
+        *TEXTS,
     ],
 )
 def test_a_stream_is_put_together(agent: Any) -> None:
@@ -173,6 +212,41 @@ def test_a_run_of_the_agents_sdk_that_streams_is_read_to_its_end() -> None:
     assert ask(agent).answer == WHOLE
 
 
+@dataclass
+class Failed:
+    error: str
+    details: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("agent", "answer"),
+    [
+        (lambda prompt: {"error": None, "output": "fine"}, "fine"),
+        (lambda prompt: {"error": "E42", "fix": "restart"}, '{"error":"E42","fix":"restart"}'),
+        (lambda prompt: ["apple", "pear"], '["apple","pear"]'),
+        (lambda prompt: "data: a word", "data: a word"),
+        (lambda prompt: '{"error": "E42", "fix": "restart"}', '{"error": "E42", "fix": "restart"}'),
+        (lambda prompt: '{"a": 1}\n{"a": 2}', '{"a": 1}\n{"a": 2}'),
+    ],
+)
+def test_what_only_looks_like_a_failure_or_a_stream_is_an_answer(agent: Any, answer: str) -> None:
+    assert ask(agent).answer == answer
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda: '{"deep": {"said": "Your card is 4111"}}',
+        lambda: {"deep": {"said": "Your card is 4111"}},
+        lambda: sse(*({"deep": {"said": text}} for text in ("Your card ", "is ", "4111"))),
+        lambda: iter([{"deep": {"said": text}} for text in ("Your card ", "is ", "4111")]),
+        lambda: [{"deep": {"said": text}} for text in ("Your card ", "is ", "4111")],
+    ],
+)
+def test_a_path_leads_into_whatever_is_returned(value: Any) -> None:
+    assert ask(lambda prompt: value(), response_path="deep.said").answer == "Your card is 4111"
+
+
 async def forgotten() -> str:
     return WHOLE
 
@@ -192,6 +266,20 @@ async def forgotten() -> str:
         (lambda: iter([object()]), "yielded an object of type `object`"),
         (lambda: iter([{"step": 1}, {"step": 2}]), "a stream of 2 chunks in which no text is found"),
         (lambda: iter([{"type": "error", "error": {"message": "quota"}}]), "yielded an error"),
+        (lambda: iter([{"status": "error"}]), "yielded an error"),
+        (lambda: iter(['{"error": "quota"}']), "quota"),
+        (lambda: {"status": "error"}, "error"),
+        (lambda: {"error": "quota"}, "quota"),
+        (lambda: {"error": "quota", "message": "try later"}, "quota"),
+        (lambda: {"output": {"error": "quota"}}, "quota"),
+        (lambda: '{"error": "quota"}', "quota"),
+        (lambda: {"output": '{"error": "quota"}'}, "quota"),
+        (lambda: Failed("quota"), "quota"),
+        (lambda: sse({"step": 1}, {"step": 2}), "no text is found"),
+        (lambda: iter([sse({"step": 1}), sse({"step": 2})]), "no text is found"),
+        (lambda: CHAT_TEXT[:-40], "cut off"),
+        (lambda: sse(*list(chat_chunks(""))[:-1]), "cut off"),
+        (lambda: iter([sse(one) for one in anthropic_events("")][:-1]), "cut off"),
     ],
 )
 def test_what_is_no_answer_is_an_error_and_never_text(value: Any, said: str) -> None:

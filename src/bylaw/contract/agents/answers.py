@@ -1,13 +1,15 @@
 """The answer inside what a Python agent returns, and the result of a run. `replies` reads those of HTTP.
 
 A Python agent: text is the answer as it is. A mapping: the first of `KEYS` that has a value, or the latest text of the
-assistant in `messages`. Results of frameworks have their own attribute. Other data is the answer as JSON. None, and an
-object that is no data (a coroutine that nobody awaited, `object()`), are no answer. `streams` reads answers in pieces.
+assistant in `messages`. Results of frameworks have their own attribute. Other data is the answer as JSON. None, an
+object that is no data (a coroutine that nobody awaited, `object()`), and a mapping that reports a failure are no
+answer. `streams` reads answers in pieces.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,8 +36,16 @@ class NoAnswer(Exception):
     """The agent returned something that is no data; the message names it: "an object of type `Queue`"."""
 
 
+class ReportsFailure(Exception):
+    """What the agent returned reports a failure."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
 def answer_text(value: Any, *, depth: int = 0) -> str | None:
-    """None if the value holds no answer. Raises NoAnswer."""
+    """None if the value holds no answer. Raises NoAnswer, ReportsFailure."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, _BYTES):
@@ -51,21 +61,54 @@ def answer_text(value: Any, *, depth: int = 0) -> str | None:
     return _json(value)
 
 
-def reported_failure(value: Mapping[Any, Any], keys: Sequence[str]) -> Failure | None:
-    """The failure that a mapping reports in place of an answer, which would be under one of the keys."""
-    error = value.get("error") or value.get("Error")
-    if value.get("success") is False:
-        return Failure("error", f"the agent answered `success: false`: {_shown(error or value)}")
-    answered = [key for key in keys if value.get(key) is not None]
-    if error and not answered:
-        return Failure("error", _shown(error))
-    status = value.get("status")
-    if isinstance(status, str) and status.lower() in _FAILED and not {*answered} - {"message", "data"}:
-        return Failure("error", f"the agent answered `status: {status}`: {_shown(error or value)}")
-    return None
+def reported_failure(value: Mapping[Any, Any]) -> Failure | None:
+    """The failure that data reports in place of an answer: by a flag, or by an error with nothing else beside it.
+
+    An error among fields of its own, such as `{"error": "E42", "fix": "restart"}`, is an answer about errors.
+    """
+    flag = next((name for name, bad in _FLAGS.items() if value.get(name) is bad), None)
+    if flag is not None:
+        return Failure("error", f"the agent answered `{flag}: {str(_FLAGS[flag]).lower()}`: {_shown(value)}")
+    error = next((found for name in _ERRORS if not _says_nothing(found := value.get(name))), None)
+    status = next((value[name] for name in _STATUSES if _is_failed(value.get(name))), None)
+    if error is None and status is None and value.get("ok") is not False:
+        return None
+    beside = _BESIDE_ERROR if status is None else _BESIDE_ERROR | {"data"}
+    if not all(name in beside or IS_METADATA(str(name)) or _says_nothing(one) for name, one in value.items()):
+        return None
+    if isinstance(error, str | dict | list):
+        return Failure("error", f"the agent reports an error: {_shown(error)}")
+    return Failure("error", f"the agent reports a failure: {_shown(value)}")
 
 
-_FAILED = ("error", "failed", "failure")
+_FLAGS = {"success": False, "is_error": True, "isError": True}
+_ERRORS = ("error", "Error", "errors", "exception")
+_STATUSES = ("status", "state", "type", "statusCode", "status_code")
+_BESIDE_ERROR = {
+    *_ERRORS, *_STATUSES, "ok", "message", "msg", "detail", "details", "description", "error_description", "reason",
+    "title", "code", "path", "method", "instance", "hint", "help", "cause", "stack", "trace", "traceback",
+    "documentation_url", "retry_after", "jsonrpc", "param",
+}  # fmt: skip
+"""fields that describe an error; others are an answer"""
+IS_METADATA = re.compile(
+    r"(?i:(?:.*[_-])?(?:u?uid|guid|ids?|type|subtype|kind|role|model|object|created(?:_at)?|timestamp|time|index|status"
+    r"|usage|version|fingerprint|tier|logprobs|sequence(?:_number)?|duration|latency|cost|ms|usd|done|node|ns)"
+    r"|.+[_-]reason|event|metadata)|[a-z]+(?:Id|Type|At|Reason|Index|Usage|Metadata|Version)"
+).fullmatch
+"""names of fields that say something about an event or a reply, and are not shown as part of an answer"""
+
+
+def _is_failed(status: Any) -> bool:
+    if isinstance(status, str):
+        return status.lower() in ("error", "failed", "failure", "fail", "exception")
+    return isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600
+
+
+def _says_nothing(value: Any) -> bool:
+    """Whether a field is empty, or says in words that there is nothing."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("", "none", "null", "no", "no error", "ok", "n/a")
+    return value is None or value is False or value == 0 or (isinstance(value, list | dict) and not value)
 
 
 def provider_text(value: Mapping[Any, Any]) -> str | None:
@@ -79,6 +122,10 @@ def provider_text(value: Mapping[Any, Any]) -> str | None:
         return "".join(_content(content) for content in said)
     if value.get("type") == "message" and isinstance(value.get("content"), list):
         return _content(value["content"])
+    candidates = value.get("candidates")
+    if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
+        parts = _part(candidates[0].get("content") or {}, "parts")
+        return _content([part for part in parts if not _part(part, "thought")]) if isinstance(parts, list) else None
     return None
 
 
@@ -94,10 +141,17 @@ _BLOCK_KEYS = {"type", "text", "annotations", "citations", "cache_control", "id"
 
 
 def _shown(value: Any) -> str:
-    return excerpt((answer_text(value) or "").encode("utf-8", "replace"))
+    try:
+        text = value if isinstance(value, str) else _json(value)
+    except NoAnswer as problem:
+        text = str(problem)
+    return excerpt(text.encode("utf-8", "replace"))
 
 
 def _of_mapping(value: Mapping[Any, Any], depth: int) -> str | None:
+    failure = reported_failure(value)
+    if failure is not None:
+        raise ReportsFailure(failure)
     messages = value.get("messages")
     if isinstance(messages, list | tuple) and messages:
         return _latest(messages, depth)

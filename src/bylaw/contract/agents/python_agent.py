@@ -9,7 +9,7 @@ import inspect
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,16 +17,15 @@ from typing import Any, TextIO
 from msgspec.structs import replace
 
 from bylaw.contract.agents.answers import (
-    KEYS,
     MOST_ANSWER,
     TOO_LARGE,
     NoAnswer,
+    ReportsFailure,
     agent_run,
     answer_text,
-    at_path,
     plain_value,
-    reported_failure,
 )
+from bylaw.contract.agents.chunks import Chunks, join_chunks
 from bylaw.contract.agents.dialogue import NOT_TOLD, needs_talk
 from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.prompts import fill_template
@@ -44,7 +43,7 @@ from bylaw.contract.agents.python_target import (
 )
 from bylaw.contract.agents.python_workers import Outcome, Workers
 from bylaw.contract.agents.reset import RESET_SECONDS, has_reset, reset_by_function, reset_by_request
-from bylaw.contract.agents.streams import Chunks, join_chunks
+from bylaw.contract.agents.streams import read_at, read_list, read_text
 from bylaw.contract.conversation import messages_of
 from bylaw.contract.faults.live_run import LiveRun, current_run
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
@@ -295,21 +294,24 @@ class PythonAgent:
         if outcome.error is not None:
             return Failure("crash", one_line(outcome.error))
         if isinstance(outcome.value, Chunks):
-            return join_chunks(outcome.value)
+            return join_chunks(outcome.value, self._spec.response_path)
         try:
-            if self._spec.response_path is not None:
-                return _bounded(at_path(plain_value(outcome.value), self._spec.response_path))
-            answer = answer_text(outcome.value)
-            if isinstance(outcome.value, Mapping) and (failure := reported_failure(outcome.value, _ANSWER_KEYS)):
-                return failure
+            return _bounded(self._read(outcome.value, self._spec.response_path))
         except NoAnswer as problem:
             return Failure("bad_answer", f"the agent returned {problem}")
+        except ReportsFailure as reported:
+            return reported.failure
         except Exception as error:  # reading an object runs the agent's own code
             return Failure("bad_answer", f"the answer cannot be read: {one_line(error)}")
-        return Failure("bad_answer", "the agent returned nothing") if answer is None else _bounded(answer)
 
-
-_ANSWER_KEYS = (*KEYS, "messages")
+    def _read(self, value: Any, path: str | None) -> str | Failure:
+        """Raises NoAnswer, ReportsFailure."""
+        if path is not None and not isinstance(value, str | bytes | bytearray | memoryview):
+            plain = plain_value(value)
+            listed = read_list(plain, path) if isinstance(plain, list) else None
+            return read_at(plain, path) if listed is None else listed
+        text = answer_text(value)
+        return Failure("bad_answer", "the agent returned nothing") if text is None else read_text(text, path)
 
 
 def _bounded(answer: str | Failure) -> str | Failure:

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.contract.agents.answers import MOST_ANSWER
-from bylaw.contract.agents.streams import Chunks
+from bylaw.contract.agents.chunks import Chunks
 from bylaw.wire.listeners import Run, RunOver, current_run, run_context, unobserved
 
 GRACE = 0.5

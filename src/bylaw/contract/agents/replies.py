@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from bylaw.contract.agents.answers import as_text, at_path, block_text, excerpt, provider_text, reported_failure
-from bylaw.contract.agents.streams import read_stream
+from bylaw.contract.agents.answers import as_text, block_text, excerpt, provider_text, reported_failure
+from bylaw.contract.agents.streams import read_at, read_stream, read_text
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
 from bylaw.wire.values import without_surrogates
@@ -47,7 +47,7 @@ def read_reply(status: int, body: bytes, response_path: str | None, content_type
     if response_path is not None:
         if value is msgspec.UNSET:
             return Failure("bad_answer", f"the reply is not JSON, so it has no `{response_path}`: {excerpt(body)}")
-        return at_path(value, response_path)
+        return read_at(value, response_path)
     if value is msgspec.UNSET:
         return body.decode("utf-8", "replace")
     if value is None:
@@ -57,16 +57,8 @@ def read_reply(status: int, body: bytes, response_path: str | None, content_type
 
 def read_output(output: bytes) -> str | Failure:
     """The answer that a command printed: its text without colours, put together if it is a stream."""
-    output = _as_utf8(output, "")
-    streamed = read_stream("", output, None)
-    if streamed is not None:
-        return streamed
-    text = _ANSI.sub("", output.decode("utf-8", "replace")).rstrip("\r\n")
-    if not text.strip():
-        return Failure("bad_answer", "the command printed nothing")
-    value = json_of(text)
-    failure = reported_failure(value, REPLY_KEYS) if isinstance(value, dict) else None
-    return text if failure is None else failure
+    text = _ANSI.sub("", _as_utf8(output, "").decode("utf-8", "replace")).rstrip("\r\n")
+    return read_text(text) if text.strip() else Failure("bad_answer", "the command printed nothing")
 
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -97,13 +89,13 @@ def _lenient(body: bytes) -> Any:
         return msgspec.UNSET
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | Failure:
     blocks = block_text(value)
-    return as_text(value) if blocks is None else blocks
+    return read_text(as_text(value)) if blocks is None else blocks
 
 
 def _guessed(reply: dict[str, Any]) -> str | Failure:
-    failure = reported_failure(reply, REPLY_KEYS)
+    failure = reported_failure(reply)
     provided = provider_text(reply) if failure is None else None
     if failure is not None or provided is not None:
         return failure or provided or ""

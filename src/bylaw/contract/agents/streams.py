@@ -1,21 +1,30 @@
-"""Puts a streamed answer together: the chunks that a Python agent yields, or a stream in an HTTP reply.
+"""Puts a streamed answer together: a stream in an HTTP reply, in a text, or as a JSON list. `chunks` reads generators.
 
-Known are the streams of OpenAI (chat, Responses) and Anthropic, events and lines with one field of text each, plain
-text in events, and the chunks of LangChain, LangGraph, Pydantic AI and the OpenAI Agents SDK. A stream in which no text
-is found is a failure: judging its raw form would pass whatever is split over two of its events.
+Known are the streams of OpenAI (chat, Responses), Anthropic and Gemini, events and lines with one field of text each,
+plain text in events, and data streams of Vercel's AI SDK. A stream in which no text is found, or that is cut off, is a
+failure: judging its raw form would pass whatever is split over two of its events.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from bylaw.contract.agents.answers import NoAnswer, answer_text, at_path, excerpt, plain_value
+from bylaw.contract.agents.answers import answer_text, at_path, excerpt, reported_failure
+from bylaw.contract.agents.event_text import (
+    error_in,
+    has_other_text,
+    is_aside,
+    join_pieces,
+    join_values,
+    own_piece,
+    provider_pieces,
+)
+from bylaw.contract.agents.stream_ends import DONE, missing_end
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
 from bylaw.wire.formats import FORMATS
@@ -23,58 +32,130 @@ from bylaw.wire.formats.base import Event, read_events
 
 _EVENTS = "text/event-stream"
 _LINES = ("ndjson", "jsonl", "jsonlines", "json-lines", "json-seq", "stream+json")
-_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
-_END = "[DONE]"
-
-
-def is_stream_of_events(content_type: str, body: bytes) -> bool:
-    """Declared as one, or without a line that is anything else."""
-    if content_type.startswith(_EVENTS):
-        return True
-    lines = [line for line in body.splitlines() if line]
-    return any(line.startswith(b"data:") for line in lines) and all(_FIELD.match(line) for line in lines)
+FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 
 
 def read_stream(content_type: str, body: bytes, path: str | None) -> str | Failure | None:
     """The answer in a body that is a stream; None if it is not one. `path`: where each event holds its text."""
     content_type = content_type.lower()
-    if is_stream_of_events(content_type, body):
-        events = [event for event in read_events(body + b"\n\n") if event.data != _END]
-        return _join_events(events, path)
+    if content_type.startswith(_EVENTS) or _consists_of_events(body):
+        return _read_events(body, path, is_declared=content_type.startswith(_EVENTS))
     is_declared = any(kind in content_type for kind in _LINES)
-    if not is_declared and isinstance(json_of(body), dict | list):
-        return None
-    if not is_declared and (parts := _vercel_parts(body) or _objects_in_a_row(body)):
+    whole = msgspec.UNSET if is_declared else json_of(body)
+    if whole is not msgspec.UNSET:
+        return read_list(whole, path) if isinstance(whole, list) else None
+    text = body.decode("utf-8", "replace")
+    if is_declared:
+        return _join_events(_lines(text), path)
+    parts = _vercel_parts(text)
+    if parts:
         return _join_events(parts, path)
-    lines = [line for line in body.replace(b"\x1e", b"\n").splitlines() if line.strip()]
-    if not is_declared and (len(lines) < 2 or not all(isinstance(json_of(line), dict) for line in lines)):
-        return None
-    answer = _join_events([Event(None, line.decode("utf-8", "replace"), 0) for line in lines], path)
-    return answer if is_declared or isinstance(answer, str) or "json" in content_type else None
+    events = _objects_in_a_row(text)
+    if events:
+        is_stream = _are_events(events, path)
+        return _join_events(events, path) if is_stream else nothing_in(len(events), "objects")
+    events = _lines(text)
+    return _join_events(events, path) if len(events) > 1 and _are_events(events, path) else None
 
 
-_PART = re.compile(rb"([0-9a-z]):(.+)")
+def _lines(text: str) -> list[Event]:
+    lines = _LINE_END.split(text.replace("\x1e", "\n"))
+    return [Event(None, line, 0) for line in lines if line.strip()]
 
 
-def _vercel_parts(body: bytes) -> list[Event]:
-    """The text of a data stream of Vercel's AI SDK, `0:"text"` on each line; empty for any other body."""
-    found = [_PART.fullmatch(line) for line in body.splitlines() if line]
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def _is_unread(event: Event) -> bool:
+    """Whether it begins like JSON and is not."""
+    return event.data.lstrip()[:1] in ("{", "[") and event.json is None
+
+
+def read_list(items: list[Any], path: str | None = None) -> str | Failure | None:
+    """The answer in a list of events, of messages, or of pieces of a text; None for a list of anything else."""
+    if not items or not all(isinstance(item, dict) for item in items):
+        are_pieces = len(items) > 1 and all(isinstance(item, str) for item in items)
+        # Pieces of a text have spaces where they were cut; the names in a list have none.
+        return "".join(items) if are_pieces and any(item != item.strip() for item in items) else None
+    if path is not None and not path.partition(".")[0].isdigit():
+        return join_at_path([Event(None, msgspec.json.encode(item).decode(), 0) for item in items], path)
+    if path is None and all(isinstance(item.get("role"), str) and "content" in item for item in items):
+        return answer_text({"messages": items})
+    if path is None and _are_said(items):
+        return join_values(items)
+    return None
+
+
+def _consists_of_events(body: bytes) -> bool:
+    """Whether every line is a field of an event. One line alone may be a word that looks like a field."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    data = [line for line in lines if line.startswith(b"data:")]
+    is_long = len(data) > 1 or any(line[5:].lstrip()[:1] in (b"{", b"[") for line in data)
+    return is_long and all(FIELD.match(line) for line in lines)
+
+
+def _read_events(body: bytes, path: str | None, *, is_declared: bool) -> str | Failure:
+    events = read_events(body)
+    rest = body[events[-1].end if events else 0 :]
+    last_line = re.split(rb"[\r\n]", rest)[-1]
+    unended = read_events(rest + b"\n\n")
+    # Whoever prints or returns a stream may leave out the last line end. A server that sends one is cut off there,
+    # unless its last event is whole JSON.
+    is_whole = not last_line or last_line.startswith(b":") or (unended and isinstance(unended[-1].json, dict | list))
+    if is_declared and not (is_whole or (unended and unended[-1].data == DONE)):
+        return _cut(f"it ends in the middle of the event `{excerpt(last_line)}`")
+    return _join_events([*events, *unended], path)
+
+
+def _cut(why: str) -> Failure:
+    return Failure("bad_answer", f"the answer is cut off: {why}")
+
+
+def _are_events(events: Sequence[Event], path: str | None) -> bool:
+    """Whether JSON objects are a stream. The last one may be cut off. With a path, the author says that they are."""
+    values = [event.json for event in (events[:-1] if _is_unread(events[-1]) else events)]
+    return bool(values) and all(isinstance(one, dict) for one in values) and (path is not None or _are_said(values))
+
+
+def _are_said(values: Sequence[dict[str, Any]]) -> bool:
+    """Whether objects are events and not data: those of a provider, or with text in one field alone."""
+    if any(provider_pieces(value) is not None for value in values):
+        return True
+    said = [value for value in values if not is_aside(value)]
+    return any(own_piece(value, 0) is not None for value in said) and not any(has_other_text(one) for one in said)
+
+
+_PART = re.compile(r"([0-9a-z]):(.+)")
+
+
+def _vercel_parts(text: str) -> list[Event]:
+    """The parts of a data stream of Vercel's AI SDK, `0:"text"` on each line; empty for any other text."""
+    lines = [line for line in _LINE_END.split(text) if line]
+    found = [_PART.fullmatch(line) for line in lines]
     values = [json_of(part[2]) if part else msgspec.UNSET for part in found]
-    if not any(part and part[1] == b"0" for part in found) or msgspec.UNSET in values:
+    if not any(part and part[1] == "0" for part in found) or msgspec.UNSET in values[:-1]:
         return []
-    named = {b"0": None, b"3": "error"}
-    return [Event(named[part[1]], part[2].decode("utf-8", "replace"), 0) for part in found if part and part[1] in named]
+    is_cut = values[-1] is msgspec.UNSET
+    whole = found[:-1] if is_cut else found
+    events = [_vercel_event(part[1], part[2]) for part in whole if part and part[1] in "03de"]
+    return [*events, Event(None, f"{{{lines[-1]}", 0)] if is_cut and events else events
 
 
-def _objects_in_a_row(body: bytes) -> list[Event]:
-    """JSON objects without anything between them; empty for any other body."""
-    text, at, found = body.decode("utf-8", "replace").strip(), 0, list[Event]()
+def _vercel_event(kind: str, data: str) -> Event:
+    if kind == "0":
+        return Event(None, f'{{"type":"text-start","text":{data}}}', 0)
+    return Event("error", data, 0) if kind == "3" else Event(None, '{"type":"finish"}', 0)
+
+
+def _objects_in_a_row(text: str) -> list[Event]:
+    """JSON objects without anything between them; empty for any other text. The last one may be cut off."""
+    text, at, found = text.strip(), 0, list[Event]()
     decoder = json.JSONDecoder(strict=False)
     while at < len(text) and text[at] == "{" and len(found) < _MOST_OBJECTS:
         try:
             end = decoder.raw_decode(text, at)[1]
         except (ValueError, RecursionError):
-            return []
+            end = len(text)
         found.append(Event(None, text[at:end], 0))
         at = end
     return found if at == len(text) and len(found) > 1 else []
@@ -84,31 +165,43 @@ _MOST_OBJECTS = 100_000
 
 
 def _join_events(events: list[Event], path: str | None) -> str | Failure:
-    for event in events:
-        failed = _error_in(event.name, event.json)
+    said = [event for event in events if event.data.strip() != DONE]
+    values = [event.json for event in said]
+    for event, value in zip(said, values, strict=True):
+        failed = error_in(event.name, value)
         if failed is not None:
             return Failure("error", f"the stream reports an error: {failed}")
-    if path is not None:
-        return _join_at_path(events, path)
-    values = [_value(event.json) for event in events]
     if not any(isinstance(value, dict | list) for value in values):
-        texts = [value if isinstance(value, str) else event.data for value, event in zip(values, events, strict=True)]
-        are_json = all(isinstance(value, str) for value in values)
-        return "".join(texts if are_json else (event.data for event in events)) if events else _nothing_in(0, "events")
-    text = _join_pieces(piece for value in values for piece in _pieces(value))
-    return text if text is not None else _whole(events) or _nothing_in(len(events), "events")
+        if path is not None or not said:
+            return nothing_in(len(said), "events") if path is None else join_at_path(said, path)
+        if len(said) == 1 and said[0].data.startswith('{"'):
+            return _cut(f"its only event is `{excerpt(said[0].data.encode())}`")
+        are_json = all(isinstance(value, str | int | float) for value in values)
+        given = zip(said, values, strict=True)
+        return "".join(value if are_json and isinstance(value, str) else event.data for event, value in given)
+    for at, event in enumerate(said):
+        if _is_unread(event):
+            if at == len(said) - 1:
+                return _cut(f"its last event is `{excerpt(event.data.encode())}`")
+            return Failure("bad_answer", f"an event of the stream cannot be read: {excerpt(event.data.encode())}")
+    mark = missing_end(events)
+    if mark is not None:
+        return _cut(f"the stream ends without `{mark}`")
+    if path is not None:
+        return join_at_path(said, path)
+    # What is no object is a word of the answer, also if it could be JSON, as `7`.
+    text = join_values(
+        value if isinstance(value, dict | list | str) or event.data == "null" else event.data
+        for event, value in zip(said, values, strict=True)
+    )
+    return text or _whole(said) or ("" if text is not None else nothing_in(len(said), "events"))
 
 
-def _value(value: Any) -> Any:
-    """`7` may be JSON, but in a stream it is a word of the answer."""
-    return value if isinstance(value, dict | list | str) else None
-
-
-def _join_at_path(events: list[Event], path: str) -> str | Failure:
+def join_at_path(events: list[Event], path: str) -> str | Failure:
     found = [at_path(event.json, path) for event in events if isinstance(event.json, dict | list)]
     texts = [text for text in found if isinstance(text, str)]
     if texts:
-        return _join_pieces(texts) or ""
+        return join_pieces(texts)
     for wire in FORMATS:
         reply = wire.collect(events)
         whole = at_path(reply, path) if reply is not None else None
@@ -127,168 +220,31 @@ def _whole(events: list[Event]) -> str | None:
     return None
 
 
-def _nothing_in(count: int, what: str) -> Failure:
+def nothing_in(count: int, what: str) -> Failure:
     return Failure(
         "bad_answer",
         f"the answer is a stream of {count} {what} in which no text is found; `response_path` says where each holds it",
     )
 
 
-def _error_in(name: str | None, value: Any) -> str | None:
-    is_error = name == "error" or (isinstance(value, dict) and value.get("type") in ("error", "response.failed"))
-    error = value.get("error") if isinstance(value, dict) else None
-    if not is_error and not isinstance(error, dict):
-        return None
-    return excerpt(msgspec.json.encode(error or value))
+def read_text(text: str, path: str | None = None) -> str | Failure:
+    """The answer in a text of an agent: the text itself, unless it is a stream or JSON that reports a failure.
+
+    `path`: where the text, which must be JSON, or each event of it, holds the answer.
+    """
+    streamed = read_stream("", text.encode("utf-8", "replace"), path)
+    if streamed is not None:
+        return streamed
+    value = json_of(text) if path is not None or text.lstrip()[:1] == "{" else None
+    if path is None:
+        return (reported_failure(value) if isinstance(value, dict) else None) or text
+    if value is msgspec.UNSET:
+        return Failure("bad_answer", f"the answer is not JSON, so it has no `{path}`: {excerpt(text.encode())}")
+    return read_at(value, path)
 
 
-# The text of one event or chunk
-
-_KEYS = ("delta", "token", "text", "content", "content_delta", "chunk", "part", "answer", "response", "output",
-         "result", "reply", "message", "data", "value")  # fmt: skip
-"""the fields in which streams hold text, the most specific first"""
-_KINDS = ("type", "event_kind", "part_kind", "part_delta_kind", "kind", "event", "role")
-_NOT_SAID = re.compile(
-    r"(?i:tool|function|reason|think|status|debug|usage|meta|heartbeat|^ping|^(?:human|user|system)(?:$|[_ -]?"
-    r"(?:message|prompt|input|turn)))|(?:^|[^A-Za-z])[Ee]nd$|[a-z]End$|END$"
-)
-"""kinds of events that are not part of the answer; `append` and `user_facing` are"""
-_MOST_DEPTH = 4
-
-
-def _pieces(value: Any) -> Iterator[str]:
-    """The pieces of the answer in one event: one at most, or one for each message of a list."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _pieces(item)
-        return
-    piece = _provider_piece(value) if isinstance(value, dict) else None
-    piece = _own_piece(value, 0) if piece is None else piece
-    if piece is not None:
-        yield piece
-
-
-def _provider_piece(event: dict[str, Any]) -> str | None:
-    """The text in an event of a provider, which may be empty; None for any other event."""
-    kind = str(event.get("type"))
-    if isinstance(event.get("choices"), list):
-        choice = next((one for one in event["choices"] if isinstance(one, dict)), {})
-        delta = choice.get("delta") or choice.get("message") or choice
-        texts = [delta.get(key) for key in ("content", "refusal", "text")] if isinstance(delta, dict) else []
-        return "".join(text for text in texts if isinstance(text, str))
-    if kind.startswith("response."):
-        is_said = kind in ("response.output_text.delta", "response.refusal.delta")
-        return str(event.get("delta") or "") if is_said else ""
-    if kind.startswith(("content_block_", "message_")):
-        part = event.get("delta") or event.get("content_block")
-        is_text = isinstance(part, dict) and part.get("type") in ("text_delta", "text")
-        return str(part.get("text") or "") if is_text and isinstance(part, dict) else ""
-    return None
-
-
-def _own_piece(value: Any, depth: int) -> str | None:
-    if isinstance(value, str):
-        return value
-    if depth > _MOST_DEPTH or not isinstance(value, dict | list):
-        return None
-    if isinstance(value, list):
-        found = [piece for item in value if (piece := _own_piece(item, depth + 1)) is not None]
-        return "".join(found) if found else None
-    if any(_NOT_SAID.search(value[kind]) for kind in _KINDS if isinstance(value.get(kind), str)):
-        return None
-    if isinstance(value.get("messages"), list):
-        return answer_text(value)
-    inner = (_own_piece(value[key], depth + 1) for key in _KEYS if value.get(key) is not None)
-    return next((piece for piece in inner if piece is not None), None)
-
-
-def _join_pieces(pieces: Iterable[str]) -> str | None:
-    """The pieces as one text. Streams that repeat what they have said, piece by piece or at the end, say it once."""
-    found = list(pieces)
-    texts = [piece for piece in found if piece]
-    if len(texts) > 1 and all(len(left) < len(right) and right.startswith(left) for left, right in pairwise(texts)):
-        return texts[-1]
-    if len(texts) > 2 and "".join(texts[:-1]).strip() == texts[-1].strip():
-        return texts[-1]
-    if len(texts) == 2 and texts[0] == texts[1] and " " in texts[0].strip():  # a message, and the same as the result
-        return texts[0]
-    return "".join(texts) if found else None
-
-
-# Chunks of a Python agent
-
-
-class Chunks(list[Any]):
-    """What an agent yielded, one item a chunk."""
-
-    returned: Any = None
-    """what a generator returned at its end"""
-    size = 0
-    """of the texts, in characters"""
-
-
-def join_chunks(chunks: Chunks) -> str | Failure:
-    """What a generator returns is a part of its answer too, unless it repeats what was yielded."""
-    yielded = _join_yielded(chunks)
-    if chunks.returned is None or (isinstance(yielded, Failure) and chunks):
-        return yielded
-    try:
-        returned = answer_text(chunks.returned)
-    except NoAnswer as problem:
-        return Failure("bad_answer", f"the agent returned {problem}")
-    if returned is None or isinstance(yielded, Failure):
-        return yielded if returned is None else returned
-    if returned.strip() in yielded:
-        return yielded
-    return returned if yielded.strip() in returned else f"{yielded}\n{returned}"
-
-
-def _join_yielded(chunks: Chunks) -> str | Failure:
-    if not chunks:
-        return Failure("bad_answer", "the agent yielded nothing")
-    values: list[Any] = []
-    for chunk in chunks:
-        try:
-            values.append(_chunk_value(chunk))
-        except NoAnswer as problem:
-            return Failure("bad_answer", f"the agent yielded {problem}")
-    if all(isinstance(value, bytes) for value in values):
-        return b"".join(values).decode("utf-8", "replace")
-    values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
-    failed = next((error for value in values if (error := _error_in(None, value)) is not None), None)
-    if failed is not None:
-        return Failure("error", f"the agent yielded an error: {failed}")
-    states = [text for value in values if (text := _graph_text(value)) is not None]
-    if states:
-        return states[-1]
-    text = _join_pieces(piece for value in values for piece in _pieces(value))
-    return text if text is not None else _nothing_in(len(chunks), "chunks")
-
-
-def _chunk_value(chunk: Any) -> Any:
-    """The chunk in JSON types; an empty list for one that is not part of the answer. Raises NoAnswer."""
-    if chunk is None or isinstance(chunk, str | bytes):
-        return [] if chunk is None else chunk
-    if isinstance(chunk, bytearray | memoryview):
-        return bytes(chunk)
-    if isinstance(chunk, tuple) and len(chunk) == 2:  # LangGraph: a message with its metadata, or a mode with its chunk
-        return _chunk_value(chunk[1] if isinstance(chunk[0], str) else chunk[0])
-    kind = getattr(chunk, "type", None)
-    if kind == "raw_response_event":
-        return _chunk_value(chunk.data)
-    if kind in ("run_item_stream_event", "agent_updated_stream_event", "tool", "human", "system"):
-        return []
-    if kind in ("ai", "AIMessageChunk"):
-        return answer_text({"messages": [chunk]}) or ""
-    return plain_value(chunk)
-
-
-def _graph_text(value: Any) -> str | None:
-    """The latest text in a state of LangGraph, or in the update of a node."""
-    states = [value, *value.values()] if isinstance(value, Mapping) else []
-    for state in states:
-        if isinstance(state, Mapping) and isinstance(state.get("messages"), list):
-            text = answer_text(state)
-            if text:
-                return text
-    return None
+def read_at(value: Any, path: str) -> str | Failure:
+    """The answer at this path of data, which may be a stream; a failure that the data reports in place of an answer."""
+    failure = reported_failure(value) if isinstance(value, dict) else None
+    found = at_path(value, path) if failure is None else failure
+    return read_text(found) if isinstance(found, str) else found
