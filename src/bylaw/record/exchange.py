@@ -36,6 +36,8 @@ class RecordedExchange(Exchange):
         self._status: int | None = None
         self._headers: dict[str, str] = {}
         self._body = bytearray()
+        self._has_ended = False
+        """the server has ended the body; else the agent stopped reading it, or the connection broke"""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -48,6 +50,7 @@ class RecordedExchange(Exchange):
         answered = self._inner.answer(reply)
         self._status, self._headers = answered.status, answered.headers
         self._store(answered.body[: self._inner.cut_after])
+        self._has_ended = True
         return answered
 
     def chunk(self, data: bytes) -> None:
@@ -55,6 +58,10 @@ class RecordedExchange(Exchange):
         self._store(data)
         if self._is_last(data):
             self.end()  # before the reader gets it: whoever has an answer finds it in the file
+
+    def body_end(self) -> None:
+        self._inner.body_end()
+        self._has_ended = True
 
     def _store(self, data: bytes) -> None:
         if len(self._body) <= MOST_KEPT:
@@ -130,7 +137,12 @@ class RecordedExchange(Exchange):
         error = None if failed is None else _error_in(failed.encode())
         if reply is None:
             return None, False, error
-        return reply, error is None and is_ended(self._wire, reply), error
+        is_whole = is_ended(self._wire, reply) or any(event.data.strip() == "[DONE]" for event in events)
+        if not is_whole and error is None and self._inner.cut_after is not None:
+            error = "the connection was broken off"
+        elif not is_whole and error is None and self._has_ended:
+            error = "the server ended the stream before the answer was complete"
+        return reply, error is None and is_whole, error
 
 
 def _is_answer(reply: Json) -> bool:

@@ -2,8 +2,9 @@
 
 Whoever carries an exchange (a patched library or the proxy) follows these steps. It waits `delay` seconds. Then it
 fails as `fails` says, or answers `reply`, or sends `request`. If `buffers` is set it reads the whole reply and calls
-`answer`, which may set `fails`; otherwise it calls `head` once and `chunk` for each piece. It lets the body take
-`body_seconds`, breaks the connection after `cut_after` bytes of it, and always calls `end`.
+`answer`, which may set `fails`; otherwise it calls `head` once, `chunk` for each piece, and `body_end` if the server
+has ended the body. It lets the body take `body_seconds`, breaks the connection after `cut_after` bytes of it, and
+always calls `end`.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ class Exchange:
 
     def chunk(self, data: bytes) -> None:
         """Not buffered: a piece of the reply's body has passed."""
+
+    def body_end(self) -> None:
+        """Not buffered: the server has ended the body, and all of it has passed."""
 
     def end(self, *, error: str | None = None) -> None:
         """The exchange is over, with or without an error. Only the first call counts."""

@@ -201,6 +201,7 @@ class _Aiohttp:
                         for piece in stream.pieces(data):
                             protocol.data_received(raw_chunk(piece))
                         await protocol.transport.is_read.wait()
+                    exchange.body_end()
             except aiohttp.ClientError:
                 protocol.connection_lost(None)
             else:

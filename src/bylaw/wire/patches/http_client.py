@@ -187,6 +187,7 @@ def _response(file: io.BufferedIOBase, method: str) -> http.client.HTTPResponse:
 class _ObservedResponse(http.client.HTTPResponse):
     """Reports to the exchange what the agent reads."""
 
+    _exchange: Exchange
     _stream: ReplyStream
     _is_reading: bool
     """http.client implements some of these methods with the others"""
@@ -206,7 +207,7 @@ class _ObservedResponse(http.client.HTTPResponse):
 
     def close(self) -> None:
         """Also called when the response is garbage-collected."""
-        self._stream.end()
+        self._exchange.end()
         super().close()
 
     def _reported(self, read: Any, size: int | None) -> bytes:
@@ -219,7 +220,7 @@ class _ObservedResponse(http.client.HTTPResponse):
         finally:
             self._is_reading = False
         passed = b"".join(self._stream.pieces(data))
-        if not data or self.isclosed():
+        if (not data and size != 0) or self.isclosed():
             self._stream.end()
         return passed
 
@@ -231,6 +232,7 @@ def _observed(reply: Any, exchange: Exchange) -> Any:
         return reply
     observed: Any = reply
     observed.__class__ = _ObservedResponse
+    observed._exchange = exchange
     observed._stream = ReplyStream(exchange, http.client.IncompleteRead(b""))
     observed._is_reading = False
     observed._stream.wait()

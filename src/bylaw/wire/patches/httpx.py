@@ -184,6 +184,7 @@ def _observed_stream(module: Any, inner: Any, exchange: Exchange, broken: Except
             with exchange_end(exchange):
                 for data in inner:
                     yield from stream.pieces(data)
+                exchange.body_end()
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             stream = ReplyStream(exchange, broken)
@@ -192,6 +193,7 @@ def _observed_stream(module: Any, inner: Any, exchange: Exchange, broken: Except
                 async for data in inner:
                     for piece in stream.pieces(data):
                         yield piece
+                exchange.body_end()
 
         def close(self) -> None:
             exchange.end()

@@ -175,6 +175,8 @@ class ReplyStream:
             raise self._broken
 
     def end(self) -> None:
+        """The server has ended the body."""
+        self._exchange.body_end()
         self._exchange.end()
 
 

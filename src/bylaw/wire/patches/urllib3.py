@@ -155,8 +155,11 @@ def _release_and_end(reply: Any, exchange: Exchange) -> Callable[[], None]:
     )  # the reply refers to this function, which must not refer to the reply
 
     def release_conn() -> None:
+        original = release()
+        if original is not None and original.__self__.chunk_left == 0:  # the last chunk was read
+            exchange.body_end()
         exchange.end()
-        if (original := release()) is not None:
+        if original is not None:
             original()
 
     return release_conn

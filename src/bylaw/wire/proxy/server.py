@@ -279,6 +279,7 @@ async def _reply_streamed(
     async for data in body:
         exchange.chunk(data)
         await connection.data(data)
+    exchange.body_end()
     exchange.end()  # a recording must hold the whole reply before the client knows that it is whole
     await connection.end()
     return True
