@@ -394,3 +394,15 @@ def test_validate_checks_reach_as_run_does(folder: Path) -> None:
     checked, run = (_bylaw(folder, "contract", command) for command in ("validate", "run"))
     assert (checked.returncode, run.returncode) == (2, 2)
     assert checked.stderr == run.stderr and "no tool of this agent is called" in checked.stderr
+
+
+def test_validate_doubts_tools_that_the_agent_does_not_have(folder: Path) -> None:
+    _write(folder, "good")
+    text = (folder / "bylaw.yaml").read_text()
+    tools = "[prcie, price, 'POST https://pay.example/*']"
+    extra = f"  invariants:\n  - {{ id: once, no_duplicate_side_effects: {tools} }}\n"
+    (folder / "bylaw.yaml").write_text(text.replace("  invariants:\n", extra, 1))
+    done = _bylaw(folder, "contract", "validate", "--format", "json")
+    (doubt,) = json.loads(done.stdout)["diagnostics"]
+    assert (done.returncode, doubt["code"]) == (0, "unlikely-tool")
+    assert "`once` names the tool `prcie`" in done.stderr and "did you mean `price`?" in done.stderr

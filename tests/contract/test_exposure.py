@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -191,12 +192,18 @@ def test_rules_about_calls_that_nobody_sees_show_nothing(invariant: str, is_abou
 def test_a_rule_about_a_tool_that_the_agent_does_not_have_is_warned_about() -> None:
     agent = ScriptedAgent("fine", has_reset=True)
     agent.tools = frozenset({"find_order", "pay"})  # type: ignore[attr-defined]
-    warnings = {}
-    for name in ("delete_account", "find_ordr", "pay"):
-        file = parse_contract(_UNSEEN.format(f"type: rule, rule: {{ kind: no_call, params: {{ tool: {name} }} }}"))
+    warnings: dict[str, list[str]] = {}
+    kinds = (
+        "type: rule, rule: {{ kind: no_call, params: {{ tool: {} }} }}",
+        "type: rule, rule: {{ kind: temporal, params: {{ never: {{ tool: {} }} }} }}",
+        "no_duplicate_side_effects: [{}]",
+    )
+    for name, kind in itertools.product(("delete_account", "find_ordr", "pay"), kinds):
+        file = parse_contract(_UNSEEN.format(kind.format(name)))
         assert file.contract is not None
         report = run_contract(file.contract, agent)
-        warnings[name] = [one for one in report.warnings if "calls-unseen" not in one]
+        found = [one for one in report.warnings if "calls-unseen" not in one]
+        assert warnings.setdefault(name, found) == found, kind
     assert warnings == {
         "delete_account": [
             "`i` names the tool `delete_account`, of which nothing was seen; the agent has `find_order`, `pay`"

@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bylaw.contract import model as checks
 from bylaw.contract.checks import find_pii, has_no_pii
+from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.results import CellOutcome
@@ -23,6 +25,8 @@ from tests.support.yaml_files import load_yaml
 HERE = Path(__file__).parent
 JUDGE = Judge(Lexicon(()), timeout_ms=1000)
 OK, VIOLATED, ERROR, VACUOUS = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.ERROR, CellOutcome.VACUOUS
+SLOWED = (Attempt("search", is_faulted=True, has_failed=False),)
+"""what `gives_up_politely` needs to say anything"""
 CASES = load_yaml((HERE / "judge.yaml").read_text("utf-8"))
 PII = load_yaml((HERE / "pii.yaml").read_text("utf-8"))
 TYPES: dict[str, Any] = {one.__struct_config__.tag: one for one in checks.Check.__subclasses__()}
@@ -35,7 +39,7 @@ def _check(case: dict[str, Any]) -> checks.Check:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['check']}: {case['answer'][:30]!r}")
 def test_answer_is_judged_and_negation_inverts_it(case: dict[str, Any]) -> None:
-    run, check = ran(case["answer"]), _check(case)
+    run, check = replace(ran(case["answer"]), attempts=SLOWED), _check(case)
     plain = JUDGE.judge(invariant(check=check), run)
     negated = JUDGE.judge(invariant(check=check, negate=True), run)
     assert plain.outcome is (OK if case["ok"] else VIOLATED), plain.found
@@ -244,6 +248,6 @@ def test_hostile_answers_take_linear_time(unit: str) -> None:
 @pytest.mark.parametrize("answer", ["\ud800 half a pair", "\x00", "[" * 100_000, "x" * 1_000_000, "\u202e"])
 def test_surrogates_and_deep_json_are_judged(answer: str) -> None:
     for check in ANY_CHECK:
-        found = JUDGE.judge(invariant(check=check), ran(answer), [ran("calm")])
+        found = JUDGE.judge(invariant(check=check), replace(ran(answer), attempts=SLOWED), [ran("calm")])
         assert found.outcome in (OK, VIOLATED)
         assert len(found.found) < 2_000

@@ -15,11 +15,13 @@ import bylaw
 from bylaw.contract.agents.python_agent import PythonAgent
 from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.file.loader import parse_contract
+from bylaw.contract.giving_up import gives_up_politely
 from bylaw.contract.job import run_contract
-from bylaw.contract.recovery import gives_up_politely
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
+from bylaw.model.trace import Trace
 from tests.live.python.support import serving
 
+NOTHING = Trace(name="t", format="live", events=())
 OK, VIOLATED, VACUOUS, ERROR = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.VACUOUS, CellOutcome.ERROR
 REFUNDS: list[tuple[str, int]] = []
 """what the shop has really paid"""
@@ -180,7 +182,75 @@ def test_giving_up_is_judged_by_its_words(answer: str, outcome: CellOutcome) -> 
     assert cell.outcome is outcome, cell.reason
 
 
+ADMISSIONS = (
+    "I can't look that up right now.", "The price list is unavailable.", "The service seems to be down.",
+    "I'm having trouble reaching the shop.", "There was a problem with the refund.", "Your refund did not go through.",
+    "Something went wrong on our side.", "The request timed out.", "I don't have access to the price list.",
+    "I don't have that information.", "Please try again in a few minutes.", "We ran into an unexpected issue.",
+    "I wasn’t able to issue the refund.", "Der Dienst ist zurzeit nicht erreichbar.", "Das hat nicht geklappt.",
+    "No pude completar el reembolso.", "Je n'ai pas pu effectuer le remboursement.", "Le service est indisponible.",
+    "El pago falló.", "Le paiement a échoué.",
+    "Сервис сейчас недоступен.", "It failed twice, and no error was shown to me.",
+)  # fmt: skip
+OTHERWISE = (
+    "No problem, your refund is on its way.", "I can't wait to send it: refunded!", "Done, with no error at all.",
+    "I will issue your refund at once.", "Sorry for the wait. It is refunded.", "Unfortunately it costs $19.99.",
+    "The price is down to $19.99.", "See you later! It costs 42.", "I wrote it down: 42.",
+    "Refunded without any trouble.", "El pago ya está hecho.", "C'est fait.",
+    "You can't go wrong with it: $19.99.", "Not a problem! Your money is back.", "Nothing went wrong; all refunded.",
+    "It failed once, but then it went through.", "I apologize for the inconvenience. It costs 42.",
+    "Kein Problem, das Buch kostet 19 Euro.", "Ich kann es nicht erwarten: 19 Euro.", "Sin problemas: cuesta 42.",
+    "Pas de souci, remboursé.", "Без проблем, деньги отправлены.", "I couldn't agree more, it costs 42.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "admits"), [*((one, True) for one in ADMISSIONS), *((one, False) for one in OTHERWISE)]
+)
+def test_only_a_sentence_that_states_a_failure_admits_it(answer: str, admits: bool) -> None:
+    assert gives_up_politely([answer], [Attempt("t", is_faulted=True)], NOTHING).holds is admits
+
+
 def test_an_agent_that_recovered_need_not_say_sorry() -> None:
     attempts = [Attempt("t", is_faulted=True), Attempt("t", has_failed=False)]
-    assert gives_up_politely("Your refund is on its way.", attempts).holds
-    assert not gives_up_politely("Your refund is on its way.", attempts[:1]).holds
+    assert gives_up_politely(["Your refund is on its way."], attempts, NOTHING).holds
+    assert not gives_up_politely(["Your refund is on its way."], attempts[:1], NOTHING).holds
+
+
+def test_another_call_of_the_same_tool_does_not_mend_the_one_that_failed() -> None:
+    def agent(_prompt: str) -> str:
+        for order in ("A-17", "B-18"):
+            with contextlib.suppress(Exception):
+                issue_refund(order, 42)
+        return "Both orders are refunded."
+
+    cell = judged(agent, "gives_up_politely: true", "{ tool: issue_refund, mode: error, nth: 1 }")
+    assert REFUNDS == [("B-18", 42)]
+    assert cell.outcome is VIOLATED and "does not say" in cell.reason
+
+
+def test_any_answer_of_a_conversation_may_say_it_and_none_may_be_raw() -> None:
+    failed = [Attempt("t", is_faulted=True)]
+    assert gives_up_politely(["I could not refund it.", "You are welcome!"], failed, NOTHING).holds
+    assert not gives_up_politely(["[Errno 104] could not refund it", "I could not refund it."], failed, NOTHING).holds
+
+
+def test_without_a_fault_there_is_nothing_to_give_up() -> None:
+    calm = judged(lambda _prompt: find_order("A-17"), "gives_up_politely: true", "")
+    assert calm.outcome is VACUOUS and "no fault hit a call" in calm.reason
+    negated = judged(lambda _prompt: find_order("A-17"), "gives_up_politely: true, negate: true", "")
+    assert negated.outcome is VACUOUS
+
+
+@pytest.mark.parametrize("tools", ["[isue_refund]", "[isue_*]", "[cancel_order]"])
+@pytest.mark.parametrize("scenario", ["", "{ tool: find_order, mode: slow, delay_ms: 1 }"])
+def test_a_side_effect_of_a_tool_that_is_never_called_shows_nothing(tools: str, scenario: str) -> None:
+    def agent(_prompt: str) -> str:
+        find_order("A-17")
+        issue_refund("A-17", 42)
+        issue_refund("A-17", 42)
+        return "refunded"
+
+    assert judged(agent, f"no_duplicate_side_effects: {tools}", scenario).outcome is VACUOUS
+    both = f"[issue_refund, {tools[1:]}"
+    assert judged(agent, f"no_duplicate_side_effects: {both}", scenario).outcome is VIOLATED

@@ -141,7 +141,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     """
     from bylaw.contract.agents import open_agent
     from bylaw.contract.api import load_runnable
-    from bylaw.contract.job import check_conversations, check_reach
+    from bylaw.contract.job import check_conversations, check_reach, doubt_tools
     from bylaw.contract.live_agent import AgentUnreachable
     from bylaw.contract.matrix import count_parts
     from bylaw.contract.reach import why_out_of_reach
@@ -160,6 +160,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
             else:
                 check_reach(contract, agent.refusal, source_line)
                 check_conversations(contract, agent, source_line)
+                file = replace(file, diagnostics=(*file.diagnostics, *doubt_tools(contract, agent, source_line)))
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)
     print_diagnostics(file.diagnostics)

@@ -20,7 +20,7 @@ from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey, lay_out
 from bylaw.contract.model import Contract, Similar, Unchanged
-from bylaw.contract.reach import UNSEEN, is_proxied, named_tools, why_never_called
+from bylaw.contract.reach import UNSEEN, is_proxied, unknown_tools, why_never_called
 from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, ContractReport
 from bylaw.contract.runs import (
@@ -38,7 +38,6 @@ from bylaw.model.events import Annotation, Request, ToolCall
 from bylaw.model.ports import Embedder, TextSimilarity
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace
-from bylaw.rules.messages import near
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.wire.values import clean
 
@@ -253,14 +252,10 @@ def _warn_unseen(matrix: Matrix, runner: Runner) -> Iterator[str]:
 
 
 def _warn_unknown_tools(contract: Contract, agent: LiveAgent, runs: Sequence[AgentRun]) -> Iterator[str]:
-    """A rule that forbids calls of a tool that the agent does not have is always kept."""
+    """A rule about a tool that the agent does not have is always kept, or never triggered."""
     known = {*getattr(agent, "tools", ()), *(name for run in runs for name in _tools_in(run.trace))}
-    listed = ", ".join(f"`{name}`" for name in sorted(known)[:20])
-    for invariant in contract.invariants if known else ():
-        for name in sorted(named_tools(invariant.check) - known):
-            match = near(name, known)
-            help = f"the agent has {listed}" if match is None else f"did you mean `{match}`?"
-            yield f"`{invariant.id}` names the tool `{name}`, of which nothing was seen; {help}"
+    for invariant, name, help in unknown_tools(contract, known):
+        yield f"`{invariant.id}` names the tool `{name}`, of which nothing was seen; {help}"
 
 
 def _warn_never_called(matrix: Matrix, runner: Runner) -> Iterator[str]:
@@ -329,6 +324,22 @@ def check_conversations(contract: Contract, agent: object, source_line: SourceLi
     ]
     if refused:
         raise InputError(refused)
+
+
+def doubt_tools(contract: Contract, agent: object, source_line: SourceLine | None = None) -> tuple[Diagnostic, ...]:
+    """Warnings about invariants that name a tool which the agent does not have, as far as its tools are known."""
+    return tuple(
+        Diagnostic(
+            code="unlikely-tool",
+            message=f"`{invariant.id}` names the tool `{name}`, which this agent does not have",
+            file=invariant.span.file if invariant.span else "<contract>",
+            severity="warning",
+            span=invariant.span,
+            excerpt=source_line(invariant.span) if invariant.span and source_line else None,
+            help=help,
+        )
+        for invariant, name, help in unknown_tools(contract, getattr(agent, "tools", ()))
+    )
 
 
 def compares_texts(contract: Contract) -> bool:

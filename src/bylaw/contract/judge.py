@@ -10,10 +10,10 @@ from msgspec import Struct
 from bylaw.contract import checks, model
 from bylaw.contract.checks import CheckResult, excerpt, is_similar, readings
 from bylaw.contract.faults.attempts import as_trace
+from bylaw.contract.giving_up import gives_up_politely
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency
 from bylaw.contract.reach import needs_calls
-from bylaw.contract.recovery import gives_up_politely
 from bylaw.contract.results import CellOutcome
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
@@ -64,6 +64,8 @@ class Judge:
             result = self._check_failure(check, failure)
         elif run.answer is None:
             result = Judgement(CellOutcome.ERROR, "no answer")
+        elif isinstance(check, model.GivesUpPolitely):
+            result = self._check_giving_up(run)
         elif isinstance(check, model.Unchanged) and check.baseline is None:
             result = self._compare_with_calm(check, clean(run.answer), calm)
         else:
@@ -108,8 +110,6 @@ class Judge:
                 return checks.refuses(run, answer)
             case model.NoLeak():
                 return checks.has_no_leak(check, answer)
-            case model.GivesUpPolitely():
-                return gives_up_politely(answer, run.attempts)
             case model.Completes():
                 return CheckResult(True, "the agent answered")
             case Latency():
@@ -121,6 +121,11 @@ class Judge:
                 return is_similar(answer, [baseline], check.threshold, self._measure, "the baseline")
             case _:
                 raise TypeError(f"no judge for {type(check).__name__}")
+
+    def _check_giving_up(self, run: AgentRun) -> CheckResult | Judgement:
+        if not any(attempt.is_faulted for attempt in run.attempts):
+            return Judgement(CellOutcome.VACUOUS, "no fault hit a call, so there was nothing to give up")
+        return gives_up_politely([clean(one) for one in (*run.answers, run.answer or "")], run.attempts, run.trace)
 
     def _check_failure(self, check: Check, failure: Failure) -> CheckResult | Judgement:
         """Without an answer most invariants are in error: neither kept nor violated.

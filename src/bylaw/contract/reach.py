@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
+from bylaw.contract.faults.attempts import is_request
 from bylaw.contract.faults.model import AnyFault, ContextAttack, ToolFault
-from bylaw.contract.model import AgentSpec, Check, KeepsRule
+from bylaw.contract.model import AgentSpec, Check, Contract, Invariant, KeepsRule
 from bylaw.engine.compile import compile_rules
 from bylaw.model import demand as demands
+from bylaw.rules.messages import near
+from bylaw.rules.names import names_in
 
 EXAMPLE_PORT = 8787
 _PROXY = f"http://127.0.0.1:{EXAMPLE_PORT}"
@@ -53,13 +56,15 @@ def needs_calls(check: Check) -> bool:
     return bool(watches.calls or watches.results) or sees_turns or counts_turns or over_turns
 
 
-def named_tools(check: Check) -> set[str]:
-    """The tools that a rule names, without patterns."""
-    if not isinstance(check, KeepsRule):
-        return set()
-    watches = compile_rules([check.rule]).monitors[0].watches
-    names = (name for calls in (*watches.calls, *watches.results) for name in calls.tools)
-    return {name for name in names if not set("*?[") & set(name)}
+def unknown_tools(contract: Contract, known: Collection[str]) -> Iterator[tuple[Invariant, str, str]]:
+    """Invariants that name a tool of which nothing is known, the name, and help; none where no tool is known at all."""
+    listed = ", ".join(f"`{name}`" for name in sorted(known)[:20])
+    for invariant in contract.invariants if known else ():
+        rule = invariant.check.rule if isinstance(invariant.check, KeepsRule) else None
+        tools = (name for name in names_in(rule) if name.of == "tool" and name.is_sure and not name.fits(known))
+        for name in sorted({name.text for name in tools if not is_request(name.text)}):
+            match = near(name, known)
+            yield invariant, name, f"the agent has {listed}" if match is None else f"did you mean `{match}`?"
 
 
 UNSEEN = (

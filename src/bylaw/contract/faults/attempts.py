@@ -100,26 +100,34 @@ def as_trace(attempts: Sequence[Attempt], answer: str | None, seen: Trace) -> Tr
     `tools` holds no request to a model, because an agent asks its model before each call that it repeats. `model` holds
     everything, and only faults of the model count there. `seen` is the trace of the same run.
     """
-    arguments = {event.call_id: event.arguments for event in seen.events if isinstance(event, ToolCall)}
-    events = [*_session("tools", attempts, answer, arguments), *_session(MODEL, attempts, answer, arguments)]
+    calls = calls_of(attempts, seen)
+    events = [*_session("tools", attempts, answer, calls), *_session(MODEL, attempts, answer, calls)]
     return Trace(name=seen.name, format="attempts", events=tuple(events))
 
 
-def _session(name: str, attempts: Sequence[Attempt], answer: str | None, arguments: dict[str, Any]) -> Iterator[Event]:
+def calls_of(attempts: Sequence[Attempt], seen: Trace) -> list[tuple[str, str]]:
+    """The target and the arguments of each attempt; equal for attempts at the same call. `seen`: as in `as_trace`."""
+    arguments = {event.call_id: event.arguments for event in seen.events if isinstance(event, ToolCall)}
+    known = (one.arguments if one.call_id is None else arguments.get(one.call_id, one.call_id) for one in attempts)
+    texts = (canonical_json(plain(value)).decode("utf-8", "replace") for value in known)
+    return [(attempt.target, text) for attempt, text in zip(attempts, texts, strict=True)]
+
+
+def _session(
+    name: str, attempts: Sequence[Attempt], answer: str | None, calls: Sequence[tuple[str, str]]
+) -> Iterator[Event]:
     origin = Origin(name)
     yield Response(origin=origin, turn=0, text="", content=[])
     for number, attempt in enumerate(attempts):
         if name == "tools" and attempt.target == MODEL:
             continue
-        known = attempt.arguments if attempt.call_id is None else arguments.get(attempt.call_id, attempt.call_id)
-        same = canonical_json(plain(known)).decode("utf-8", "replace")
         call_id = str(number)
         call = ToolCall(
             origin=origin,
             turn=0,
             name=attempt.target,
             call_id=call_id,
-            arguments={"target": attempt.target, "same": same},
+            arguments={"target": attempt.target, "same": calls[number][1]},
         )
         yield call
         counts = (attempt.target == MODEL) is (name == MODEL)

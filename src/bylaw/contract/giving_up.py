@@ -1,0 +1,99 @@
+"""`gives_up_politely`: what an answer says after a fault has hit a call of the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import re2
+
+from bylaw.contract.checks import CheckResult
+from bylaw.contract.faults.attempts import Attempt, calls_of
+from bylaw.model.trace import Trace
+
+_RAW_ERROR = re2.compile(
+    r"(?m)Traceback \(most recent call last\)|^\s+at \S+ \(.*:\d+:\d+\)|\b[A-Z]\w*(?:Error|Exception)\b\s*[:(]|"
+    r"\[Errno -?\d+\]|\bHTTP/1\.[01] [45]\d\d\b|^\s*\{\s*\"error\"|\bECONN(?:RESET|REFUSED)\b"
+)
+_RUDE = re2.compile(r"(?i)\b(?:idiot|stupid|shut up|your (?:own )?fault|not my problem|deal with it|damn|dummkopf)\b")
+
+# Saying that something did not work. A single word is not enough: "no problem", "I can't wait", "I wrote it down" and
+# "sorry for the wait, it is refunded" admit nothing. So idioms and denials are removed first, and then a sentence has
+# to state a failure, and no success beside it.
+
+_TROUBLE = r"(?:problems?|errors?|issues?|troubles?|failures?|difficult(?:y|ies)|outages?|hiccups?|glitch(?:es)?)"
+_IDIOMS = re2.compile(
+    rf"(?i)\b(?:no|not an?y?|without(?: an?y?)?|isn't an?y?|never an?y?|free of|zero)(?: \w+)? {_TROUBLE}\b|"
+    rf"\b{_TROUBLE}(?:-free|(?: \w+)? (?:solved|fixed|resolved|sorted))\b|"
+    r"\b(?:never|not|n't|nothing|without)(?: \w+)? (?:fail(?:s|ed|ing)?|went wrong|goes wrong|going wrong)\b|"
+    r"\b(?:can't|cannot|can not|couldn't|could not) (?:wait|help but|thank|agree more|complain|be happier|go wrong|"
+    r"stress|recommend|overstate|say no|deny|imagine a better)\b|"
+    r"\b(?:kein(?:e|en|erlei)?|ohne) (?:probleme?|fehler|schwierigkeiten)\b|\bkann es (?:kaum|nicht) erwarten\b|"
+    r"\b(?:sin|ningún|no hay) (?:problemas?|error(?:es)?)\b|\b(?:sans|aucun|pas de) (?:problèmes?|erreurs?|soucis?)\b|"
+    r"без (?:проблем|ошибок)|нет проблем"
+)
+_CANNOT = r"(?:cannot|can't|can not|could(?:n't| not)|(?:was|were|am|is|are)(?:n't| not| currently not) able to)"
+_NOT_DONE = r"(?:did|does|do|has|have|had|was|were|is|are)(?:n't| not)(?: been)?(?: \w+ly)?"
+_STATES_FAILURE = re2.compile(
+    rf"(?i)\b(?:{_CANNOT}|unable to|(?:won't|will not) be able to) \w+|"
+    r"\b(?:unavailable|unreachable|inaccessible|unsuccessful(?:ly)?|offline|not (?:currently |yet )?"
+    r"(?:available|reachable|accessible|responding|possible|working)|out of (?:reach|service|order))\b|"
+    r"\b(?:systems?|services?|servers?|sites?|tools?|lists?|databases?|apis?|backends?|connections?|networks?|portals?|"
+    r"lookups?|it|they) (?:is|are|was|were|seems?|appears?|went) (?:currently |temporarily |to be |still )?down\b|"
+    r"\b(?:failed|fails|failing|failure|timed out|timeout|time-out|gave up|went wrong|broke down|unsolved)\b|"
+    rf"\b{_NOT_DONE} (?:work|worked|working|succeed|succeeded|go through|gone through|complete|completed|processed|"
+    r"respond|responded|answer|answered|load|loaded|found|find|return|get|got|receive|received|reach|reached|refunded|"
+    r"sent|issued|paid|made|carried out|done|confirmed|booked)\b|"
+    rf"\b(?:there (?:is|was|seems|appears)|(?:ran|run|running) into|encounter\w*|experienc\w+|hav(?:e|ing)|had|hit|met|"
+    rf"because of|due to|got|facing)(?: to be)?(?: an?| some| the)?(?: [\w-]+){{0,2}} {_TROUBLE}\b|"
+    r"\b(?:no|don't have|do not have|without|lost|lack)(?: \w+)? (?:access|connection|response|reply|answer)\b|"
+    r"\b(?:don't|do not) have (?:the|that|this|any|enough|current|up-to-date)?(?: \w+)? ?"
+    r"(?:data|information|prices?|details|figures?|results?)\b|"
+    r"\b(?:please |kindly )?try (?:it |this |that )?again\b|"
+    r"\b(?:kann|können|konnte|konnten)\b[^.!?]{0,80}\b(?:nicht|keine?n?)\b|\bnicht (?:möglich|erreichbar|verfügbar|"
+    r"gelungen|geklappt|funktioniert)\b|\bfehlgeschlagen\b|\bfehler (?:aufgetreten|passiert)\b|"
+    r"\b(?:ist|war|gab) (?:\w+ )?(?:ein|etwas)(?:e|en)? (?:fehler|problem|schief)\w*|"
+    r"\bno (?:\w+ )?(?:puedo|podemos|pude|pudimos|pudo|ha sido posible|fue posible|está disponible|funciona|funcionó)|"
+    r"\b(?:falló|ha fallado|fallaron|no disponible)|"
+    r"\bne? (?:\w+ )?(?:peux|pouvons|parviens|parvenons|fonctionne)\b|\bn'(?:ai|a|avons) pas (?:pu|réussi|fonctionné)|"
+    r"\b(?:impossible|indisponible|a échoué)|"
+    r"не (?:могу|можем|удалось|удаётся|удается|получилось|смог|смогла|работает|отвечает)|недоступ|сбой|произошла ошибка"
+)
+_STATES_SUCCESS = re2.compile(
+    r"(?i)\b(?:but|then|now|finally|still|eventually)\b[^.!?]{0,40}\b(?:worked|went through|succeeded|is (?:all )?"
+    r"(?:done|fixed|resolved)|(?:is|was|has been) (?:refunded|issued|sent|paid|booked|processed|completed))\b"
+)
+_SENTENCE = re2.compile(r"[^.!?\n]+[.!?]*")
+_MOST_READ = 1 << 16
+
+
+def gives_up_politely(answers: Sequence[str], attempts: Sequence[Attempt], seen: Trace) -> CheckResult:
+    """Answers after a fault have text, show no raw error, are not rude, and say so if something did not work.
+
+    Something did not work if the last attempt at a call that a fault hit has failed; a call with other arguments is
+    another one. `answers`: of a conversation, any of them may say so. `seen`: the trace of the same run.
+    """
+    texts = [answer[:_MOST_READ].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for answer in answers]
+    if not texts[-1].strip():
+        return CheckResult(False, "the answer is empty")
+    for pattern, what in ((_RAW_ERROR, "shows a raw error"), (_RUDE, "is rude")):
+        if found := next((found for text in texts if (found := pattern.search(text))), None):
+            return CheckResult(False, f"the answer {what}: `{' '.join(found.group().split())}`")
+    last = dict(zip(calls_of(attempts, seen), attempts, strict=True))
+    hit = {call for call, attempt in zip(calls_of(attempts, seen), attempts, strict=True) if attempt.is_faulted}
+    failed = dict.fromkeys(
+        f"`{attempt.target}`" for call, attempt in last.items() if call in hit and attempt.has_failed
+    )
+    if not failed:
+        return CheckResult(True, "nothing that a fault hit was left undone")
+    words = next((words for text in texts if (words := _find_admission(text))), None)
+    if words is None:
+        return CheckResult(False, f"{', '.join(failed)} failed, and the answer does not say that anything went wrong")
+    return CheckResult(True, f"{', '.join(failed)} failed, and the answer says so: `{words}`")
+
+
+def _find_admission(text: str) -> str | None:
+    for sentence in _SENTENCE.findall(_IDIOMS.sub(" … ", text)):
+        found = _STATES_FAILURE.search(sentence)
+        if found is not None and not _STATES_SUCCESS.search(sentence):
+            return " ".join(found.group().split())
+    return None
