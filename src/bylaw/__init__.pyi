@@ -33,6 +33,8 @@ from bylaw.guard.model import Decision as Decision
 from bylaw.guard.model import Denied as Denied
 from bylaw.guard.model import Options as Options
 from bylaw.guard.proposals.propose import propose as propose
+from bylaw.guard.service.client import AsyncGuardClient as AsyncGuardClient
+from bylaw.guard.service.client import GuardClient as GuardClient
 from bylaw.inspect.api import convert as convert
 from bylaw.inspect.api import timeline as timeline
 from bylaw.model.guard_policy import Action as Action

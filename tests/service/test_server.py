@@ -233,3 +233,39 @@ def test_the_configuration_file_is_read_strictly(tmp_path: Path) -> None:
     for listen in ("here", "127.0.0.1:99999", "127.0.0.1:x"):
         with pytest.raises(ValueError, match="not an address"):
             bind(listen)
+
+
+def test_an_answer_is_the_same_whichever_way_it_is_sent(site: Site) -> None:
+    """Whole answers take a short way past uvicorn, unless the connection ends with them."""
+
+    def ask(number: int, version: str = "1.1", more: str = "") -> bytes:
+        body = json.dumps({"tool": "lookup_order", "session": f"s-{number}"})
+        head = f"POST /v1/decide HTTP/{version}\r\nhost: x\r\nauthorization: Bearer {site.keys['support']}\r\n"
+        return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n{more}\r\n{body}".encode()
+
+    def answers(given: bytes, number: int) -> list[bytes]:
+        with socket.create_connection(("127.0.0.1", port), 5) as connected:
+            connected.sendall(given)
+            found = b""
+            while found.count(b'"latency_us"') < number:
+                found += connected.recv(65_536)
+        return found.split(b"HTTP/1.1 ")[1:]
+
+    def headers(answer: bytes) -> dict[str, str]:
+        lines = answer.partition(b"\r\n\r\n")[0].decode().splitlines()[1:]
+        return {name: value for name, _, value in (line.partition(": ") for line in lines)}
+
+    with served(site.app, "127.0.0.1:0") as address:
+        port = int(address.rpartition(":")[2])
+        pipelined = answers(ask(1) + ask(2) + ask(3), 3)
+        [closing] = answers(ask(4, more="connection: close\r\n"), 1)
+        [old] = answers(ask(5, version="1.0"), 1)
+    usual = headers(old)
+    assert usual.pop("connection") == "close" == headers(closing)["connection"]
+    for number, answer in enumerate(pipelined, start=1):
+        assert headers(answer).keys() == usual.keys() and answer.startswith(b"200 OK")
+        assert int(headers(answer)["content-length"]) == len(answer.partition(b"\r\n\r\n")[2])
+        assert f'"session":"s-{number}"'.encode() in answer
+    fixed = usual.keys() - {"date", "content-length"}
+    assert {name: headers(pipelined[0])[name] for name in fixed} == {name: usual[name] for name in fixed}
+    assert "content-security-policy" in fixed and "cache-control" in fixed

@@ -12,30 +12,28 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
 
 from bylaw.guard.decide import records
-from bylaw.guard.decide.attempts import call_key, call_of, in_session, is_time, no_attempt
+from bylaw.guard.decide.attempts import call_of, in_session, is_time, no_attempt
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider, fallback, refusal
 from bylaw.guard.decide.evaluate import count_attempt
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.rule_changes import RuleChange, find_change
-from bylaw.guard.decide.session import SessionState, doubt_call, end_session, observe_event, record_result, release_call
+from bylaw.guard.decide.session import SessionState
+from bylaw.guard.decide.session_changes import SessionChanges
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.json_values import Refused
-from bylaw.guard.model import Attempt, Call, Decision, Options, check_names, check_type
-from bylaw.guard.policies import doubt_agent, joined_hash, without_repeats
-from bylaw.guard.reviews import Reviews, edited_attempt, expire_open, open_review, review_advice
+from bylaw.guard.model import Attempt, Call, Decision, Options
+from bylaw.guard.policies import joined_hash, without_repeats
+from bylaw.guard.reviews import Reviews, edited_attempt, open_review, review_advice
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
-from bylaw.model.events import Event, Origin, ToolCall
 from bylaw.model.guard_policy import Action, GuardPolicy
-from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.redactor import Redaction, Redactor
 
 _now = time.perf_counter
@@ -46,7 +44,7 @@ _EDITED = "a person changed the call: run `Decision.call`"
 _UNKNOWN_EDIT = "another call was approved in its place, and its secrets are not written down"
 
 
-class BaseGuard:
+class BaseGuard(SessionChanges):
     """`decide` answers whether a call may run, `record` takes its result, `observe` takes other events."""
 
     def __init__(
@@ -149,39 +147,80 @@ class BaseGuard:
             attempt = no_attempt(attempt)
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         try:
-            session: Any = attempt.session  # a host may pass anything
+            attempt = self._identified(attempt, review)
             sessions = self._sessions
-            if type(session) is not str or session not in sessions.checked or review:
-                attempt = self._with_session(attempt, review)
-            if self._sole_agent is not None and attempt.agent is None:
-                attempt = replace(attempt, agent=self._sole_agent)
             if sessions.durable:
-                key = self._redact.identifier(attempt.session)
-                if key is not attempt.session:
-                    attempt = replace(attempt, session=key)
-                decision = self._decide_in_store(attempt, call_id, review, started)
+                with sessions.transaction(attempt.session) as transaction:
+                    session = sessions.read(transaction, attempt.session)
+                    decision = self._decide_within(transaction, session, attempt, call_id, review, started)
+                sessions.cache(*session)
             else:
                 with sessions.lock_of(attempt.session):
-                    record, state = sessions.live(attempt.session)
-                    decision = self._decide(attempt, call_id, review, None, record, state)
+                    decision = self._decide(attempt, call_id, review, None, *sessions.live(attempt.session))
         except Refused as why:
             failed = decision = refusal(self.policy, str(why), shadow=self.options.shadow)
         except StoreUnavailable as problem:
             failed = decision = self._fallback("on_store_unavailable", str(problem))
         except Exception as problem:  # an error of the guard must not let a call through
             failed = decision = self._fallback("on_error", f"{type(problem).__name__}: {problem}")
-        session, decision.call_id = attempt.session, call_id
+        self._finish(decision, attempt, call_id, started)
+        if failed is not None:
+            failed.agent = None if attempt.agent is None else records.text_of(attempt.agent)
+            failed.session = self._redact.identifier(failed.session) if self._sessions.durable else failed.session
+            self._record_failure(attempt, failed)
+        return decision
+
+    def decide_together(self, asked: Sequence[tuple[Attempt, str | None]]) -> list[Decision]:
+        """The decisions on attempts and their reviews, in this order. If the store has one writer anyway, they are one
+        transaction: then they share the cost of its commit. If that fails, each is decided on its own."""
+        if len(asked) > 1 and self._sessions.durable and getattr(self.store, "has_one_writer", False):
+            with suppress(Exception):
+                return self._decide_in_one_transaction(asked)
+        return [self.decide(attempt, review=review) for attempt, review in asked]
+
+    def _decide_in_one_transaction(self, asked: Sequence[tuple[Attempt, str | None]]) -> list[Decision]:
+        if self._before_decision is not None:
+            self._before_decision()
+        started, sessions = _now(), self._sessions
+        found: list[tuple[Decision, Attempt, str]] = []
+        changed: dict[str, tuple[SessionRecord, SessionState]] = {}
+        with sessions.transaction("") as transaction:
+            for attempt, review in asked:
+                call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
+                attempt = self._identified(attempt, review)
+                key = attempt.session
+                session = changed[key] = changed.get(key) or sessions.read(transaction, key)
+                decision = self._decide_within(transaction, session, attempt, call_id, review, started)
+                found.append((decision, attempt, call_id))
+        for session in changed.values():
+            sessions.cache(*session)
+        for decision, attempt, call_id in found:
+            self._finish(decision, attempt, call_id, started)
+        return [decision for decision, _, _ in found]
+
+    def _identified(self, attempt: Attempt, review: str | None) -> Attempt:
+        """The attempt with the session and the agent under which it is stored. Raises Refused, StoreUnavailable."""
+        session: Any = attempt.session  # a host may pass anything
+        sessions = self._sessions
+        if type(session) is not str or session not in sessions.checked or review:
+            attempt = self._with_session(attempt, review)
+        if self._sole_agent is not None and attempt.agent is None:
+            attempt = replace(attempt, agent=self._sole_agent)
+        if sessions.durable:
+            key = self._redact.identifier(attempt.session)
+            if key is not attempt.session:
+                attempt = replace(attempt, session=key)
+        return attempt
+
+    def _finish(self, decision: Decision, attempt: Attempt, call_id: str, started: float) -> None:
+        session: Any = attempt.session
+        decision.call_id = call_id
         decision.session = session if type(session) is str else "" if session is None else records.text_of(session)
         decision.latency_us = (_now() - started) * 1e6
         if decision.action is not _ALLOW:
             decision.call = None
         elif decision.call is None:  # nothing was judged
             decision.call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
-        if failed is not None:
-            failed.agent = None if attempt.agent is None else records.text_of(attempt.agent)
-            failed.session = self._redact.identifier(failed.session) if self._sessions.durable else failed.session
-            self._record_failure(attempt, failed)
-        return decision
 
     def _with_session(self, attempt: Attempt, review: str | None) -> Attempt:
         """The attempt in the guard's default session, if it names none. Raises Refused, StoreUnavailable."""
@@ -242,32 +281,37 @@ class BaseGuard:
                 records.write_past_call(transaction, attempt, call_id, self._clock(), about=about, redact=self._redact)
         return call_id
 
-    def _decide_in_store(self, attempt: Attempt, call_id: str, review: str | None, started: float) -> Decision:
-        """Inlined copy of `Sessions.change`: this is the hot path."""
-        sessions = self._sessions
+    def _decide_within(
+        self,
+        transaction: Transaction,
+        session: tuple[SessionRecord, SessionState],
+        attempt: Attempt,
+        call_id: str,
+        review: str | None,
+        started: float,
+    ) -> Decision:
+        """Decide, and write the decision and the session. Inlined copy of `Sessions.change`: this is the hot path."""
+        record, state = session
         if attempt.ts is None:  # the row must hold the time that the rules use
             attempt = replace(attempt, ts=self._clock())
-        with sessions.transaction(attempt.session) as transaction:
-            record, state = sessions.read(transaction, attempt.session)
-            decision = self._decide(attempt, call_id, review, transaction, record, state)
-            decision.call_id, decision.session = call_id, attempt.session
-            decision.latency_us = (_now() - started) * 1e6  # without the writing
-            if decision.call is not None and attempt.arguments is not None:  # as they were judged
-                attempt = replace(attempt, arguments=decision.call.arguments)
-            options = self._recorded_options
-            about = options if record.state else {**options, "first": True}
-            sessions.write(transaction, record, state)  # before the row, which vouches for it
-            records.write_decision(
-                transaction,
-                attempt,
-                decision,
-                self._clock(),
-                about=about,
-                review=review,
-                predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
-                redact=self._redact,
-            )
-        sessions.cache(record, state)
+        decision = self._decide(attempt, call_id, review, transaction, record, state)
+        decision.call_id, decision.session = call_id, attempt.session
+        decision.latency_us = (_now() - started) * 1e6  # without the writing
+        if decision.call is not None and attempt.arguments is not None:  # as they were judged
+            attempt = replace(attempt, arguments=decision.call.arguments)
+        options = self._recorded_options
+        about = options if record.state else {**options, "first": True}
+        self._sessions.write(transaction, record, state)  # before the row, which vouches for it
+        records.write_decision(
+            transaction,
+            attempt,
+            decision,
+            self._clock(),
+            about=about,
+            review=review,
+            predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
+            redact=self._redact,
+        )
         return decision
 
     def _fallback(self, option: str, why: str) -> Decision:
@@ -294,170 +338,3 @@ class BaseGuard:
         if reachable:
             with suppress(Exception), self._sessions.transaction(""):
                 pass
-
-    def _about(self, record: SessionRecord) -> dict[str, Any]:
-        """Keys of every row that a replay needs: the rules, the options, and whether the session began with it."""
-        about = {"policy": self.policy, **self._recorded_options}
-        return about if record.state else {**about, "first": True}
-
-    # -- events around a call -------------------------------------------------------------------------------------
-
-    def record(
-        self,
-        decision: Decision | str,
-        content: Any = None,
-        *,
-        session: str | None = None,
-        is_error: bool | None = None,
-        ts: float | None = None,
-        check: Callable[[ToolCall | None], None] | None = None,
-    ) -> tuple[Verdict, ...]:
-        """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
-        host can react. While the store cannot be written, the result waits for the next transaction, and nothing is
-        returned. `check` raises if the open call, or None, is not one that the caller may speak of."""
-        call_id, key = call_key(decision, session)
-        key = self.session_key(key)
-        check_type("is_error", is_error, bool, type(None))
-        if ts is not None and not is_time(ts):
-            raise ValueError(f"ts={ts!r}: expected a finite number of seconds since 1970")
-        at = self._clock() if ts is None else ts
-        content = records.writable(content)
-
-        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
-            if check is not None:
-                check(state.open.get(call_id))
-            if isinstance(decision, str):
-                doubt_call(state, call_id)
-            result, findings = record_result(self.policies, state, call_id, content, is_error, at)
-            found = tuple(verdict for _, verdict in findings)
-            if transaction is not None:
-                records.write_result(transaction, result, found, about=self._about(record), redact=self._redact)
-            return found
-
-        return self._sessions.change_now_or_later(key, change, later=())
-
-    def release(
-        self,
-        decision: Decision | str,
-        *,
-        session: str | None = None,
-        check: Callable[[ToolCall | None], None] | None = None,
-    ) -> bool:
-        """The call was allowed and never ran: its reservation is undone. The attempt stays counted. Returns False if
-        nothing was reserved, or if the store cannot be written: then it is released with the next transaction."""
-        call_id, key = call_key(decision, session)
-        key = self.session_key(key)
-        at = self._clock()
-
-        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> bool:
-            if check is not None:
-                check(state.open.get(call_id))
-            released = release_call(state, call_id)
-            if transaction is not None:
-                row = {"call_id": call_id, **self._about(record)}
-                records.write_row(transaction, key, "release", at, row)
-            return released
-
-        return self._sessions.change_now_or_later(key, change, later=False)
-
-    def observe(self, event: Event) -> tuple[Verdict, ...]:
-        """A request, response or message that the host has seen. Returns the rules that it breaks."""
-        if not isinstance(getattr(event, "origin", None), Origin):
-            raise ValueError(f"event={event!r:.80}: expected an event, such as a Response")
-        check_names(session=event.origin.session)
-        key = self.session_key(event.origin.session)
-        if key != event.origin.session:
-            event = replace(event, origin=replace(event.origin, session=key))
-        at = self._clock()
-
-        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
-            seen, findings = observe_event(self.policies, state, event)
-            found = tuple(verdict for _, verdict in findings)
-            if transaction is not None:
-                about = self._about(record)
-                records.write_observation(transaction, seen, found, at, about=about, redact=self._redact)
-            return found
-
-        return self._sessions.change_now_or_later(key, change, later=())
-
-    # -- switches and sessions ------------------------------------------------------------------------------------
-
-    def kill(self, agent: str = "*", why: str = "switched off by an operator") -> None:
-        """Refuse every call of an agent, or of all agents. A name that the rules do not have is logged as a warning."""
-        check_names(agent=agent)
-        check_type("why", why, str)
-        self._switch(agent, why)
-        doubt = doubt_agent(agent, [compiled.policy for compiled in self.policies.all])
-        if doubt is not None:
-            _log.warning("%s", doubt)
-
-    def revive(self, agent: str = "*") -> None:
-        check_names(agent=agent)
-        self._switch(agent, None)
-
-    def use_switches(self, switches: Mapping[str, str]) -> None:
-        """Without a store: a mapping of kill switches that the caller changes."""
-        self._decider.switches = switches
-
-    def _switch(self, agent: str, why: str | None) -> None:
-        why = self._redact(why)
-        with self.store.transaction("") as transaction:
-            transaction.set_switch(agent, why)
-            records.write_switch(transaction, agent, why, self._clock())
-            self._decider.switches = transaction.switches()
-
-    def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
-        """Announce a run, so that attempts in it need only name it. Raises ValueError if it is known as another."""
-        check_names(session=session, run=run, **{"agent": agent} if agent is not None else {})
-        if parent_run is not None:
-            check_names(parent_run=parent_run)
-        session = self.session_key(session)
-        with self._sessions.change(session) as (transaction, record, state):
-            state.announce(run, agent, parent_run)
-            if transaction is not None:
-                row = {"run": run, "agent": agent, "parent_run": parent_run, **self._about(record)}
-                records.write_row(transaction, session, "run", self._clock(), row)
-
-    def terminate(self, session: str, why: str = "an operator") -> None:
-        """No further call of this session runs."""
-        check_names(session=session)
-        check_type("why", why, str)
-        session = self.session_key(session)
-        why = self._redact(why)
-        with self._sessions.change(session) as (transaction, record, _):
-            record.terminated = why
-            if transaction is not None:
-                about = self._about(record)
-                records.write_session_end(transaction, session, "terminated", (), self._clock(), why, about=about)
-
-    def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
-        """The session is over, and so are its reviews. Returns the rules that only its end breaks, as `record` does."""
-        return self.end_if(lambda: True, session, complete=complete)
-
-    def end_if(self, is_over: Callable[[], bool], session: str, *, complete: bool) -> tuple[Verdict, ...]:
-        """`is_over` is asked once, when nobody else can decide in the session, or when its end has to wait."""
-        check_names(session=session)
-        check_type("complete", complete, bool)
-        key, at = self.session_key(session), self._clock()
-        is_over = cache(is_over)
-
-        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
-            if not is_over():
-                return ()
-            found = tuple(verdict for _, verdict in end_session(state, complete=complete))
-            if self._sessions.may_have_reviews(key):
-                with self._sessions.review_transaction(transaction, key) as within:
-                    expire_open(self.store, within, key, at)
-            if transaction is not None:
-                why, about = None if complete else _STOPPED_EARLY, self._about(record)
-                records.write_session_end(transaction, key, "ended", found, at, why, about=about, redact=self._redact)
-            self._sessions.forget(key)
-            return found
-
-        broken: tuple[Verdict, ...] = self._sessions.change_now_or_later(key, change, later=())
-        is_over()
-        return broken
-
-    def session_key(self, session: str) -> str:
-        """The id under which a session is stored: itself, or a digest if it contains something to redact."""
-        return self._redact.identifier(session) if self._sessions.durable and isinstance(session, str) else session

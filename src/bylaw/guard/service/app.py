@@ -8,10 +8,11 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from bylaw.guard.service import sign_in
 from bylaw.guard.service.api.routes import api_routes
@@ -20,6 +21,18 @@ from bylaw.guard.service.errors import BadRequest, NotAllowed, NotFound, Service
 from bylaw.guard.service.gate import Gate, error_response
 from bylaw.guard.service.updates import Hub
 from bylaw.guard.stores.ports import StoreUnavailable
+
+
+class Service(Starlette):
+    """Starlette with the gate before everything else: it answers what fails too."""
+
+    def __init__(self, context: Context, **more: Any) -> None:
+        super().__init__(**more)
+        self.state.context = context
+
+    def build_middleware_stack(self) -> ASGIApp:
+        inner = ExceptionMiddleware(self.router, handlers=self.exception_handlers)
+        return Gate(inner, self.state.context)
 
 
 def create_app(
@@ -43,9 +56,9 @@ def create_app(
         from bylaw.guard.service.console import console_routes
 
         routes += console_routes(context)
-    app = Starlette(
+    return Service(
+        context,
         routes=routes,
-        middleware=[Middleware(Gate, context=context)],
         exception_handlers={
             ServiceError: _service_error,
             StoreUnavailable: _store_unavailable,
@@ -53,8 +66,6 @@ def create_app(
         },
         lifespan=lifespan,
     )
-    app.state.context = context
-    return app
 
 
 def _service_error(request: Request, problem: Exception) -> Response:

@@ -326,7 +326,8 @@ class GuardClient(Guard):
     def _elsewhere(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError("a client decides and records; operators use the console or the JSON API")
 
-    reload = kill = revive = terminate = shadow_report = follower = replay = record_past_call = _elsewhere
+    reload = kill = revive = terminate = shadow_report = follower = replay = _elsewhere
+    record_past_call = decide_together = _elsewhere
     incidents = reviews = policies = property(_elsewhere)
 
 

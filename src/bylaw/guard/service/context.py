@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from msgspec import Struct
 
 from bylaw.guard.service.auth import Credentials, People, Principal
+from bylaw.guard.service.connection import Connection
 from bylaw.guard.service.errors import Unauthorized
+from bylaw.guard.service.group_commit import GroupCommit
 from bylaw.guard.service.metrics import Metrics
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.session_owners import SessionOwners
@@ -47,6 +49,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """by which the times that agents state may differ from the service's clock, which is the one that counts"""
     past_calls: bool = False
     """whether agents may have calls counted that nobody has judged: such a call fulfils rules that ask for it"""
+    together: int = 32
+    """decisions that wait at the same time and share one transaction of the store"""
     threads: int = 8
     title: str = "Bylaw guard"
 
@@ -79,6 +83,12 @@ class Context:
         """`check` and `check_compliance`, which another package hands in"""
         self.direct: dict[tuple[str, str], Any] = {}
         """method and path → ASGI application, for paths without names in them"""
+        self.decisions = GroupCommit(
+            operations.guard.decide_together,
+            most=self.settings.together,
+            running=lambda: Connection.running,
+            took=self._took,
+        )
         self.stopping = asyncio.Event()
         is_remote = getattr(operations.guard.store, "waits_for_network", False)
         self._usual, self._fastest = 0.0, SLOW if is_remote else 0.0
@@ -95,17 +105,24 @@ class Context:
         """Call an operation that reads much of the record. One at a time: decisions go on beside it."""
         return await asyncio.get_running_loop().run_in_executor(self._heavy, function, given)
 
+    @property
+    def is_store_slow(self) -> bool:
+        return max(self._usual, self._fastest) >= SLOW
+
     async def run_quick(self, function: Callable[[T], R], given: T) -> R:
         """Call an operation that is over in a fraction of a millisecond unless the store is slow, or is reached over
         the network (`waits_for_network`). Then it runs in a thread; else handing it over would cost as much as the
         operation itself."""
         started = time.perf_counter()
         try:
-            if max(self._usual, self._fastest) >= SLOW:
+            if self.is_store_slow:
                 return await self.run(function, given)
             return function(given)
         finally:
-            self._usual += (time.perf_counter() - started - self._usual) / 8
+            self._took(time.perf_counter() - started)
+
+    def _took(self, seconds: float) -> None:
+        self._usual += (seconds - self._usual) / 8
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)

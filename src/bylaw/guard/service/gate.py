@@ -7,7 +7,9 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Generator
 from contextlib import suppress
+from types import coroutine
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bylaw.guard.service.auth import Principal, csrf_token, is_same_token
-from bylaw.guard.service.connection import LARGEST_HEAD
+from bylaw.guard.service.connection import AT_ONCE, LARGEST_HEAD
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import (
     BadRequest,
@@ -50,6 +52,18 @@ HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
+HEADER_NAMES = frozenset(name for name, _ in HEADERS)
+STRICT = (b"strict-transport-security", b"max-age=31536000")
+JSON = b"application/json"
+
+
+def _lines(*headers: tuple[bytes, bytes]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % one for one in headers)
+
+
+_WHOLE = {"http": _lines((b"content-type", JSON), *HEADERS)}
+_WHOLE["https"] = _WHOLE["http"] + _lines(STRICT)
+_NONE: dict[str, Any] = {}
 
 
 class Gate:
@@ -61,8 +75,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(scope, send)
         state = scope.setdefault("state", {})
+        answer = state["answer"] = Sending(scope, send)
         try:
             _check_head(scope)
             body = Body(receive, scope, self._context)
@@ -163,7 +177,7 @@ def _check_head(scope: Scope) -> None:
         raise HeadersTooLarge(f"the head of a request has at most {LARGEST_HEAD:,} bytes")
 
 
-class _Answer:
+class Sending:
     """Adds the headers that every answer has."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
@@ -174,14 +188,24 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.started = True
             given = list(message.get("headers", ()))
-            known = {name.lower() for name, _ in given}
-            message["headers"] = given + [one for one in HEADERS if one[0] not in known]
+            own = [name.lower() for name, _ in given if name.lower() in HEADER_NAMES]
+            message["headers"] = given + ([one for one in HEADERS if one[0] not in own] if own else HEADERS)
             cookie = self._scope["state"].get("new_forms_cookie")
             if cookie:
                 message["headers"].append((b"set-cookie", _cookie(FORMS, cookie).encode()))
             if self._scope["scheme"] == "https":
-                message["headers"].append((b"strict-transport-security", b"max-age=31536000"))
+                message["headers"].append(STRICT)
         await self._send(message)
+
+    async def json(self, body: bytes) -> None:
+        """A whole answer."""
+        scope = self._scope
+        write = scope.get("extensions", _NONE).get(AT_ONCE)
+        if write is None or "new_forms_cookie" in scope["state"] or not write(_WHOLE[scope["scheme"]], body):
+            headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(body))]
+            await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self.send({"type": "http.response.body", "body": body})
+        self.started = True
 
 
 class Body:
@@ -204,11 +228,18 @@ class Body:
             return {"type": "http.request", "body": body, "more_body": False}
         if self._is_over:
             return await self._receive()
+        waiting: Any = self._receive()
+        message: Message
         try:
-            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
-                message = await self._receive()
-        except TimeoutError:
-            raise BadRequest("the request took too long to arrive") from None
+            first = waiting.send(None)
+        except StopIteration as arrived:  # a small body comes with its head: it needs no timer
+            message = arrived.value
+        else:
+            try:
+                async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                    message = await _resume(waiting, first)
+            except TimeoutError:
+                raise BadRequest("the request took too long to arrive") from None
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
             if self._left < 0:
@@ -226,6 +257,21 @@ class Body:
             parts.append(message.get("body", b""))
         self._replay = b"".join(parts)
         return self._replay
+
+
+@coroutine
+def _resume(waiting: Any, first: Any) -> Generator[Any, Any, Any]:
+    """Await a coroutine that has been started, and has asked to wait for `first`."""
+    try:
+        while True:
+            try:
+                sent = yield first
+            except BaseException as problem:
+                first = waiting.throw(problem)
+            else:
+                first = waiting.send(sent)
+    except StopIteration as done:
+        return done.value
 
 
 class Rates:

@@ -110,7 +110,8 @@ class Transaction(Protocol):
 
 class GuardStore(Protocol):
     """A store. Its reading methods return committed records only, oldest first. One that is reached over a network has
-    `waits_for_network = True`, so that the service does not wait for it in its event loop.
+    `waits_for_network = True`, so that the service does not wait for it in its event loop. One whose transactions take
+    turns, whichever session they are on, has `has_one_writer = True`: then one transaction may change many sessions.
 
     What a transaction writes into other tables than the events, the last audit row of the transaction vouches for, in
     `stored`; a row `{"kind": "stored"}` is added if the transaction has none (see `commitments`)."""

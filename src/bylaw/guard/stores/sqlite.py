@@ -61,6 +61,8 @@ _CONDITIONS = {
 
 
 class SqliteStore:
+    has_one_writer = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from bylaw.guard.decide.records import decision_json
 from bylaw.guard.json_values import Refused
-from bylaw.guard.model import Attempt
+from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
 from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given
 from bylaw.guard.service.api.shapes import (
@@ -126,9 +126,19 @@ class WaitQuery(Given, frozen=True, kw_only=True):
     """seconds; the service waits for at most a minute"""
 
 
-def decide(asked: Asked[DecideBody]) -> Any:
+async def decide(asked: Asked[DecideBody]) -> Any:
+    if asked.context.is_store_slow:
+        return await asked.context.run_quick(_decide_alone, asked)
     attempt, is_new = _attempt(asked)
-    decision = asked.context.operations.guard.decide(attempt, review=asked.body.review)
+    return _decided(asked, attempt, await asked.context.decisions.decide(attempt, asked.body.review), is_new)
+
+
+def _decide_alone(asked: Asked[DecideBody]) -> Any:
+    attempt, is_new = _attempt(asked)
+    return _decided(asked, attempt, asked.context.operations.guard.decide(attempt, review=asked.body.review), is_new)
+
+
+def _decided(asked: Asked[DecideBody], attempt: Attempt, decision: Decision, is_new: bool) -> Any:
     asked.context.sessions.note(attempt.session, decision)
     if is_new:  # another agent may have begun it at the same moment
         asked.context.sessions.check(asked.who, attempt.session)
@@ -323,7 +333,6 @@ ENDPOINTS = [
         noun="calls",
         summary="may this tool call run? Run `call` of the answer, and nothing else",
         call=decide,
-        quick=True,
         body=DecideBody,
         returns=DecisionShape,
     ),

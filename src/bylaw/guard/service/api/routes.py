@@ -23,13 +23,13 @@ from bylaw.guard.service.api.shapes import Health
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported
+from bylaw.guard.service.gate import JSON
 from bylaw.guard.service.operations.decisions import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.repeated_keys import repeated_key
 
 ENDPOINTS: list[Endpoint] = [*calls.ENDPOINTS, *desk.ENDPOINTS, *agents.ENDPOINTS, *rules.ENDPOINTS, *jobs.ENDPOINTS]
 V1 = "/v1"
-JSON = b"application/json"
 CHECK_EVERY = 1.0
 """seconds after which whoever listens is checked again"""
 _LONE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
@@ -135,11 +135,7 @@ class Answer:
             if endpoint.media != "application/json":
                 await StreamingResponse(_lines(result), media_type=endpoint.media)(scope, receive, send)
                 return
-            body = encode_view(result)
-            length = str(len(body)).encode()
-            start = [(b"content-type", JSON), (b"content-length", length)]
-            await send({"type": "http.response.start", "status": 200, "headers": start})
-            await send({"type": "http.response.body", "body": body})
+            await scope["state"]["answer"].json(encode_view(result))
         except StoreUnavailable as problem:
             status = 503
             raise Unavailable(str(problem)) from None
