@@ -28,6 +28,7 @@ PAGES = (
     "incidents?status=solved", "live", "live?action=block&span=900", "sessions", "sessions?status=terminated", "rules",
     "rules/source", "rules/shadow", "rules/versions", "rules/versions/rules-1", "rules/edit", "rule?name=large-refund",
     "proposals", "proposals?status=accepted", "audit", "audit?kind=review&text=refund", "agents", "agents/import",
+    "keys", "notifications", "notifications?status=failed",
 )  # fmt: skip
 EVIL = "<img src=x onerror=alert(1)>'\"--><script>alert(2)</script>"
 
@@ -107,7 +108,7 @@ def test_every_page_has_an_empty_state(empty_site: Site) -> None:
     for page in (page for page in PAGES if "?" not in page and page != "rules/versions/rules-1"):
         answer = client.get(f"/console/{page}")
         assert answer.status_code == 200, page
-        if page in ("tasks", "reviews", "incidents", "live", "sessions", "proposals", "rules/shadow"):
+        if page in ("tasks", "reviews", "incidents", "live", "sessions", "proposals", "rules/shadow", "notifications"):
             assert 'class="empty"' in answer.text, page
 
 
@@ -139,7 +140,7 @@ def test_an_agent_has_no_business_in_the_console(site: Site) -> None:
 
 ADMIN_ONLY = (
     "rules/activate", "rules/rollback", "rules/versions/rules-1/release", "rule/promote",
-    "proposals/mine", "proposals/x/decide", "agents/import", "agents/change",
+    "proposals/mine", "proposals/x/decide", "agents/import", "agents/change", "keys/create", "keys/revoke",
 )  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def test_an_operator_changes_no_rules(site: Site) -> None:
         fields = {"csrf_token": token, "name-1": "a.yaml", "text-1": "guard: {tools: [x]}", "then": "activate"}
         assert lea.post(f"/console/{path}", data=fields).status_code == 403, path
     assert site.operations.versions.active_id() == before
-    assert lea.get("/console/rules/edit").status_code == 403
+    assert lea.get("/console/rules/edit").status_code == lea.get("/console/keys").status_code == 403
     assert "Turn it on" not in lea.get("/console/rule?name=refund-without-reason").text
 
 

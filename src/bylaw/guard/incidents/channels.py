@@ -59,8 +59,10 @@ class Notify(Reached, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("expected a timeout of at most 60 seconds, and times that are not negative")
 
     @property
-    def names_anybody(self) -> bool:
-        return any(one is not None for one in (self.webhook, self.slack, self.email))
+    def channels(self) -> dict[str, list[str]]:
+        """Recipient → the channels that reach it."""
+        names, both = ("webhook", "slack", "email"), {"first": self, "second": self.escalation}
+        return {to: [name for name in names if getattr(one, name) is not None] for to, one in both.items()}
 
     @property
     def times(self) -> ReminderTimes:

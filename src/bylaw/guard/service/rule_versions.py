@@ -37,6 +37,7 @@ from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.source import Problems, Source, Unreadable
 from bylaw.rules.versions import select_version
+from bylaw.text.redaction.redactor import redacted
 
 _log = logging.getLogger("bylaw")
 LOOK_EVERY = 0.5
@@ -240,7 +241,7 @@ class RuleVersions:
         number = 1
         while transaction.followed(RuleVersion, version_id(number)) is not None:
             number += 1
-        now = self._clock()
+        now, note = self._clock(), redacted(note)
         version = transaction.put_followed(
             RuleVersion(
                 id=version_id(number),

@@ -84,6 +84,7 @@ def make_context(config: ServeConfig, store: GuardStore) -> Context:
         metrics=Metrics(config.metrics),
         spans=make_exporter() if config.otel else None,
     )
+    context.operations.notifications.channels = config.notify.channels
     if config.file.oidc is not None:
         context.oidc = Provider(config.file.oidc, os.environ.get(OIDC_SECRET))
     return context

@@ -39,6 +39,7 @@ _NOUNS = {
     "proposals": "rules that the record suggests",
     "audit": "the record, and whether it is intact",
     "agents": "agents, their versions and switches",
+    "notifications": "what people were told",
     "keys": "who may use the service",
     "jobs": "other jobs of Bylaw",
     "service": "the service itself",

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from bylaw.guard.service.api import agents, calls, desk, jobs, rules
+from bylaw.guard.service.api import agents, calls, desk, jobs, notifications, rules
 from bylaw.guard.service.api.declare import Asked, Endpoint, Nothing
 from bylaw.guard.service.api.openapi import document
 from bylaw.guard.service.api.shapes import Health
@@ -28,7 +28,9 @@ from bylaw.guard.service.operations.decisions import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.repeated_keys import repeated_key
 
-ENDPOINTS: list[Endpoint] = [*calls.ENDPOINTS, *desk.ENDPOINTS, *agents.ENDPOINTS, *rules.ENDPOINTS, *jobs.ENDPOINTS]
+ENDPOINTS: list[Endpoint] = [
+    one for part in (calls, desk, notifications, agents, rules, jobs) for one in part.ENDPOINTS
+]
 V1 = "/v1"
 CHECK_EVERY = 1.0
 """seconds after which whoever listens is checked again"""

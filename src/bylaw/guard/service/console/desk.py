@@ -33,7 +33,8 @@ def tasks(visit: Visit) -> Response:
     kind = visit.choice("kind", _KINDS, "")
     status = cast("Literal['pending', 'completed']", visit.choice("status", ("pending", "completed"), "pending"))
     found = visit.operations.incidents.tasks(kind=cast(Any, kind or None), status=status, limit=200)
-    return visit.render("tasks.html", current="tasks", kind=kind, status=status, tasks=found)
+    undelivered = visit.operations.notifications.failed()
+    return visit.render("tasks.html", current="tasks", kind=kind, status=status, tasks=found, undelivered=undelivered)
 
 
 def badge(visit: Visit) -> Response:
@@ -185,6 +186,7 @@ def incident(visit: Visit) -> Response:
         incident=found,
         detections=view.detections[:100],
         sessions=view.sessions or [found.call_session or found.session],
+        runs=list(dict.fromkeys((one.call_session or one.session, one.run) for one in view.detections if one.run)),
         plot=plot,
     )
 

@@ -17,6 +17,9 @@ from bylaw.guard.service.console.render import NO_TIME, moment
 
 ACTIONS = ("allow", "pause", "block", "terminate_session")
 """from the mildest to the strictest: the order in which bars are stacked"""
+NOTICED = "noticed"
+"""what only the follow-up has found; it is stacked last"""
+_STACK = (*ACTIONS, NOTICED)
 _HEIGHT, _TOP, _FOOT = 132, 10, 22
 _LANE = 34
 _FARTHEST = 1e11
@@ -135,7 +138,7 @@ def _grid(ceiling: int, base: int) -> Markup:
 
 def _bar(bucket: Bucket, left: float, step: float, ceiling: int, base: int, zone: tzinfo) -> Markup:
     y, bars = float(base), Markup()
-    for action in ACTIONS:
+    for action in _STACK:
         count = bucket.counts.get(action, 0)
         if count:
             height = max(1.5, (base - _TOP) * count / ceiling)
@@ -143,7 +146,7 @@ def _bar(bucket: Bucket, left: float, step: float, ceiling: int, base: int, zone
             bars += Markup('<rect class="bar {}" x="{:.3f}%" y="{:.1f}" width="{:.3f}%" height="{:.1f}"/>').format(
                 action, left + step * 0.1, y, step * 0.8, height
             )
-    shown = ", ".join(f"{bucket.counts[action]:,} {action}" for action in ACTIONS if bucket.counts.get(action))
+    shown = ", ".join(f"{bucket.counts[action]:,} {action}" for action in _STACK if bucket.counts.get(action))
     title = f"{clock_time(bucket.start, zone)} {shown or 'no decisions'}"
     catch = Markup('<rect class="catch" x="{:.3f}%" y="0" width="{:.3f}%" height="{}"/>').format(left, step, base)
     return Markup("<g><title>{}</title>{}{}</g>").format(title, catch, bars)
@@ -210,7 +213,7 @@ def _round_up(most: int) -> int:
 
 
 def _summary(buckets: Sequence[Bucket]) -> str:
-    totals = {action: sum(bucket.counts.get(action, 0) for bucket in buckets) for action in ACTIONS}
+    totals = {action: sum(bucket.counts.get(action, 0) for bucket in buckets) for action in _STACK}
     return ", ".join(f"{count:,} {action}" for action, count in totals.items() if count) or "no decisions"
 
 

@@ -33,18 +33,22 @@ class Page(Struct, frozen=True):
     key: str
     last: bool = False
     """of its group"""
+    scope: str = "operator"
+    """whoever may open it"""
 
 
 PAGES = (
     Page("tasks", "Tasks", "inbox", "t"),
     Page("reviews", "Reviews", "hand", "r"),
-    Page("incidents", "Incidents", "alert", "i", last=True),
+    Page("incidents", "Incidents", "alert", "i"),
+    Page("notifications", "Notifications", "bell", "n", last=True),
     Page("live", "Live", "pulse", "l"),
     Page("sessions", "Sessions", "tree", "s", last=True),
     Page("rules", "Rules", "rules", "u"),
     Page("proposals", "Proposals", "bulb", "p"),
-    Page("agents", "Agents", "agents", "a"),
+    Page("agents", "Agents", "agents", "a", last=True),
     Page("audit", "Audit", "chain", "d"),
+    Page("keys", "Keys", "key", "k", scope="admin"),
 )
 
 

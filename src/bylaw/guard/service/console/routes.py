@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from bylaw.guard.service.console import desk, registry, rulebook, traffic
+from bylaw.guard.service.console import access, desk, registry, rulebook, traffic
 from bylaw.guard.service.console.render import BASE, STATIC, environment
 from bylaw.guard.service.console.visit import View, page, theme_of
 from bylaw.guard.service.context import Context
@@ -45,6 +45,8 @@ _READ: dict[str, View] = {
     "agents": registry.agents,
     "agents/manifest": registry.manifest,
     "agents/import": registry.import_page,
+    "notifications": access.notifications,
+    "keys": access.keys,
 }
 _CHANGE: dict[str, tuple[View, View | None]] = {
     "alerts/{id}/acknowledge": (desk.acknowledge_alert, desk.tasks),
@@ -64,6 +66,10 @@ _CHANGE: dict[str, tuple[View, View | None]] = {
     "agents/revive": (registry.revive, registry.agents),
     "agents/import": (registry.import_manifest, registry.import_page),
     "agents/change": (registry.change_agent, registry.agents),
+    "notifications/test": (access.test, access.notifications),
+    "notifications/resend": (access.resend, access.notifications),
+    "keys/create": (access.create_key, access.keys),
+    "keys/revoke": (access.revoke_key, access.keys),
 }
 
 

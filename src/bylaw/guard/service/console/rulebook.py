@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from bylaw.guard.service.console.changes import DiffLine, diff_lines, rule_lines
-from bylaw.guard.service.console.plots import ACTIONS, Bucket, activity_plot, small_plot
+from bylaw.guard.service.console.plots import ACTIONS, NOTICED, Bucket, activity_plot, small_plot
 from bylaw.guard.service.console.render import base_name, path_part
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest
@@ -44,7 +44,11 @@ def rule(visit: Visit) -> Response:
     view = visit.operations.rules.active()
     found = _find(view, name)
     series = visit.operations.decisions.series(since=visit.now - _DAY, buckets=48, rule=name)
-    buckets = [Bucket(one.start, {action: getattr(one, action) for action in ACTIONS}) for one in series.buckets]
+    noticed = visit.operations.rules.noticed(name, since=series.since, until=series.until, buckets=len(series.buckets))
+    buckets = [
+        Bucket(one.start, {action: getattr(one, action) for action in ACTIONS} | {NOTICED: found})
+        for one, found in zip(series.buckets, noticed, strict=True)
+    ]
     shadow = visit.operations.rules.shadow_report(rule=name).rules.get(name)
     return visit.render(
         "rule.html",
@@ -52,8 +56,9 @@ def rule(visit: Visit) -> Response:
         name=name,
         rule=found,
         lines=_lines(view, found),
-        plot=activity_plot(buckets, label="Decisions in which it matched, in 24 hours", zone=visit.zone),
-        hits=sum(bucket.total for bucket in buckets),
+        plot=activity_plot(buckets, label="Matches in 24 hours", zone=visit.zone),
+        hits=sum(bucket.total for bucket in buckets) - sum(noticed),
+        noticed=sum(noticed),
         shadow=shadow,
         recent=visit.operations.decisions.recent(rule=name, limit=10).decisions,
         incidents=visit.operations.incidents.list(rule=name, limit=5),

@@ -30,12 +30,15 @@ NOTICES = {
     "approved": "Approved. The agent can resume the call.",
     "assigned": "Assigned.",
     "changed": "Changed. A new version of the rules is in force.",
+    "key-revoked": "The key was revoked. Every worker refuses it within a second.",
     "dismissed": "Dismissed. It will not be proposed again.",
     "killed": "Every call of the agent is refused until you clear it.",
     "mined": "The record was searched for rules.",
     "noted": "The note was added.",
     "partly": "Your approval was recorded. Somebody else has to approve it too.",
     "promoted": "The rule is on.",
+    "resent": "It will be delivered again.",
+    "tested": "A test was sent. Reload this page to see whether it has arrived.",
     "rejected": "Rejected. The agent is told so.",
     "revived": "The agent may call tools again.",
     "rolled-back": "The earlier rules are in force again.",
@@ -60,7 +63,7 @@ class Visit:
 
     def __init__(self, request: Request, context: Context, person: Principal, form: Mapping[str, str]) -> None:
         self.request, self.person, self.form = request, person, form
-        self.operations = context.operations
+        self.operations, self.credentials = context.operations, context.credentials
         self.csrf: str = getattr(request.state, "csrf", "")
         self.now = self.operations.clock()
         self.zone = zone_of(request.cookies.get("bylaw_offset"))

@@ -15,6 +15,7 @@ from bylaw.guard.service.operations.agents import Agents
 from bylaw.guard.service.operations.audit import Audit
 from bylaw.guard.service.operations.decisions import Decisions
 from bylaw.guard.service.operations.incidents import IncidentOperations
+from bylaw.guard.service.operations.notifications import Notifications
 from bylaw.guard.service.operations.proposals import Proposals
 from bylaw.guard.service.operations.reviews import ReviewOperations
 from bylaw.guard.service.operations.rules import Rules
@@ -31,6 +32,7 @@ class Operations:
         self.reviews = ReviewOperations(guard, clock)
         self.incidents = IncidentOperations(guard)
         """with the tasks of both kinds"""
+        self.notifications = Notifications(guard, clock)
         self.sessions = Sessions(guard, clock)
         self.rules = Rules(guard, versions, clock)
         self.proposals = Proposals(guard, self.rules, clock)

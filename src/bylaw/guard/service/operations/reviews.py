@@ -165,9 +165,12 @@ class ReviewOperations:
             raise Conflict(str(why), review=review_id) from None
 
     def _similar(self, review: ReviewRecord, calls: Sequence[DecisionView]) -> SimilarCall | None:
-        last = next((one for one in reversed(calls) if _is_similar(one, review)), None)
+        """Calls after the one that paused are no comparison: the person asks what is new about this one."""
+        own = next((one.seq for one in calls if one.review == review.id), None)
+        earlier = [one for one in calls if own is None or one.seq < own]
+        last = next((one for one in reversed(earlier) if _is_similar(one, review)), None)
         if last is None:
-            recent = map(decision_view, newest_events(self._store, most=MOST_EVENTS))
+            recent = map(decision_view, newest_events(self._store, before=own, most=MOST_EVENTS))
             last = next((one for one in recent if one is not None and _is_similar(one, review)), None)
         if last is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,8 @@ SHADOW = "shadow-"
 """the beginning of the names of files that `shadow` writes"""
 MOST_FILES, MOST_TEXT = 20, 1 << 20
 """of one rule version: files, and characters in all"""
+MOST_INCIDENTS = 200
+"""whose detections are counted for one answer"""
 
 
 class RuleSetView(Struct, frozen=True, kw_only=True):
@@ -97,10 +99,36 @@ class Rules:
     def hits(
         self, *, since: float | None = None, until: float | None = None, buckets: int = 24
     ) -> dict[str, builtins.list[int]]:
-        """Rule → how often it matched, in each bucket; by default over the last day."""
+        """Rule → how often it matched, in each bucket; by default over the last day. What only the follow-up has found,
+        such as a broken window, counts too."""
         until = self._clock() if until is None else until
         since = until - 86_400.0 if since is None else since
-        return Decisions(self._guard.store, self._clock).series(since=since, until=until, buckets=buckets).rules
+        found = Decisions(self._guard.store, self._clock).series(since=since, until=until, buckets=buckets).rules
+        for rule, at in self._noticed(since, until):
+            place = min(buckets - 1, int((at - since) / (until - since) * buckets))
+            found.setdefault(rule, [0] * buckets)[place] += 1
+        return found
+
+    def noticed(
+        self, rule: str, *, since: float | None = None, until: float | None = None, buckets: int = 24
+    ) -> builtins.list[int]:
+        """How often the follow-up has found that a call or a session had broken this rule, in each bucket."""
+        until = self._clock() if until is None else until
+        since = until - 86_400.0 if since is None else since
+        counts = [0] * buckets
+        for name, at in self._noticed(since, until):
+            if name == rule:
+                counts[min(buckets - 1, int((at - since) / (until - since) * buckets))] += 1
+        return counts
+
+    def _noticed(self, since: float, until: float) -> Iterator[tuple[str, float]]:
+        """Of incidents that were seen in this time: what the guard did not stop."""
+        incidents = self._guard.incidents
+        seen = [one for one in incidents.each() if one.last_seen >= since and one.count > one.stopped]
+        for incident in sorted(seen, key=lambda one: -one.last_seen)[:MOST_INCIDENTS]:
+            for one in incidents.detections(incident):
+                if not one.stopped and since <= one.when <= until:
+                    yield one.rule, one.when
 
     def versions(self) -> Sequence[VersionSummary]:
         """The newest first."""

@@ -11,6 +11,9 @@
 
   document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
+  // A page that shows something once is not asked for again when it is reloaded.
+  if (document.querySelector("[data-once]")) history.replaceState(null, "", document.querySelector(".nav [aria-current]").href);
+
   const actions = {
     theme() {
       const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -89,14 +92,20 @@
       for (const name of names) document.body.dispatchEvent(new Event(`bylaw-${name}`));
     }, 300);
   };
+  const notify = (kind, data) => {
+    const known = {
+      review: ["A call waits for you", data.tool, `reviews/${encodeURIComponent(data.review)}`],
+      incident: ["A rule was broken", data.rule, `incidents/${encodeURIComponent(data.incident)}`],
+    };
+    if (data.what !== "opened" || !Object.hasOwn(known, kind)) return;
+    const [title, body, path] = known[kind];
+    const shown = new Notification(title, { body: String(body), tag: path });
+    shown.addEventListener("click", () => { focus(); location.assign(`/console/${path}`); });
+  };
   const receive = (kind, text) => {
     refresh(kind);
     tabs?.postMessage(kind);
-    if (kind !== "review" || window.Notification?.permission !== "granted") return;
-    const { what, tool, review } = JSON.parse(text).data;
-    if (what !== "opened") return;
-    const shown = new Notification("A call waits for you", { body: String(tool), tag: String(review) });
-    shown.addEventListener("click", () => { focus(); location.assign(`/console/reviews/${encodeURIComponent(review)}`); });
+    if (window.Notification?.permission === "granted") notify(kind, JSON.parse(text).data);
   };
   const listen = () => new Promise(() => {
     const source = new EventSource(address);
