@@ -15,6 +15,7 @@ from tests.support.yaml_files import load_yaml
 
 TOOLS = toolset()
 SCOPES = load_yaml((Path(__file__).parent / "scopes.yaml").read_text("utf-8"))
+CERTAINTY = load_yaml((Path(__file__).parent / "certainty.yaml").read_text("utf-8"))
 NO_DROP = ["no_call drop_table"]
 
 
@@ -25,6 +26,12 @@ def read(prompt: str) -> list[str]:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["prompt"]) for case in SCOPES])
 def test_a_sentence_holds_where_its_prompt_says(case: dict[str, Any]) -> None:
     assert read(case["prompt"]) == case["want"]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["prompt"]) for case in CERTAINTY])
+def test_a_rule_is_as_certain_as_its_words_and_its_place_are(case: dict[str, Any]) -> None:
+    rules = extract_rules(case["prompt"], tools=TOOLS)
+    assert [rule.tier.value if rule.tier else "undecided" for rule in rules] == case["want"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ _QUOTED = re.compile(
 )
 _LABEL = any_case(
     r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)"
-    r"([A-Za-z][\w /&'-]{0,40}?):\s+(?=\S)"
+    r"([A-Za-z][\w /&'-]{0,60}?):\s+(?=\S)"
 )
 _EXAMPLE = any_case(
     r"\W*(?:for example|for instance|e\.g\.?|example|examples|as an example|sample)\b(?!\s+(?:of|tool|must))"

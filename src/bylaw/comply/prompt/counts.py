@@ -122,7 +122,9 @@ def find_count(text: str, *, is_forbidden: bool = False) -> Count | None:
 def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Count, Bound] | None:
     """The count with its tools. `two emails` counts the calls of send_email, `five passengers` counts no calls."""
     count = find_count(view.bare if is_forbidden else view.main, is_forbidden=is_forbidden)
-    tools = view.bind(view.main)
+    tools = view.bind(view.main, likeness=False)
+    if not tools:  # `A: at most 3 calls`
+        tools = Bound((view.sentence.section,), is_named=True) if view.sentence.section else view.bind(view.main)
     if count is None or not tools or len(_OFTEN_WORDS.findall(view.main)) > 1:
         return None
     if (not tools.is_any or count.number > 1) and _AT_ONCE.search(view.main):

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.lines import Line, limits_scope, read_lines
+from bylaw.comply.prompt.lines import Line, limits_scope, read_lines, topic_words
 from bylaw.comply.prompt.markers import Force, find_marker
 from bylaw.comply.prompt.vocabulary import any_case, roots
 
@@ -45,6 +45,7 @@ _QUOTES = re.compile(r"[`\"\u201c]|(?<!\w)'")
 _QUOTED_TEXT = re.compile(r"`[^`]{1,400}`|\"[^\"]{1,400}\"|\u201c[^\u201d]{1,400}\u201d|(?<!\w)'[^']{1,400}'(?!\w)")
 _CONDITION = any_case(
     r"\W*(?:(?:and|but|then|also|so|otherwise)\b\W*)?(?:if|when|whenever|in case|while|during|once|in the event|unless"
+    r"|where|in (?:respect|the case|cases) of|with (?:respect|regard) to|regarding|concerning|as (?:for|regards)"
     r"|for (?!all\b|every\b|each\b|any\b|example\b|instance\b)[^.]{1,80}[,:])(?!\w)"
 )
 _STRUCK = re.compile(r"~~[^~\n]{1,2000}~~")
@@ -107,6 +108,8 @@ class Statement(Struct):
     """an item below another one"""
     block: int = 0
     """the number of the heading it stands below"""
+    topics: tuple[str, ...] = ()
+    """headings and introductions above it that name a topic, which may be all that it is about"""
     follows_condition: bool = False
     """an earlier sentence of its paragraph begins with `if` or `when`, which may hold for it too"""
 
@@ -234,8 +237,10 @@ def _continues(above: Line, line: Line) -> bool:
     return not ended and not line.text.endswith(":") and (above.role == "text" or line.indent > above.indent)
 
 
-def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool = False) -> Iterator[Statement]:
-    under = under or line.under
+def _statements(
+    line: Line, tool: str | None, under: str = "", topics: tuple[str, ...] = (), *, is_below: bool = False
+) -> Iterator[Statement]:
+    under, topics = under or line.under, topics or line.topics
     made = [
         Statement(
             *piece,
@@ -246,6 +251,7 @@ def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool
             under=under,
             denied=line.denied,
             is_below=is_below,
+            topics=topics,
         )
         for number, piece in enumerate(_sentences(line.text, line.start))
     ]
@@ -259,7 +265,9 @@ def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool
     limits = _CONDITION.match(last.text) or (line.introduces and (line.limits or limits_scope(last.text)))
     junction = _junction_of(last.text)
     below = under or (last.text if limits and not junction else "")
-    items = (part for child in line.children for part in _statements(child, tool, below, is_below=True))
+    if line.children and topic_words(last.text) and not find_marker(last.text):
+        topics = (*topics, last.text)
+    items = (part for child in line.children for part in _statements(child, tool, below, topics, is_below=True))
     if line.children and junction:
         last.junction, last.parts = junction, tuple(items)
         yield from made

@@ -31,6 +31,7 @@ _TAG = re.compile(
     r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*(?: [A-Z]\w*)*)(?P<more>\s[^<>\n]{0,200})?/?>|\{[%#][^\n]{0,300}?[%#]\}"
     r"|\{\{[#/^][^\n{}]{0,200}\}\}"
 )
+_OPENING = re.compile(r"\s*<(?P<name>[A-Za-z][\w.-]*)>")
 _CLOSING = re.compile(r"</([A-Za-z][\w.-]*(?: [A-Z]\w*)*)\s*>")
 _INLINE = word_set("a b i u em strong span small code kbd mark sup sub br")
 _BLOCKS = word_set("br p li ul ol div tr td th table tbody thead h1 h2 h3 h4 h5 h6 section")
@@ -78,24 +79,31 @@ _SCOPES = any_case(
     r"|incorrect)\W*$"
     r"|\b(?:users?|customers?|clients?|callers?|guests?|people|they|somebody|someone|others)\b.{0,40}"
     r"\b(?:say|says|said|tell|tells|ask|asks|claim|claims|write|writes|think|believe|type|types)\b"
-    r"|^\W*(?:the )?(?:[\w-]+ ){0,3}(?:citizens?|passengers?|applicants?|travell?ers?|residents?|owners?|players?"
+)
+_SOME_PEOPLE = any_case(
+    r"^\W*(?!(?:the |your |our )?(?:ai )?agent\W*$)(?:the )?(?:[\w-]+ ){0,3}"
+    r"(?:citizens?|passengers?|applicants?|travell?ers?|residents?|owners?|players?"
     r"|pupils?|learners?|candidates?|contractors?|agents?|callers?|famil(?:y|ies)|child(?:ren)?|kids|seniors|nurses?|doctors?"
     r"|vendors?|suppliers?|donors?|investors?|borrowers?|claimants?|policyholders?|speakers?|parents?|workers?"
     r"|guests?|vips?|admins?|administrators?|members?|partners?|employees?|staff|users?"
     r"|customers?|clients?|visitors?|minors?|adults?|subscribers?|managers?|testers?|developers?|tenants?|patients?"
     r"|students?|teachers?|drivers?|sellers?|buyers?|merchants?|beginners?|accounts?|plans?|tiers?)\W*$"
 )
-
-
+"""`English-speaking citizens`"""
 _NEUTRAL = root_set(
     """rule policy limit safety security style tone format flow process procedure guideline requirement restriction tool
     usage handling management privacy output communication behaviour behavior language general hard important critical
     note instruction constraint principle boundary step task goal duty right do dont must never always forbidden
     prohibited basic key core common additional further other more how what when your our you answer response reply
     message default detail standard mandatory required best practice convention interlock guardrail check term
-    condition responsibility capability access permission operation question first things final before after basics"""
+    condition responsibility capability access permission operation question first things final before after basics
+    every each all any time times work working house follow following below above here these those this that is are it
+    about with in on at no not can may should shall will be please remember note notes agent assistant system prompt
+    overview introduction role mission purpose background context part section policies job call use keep mind absolute
+    act acts workflow golden non negotiable strict limits example examples etc as if we i my me us they them their"""
 )
 """words of headings that limit nothing"""
+_FOR_ALL = any_case(r"\W*(?:for|in|at|on) (?:all|every|each|any)\b")
 _MOST_WORDS = 5
 _TITLE = re.compile(r"\s*# \S[^\n]*(?=\n(?s:.*)\n## )(?!(?s:.*)\n# )")
 """the one heading of the first level, above sections: `# Harbour desk, Port Lannis` says whose prompt it is"""
@@ -132,6 +140,8 @@ class Line(Struct):
     """of a heading: 1 to 6, 7 for a line in bold, below 1 for a tag"""
     under: str = ""
     """the heading above it that limits what it says: `When debugging`"""
+    topics: tuple[str, ...] = ()
+    """the headings above it that name a topic: `Payments`"""
     denied: str = ""
     """the heading above it that forbids what it lists: `Don'ts`"""
     children: list[Line] = []
@@ -151,7 +161,15 @@ class Line(Struct):
 
 def limits_scope(heading: str) -> bool:
     """Whether a heading or an introduction says when the text below it holds: `In plan mode`, `For refunds:`."""
-    return _SCOPES.search(heading) is not None
+    return _SCOPES.search(heading) is not None or _SOME_PEOPLE.match(heading) is not None
+
+
+def topic_words(heading: str) -> frozenset[str]:
+    """The words of a heading that name a topic: those of `Payments`, none of `Hard rules`."""
+    if _FOR_ALL.match(heading):
+        return frozenset()
+    words = re.sub(r"\([^()]*\)", " ", heading)[:_LONGEST_LINE]
+    return frozenset(root for root in roots(words) if not root.isdigit()) - _NEUTRAL
 
 
 def _names_some(heading: str, known: Collection[str]) -> bool:
@@ -170,6 +188,7 @@ def read_lines(prompt: str, known: Collection[str] = ()) -> Iterator[Line]:
     `known` are the roots of the tools' names.
     """
     above: list[tuple[float, str]] = []
+    topics: list[tuple[float, str]] = []
     denial = announced = above_text = ""
     is_open = False
     """whether lines have come since the introduction"""
@@ -184,9 +203,12 @@ def read_lines(prompt: str, known: Collection[str] = ()) -> Iterator[Line]:
             is_title = title is not None and line.start < title.end()
             is_limit = limits_scope(line.text) or (not is_title and _names_some(line.text, known))
             above += [(line.level, line.text)] if line.level and is_limit else []
+            topics = [one for one in topics if one[0] < line.level]
+            topics += [(line.level, line.text)] if not is_title and topic_words(line.text) else []
         else:
             announced = line.text if _ANNOUNCES.search(line.text[:_LONGEST_LINE]) else announced
             line.under = line.under or (above[0][1] if above else "") or announced
+            line.topics = tuple(text for _, text in topics)
             if line.role == "text" and line.introduces:
                 is_limit = limits_scope(line.text[:_LONGEST_LINE]) or _names_some(line.text, known)
                 line.limits = is_limit
@@ -197,7 +219,30 @@ def read_lines(prompt: str, known: Collection[str] = ()) -> Iterator[Line]:
         yield line
 
 
+def _wrappers(prompt: str) -> set[int]:
+    """Where the tags end that stand around the whole prompt, such as `<agent>`: they say nothing about when it holds.
+
+    One that names a mode, forbids, or has attributes still limits what it holds.
+    """
+    found, at, end = set[int](), 0, len(prompt.rstrip())
+    while opening := _OPENING.match(prompt, at, end):
+        name = opening["name"]
+        title = re.sub(r"[_-]", " ", name)
+        is_shown = _SHOWS.fullmatch(name) and name.lower() != "assistant"
+        if is_shown or _SCOPES.search(title) or _DENIES.match(title) or not prompt.endswith(f"</{name}>", at, end):
+            break
+        depth, last = 0, end - len(name) - 3
+        for one in re.finditer(rf"<(/?){re.escape(name)}\b", prompt[opening.end() : last]):
+            depth += -1 if one[1] else 1
+            if depth < 0:  # `<rule>…</rule> <rule>…</rule>`
+                return found
+        found.add(opening.end())
+        at, end = opening.end(), len(prompt[:last].rstrip())
+    return found
+
+
 def _raw_lines(prompt: str) -> Iterator[Line]:
+    wrappers = _wrappers(prompt)
     closed = {name.lower() for name in _CLOSING.findall(prompt)} | _BLOCKS
     open_tags: list[str] = []
     conditions: list[str] = []
@@ -230,6 +275,7 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
         else:
             for tag, piece, at in _split_at_tags(raw, closed):
                 name, _, more = tag.partition("\0")
+                name = "" if begin + at in wrappers else name
                 if name == "%":
                     _open_or_close(more, conditions)
                 if shown:

@@ -180,7 +180,9 @@ _LIMITATION = any_case(
 TAKES_BACK = any_case(
     r"\bexempt|(?<!no )(?<!without )(?<!any )\bexceptions?\b|\bexcluded\b|\b(?:do|does) not apply\b|\bneeds? no\b"
     r"|\bneed not\b|\bno (?:\w+ ){1,2}(?:is|are) (?:needed|required|necessary)\b|\bnot (?:needed|required|necessary)\b"
-    r"|\bwaived?\b|^\W*(?:for|with|in|on) [^.;]{1,60}?,? (?:you|it|they|this|that) (?:may|can|could|is|are)\b"
+    r"|\bwaived?\b|^(?!\W*(?:these|this|they|it|the above|such|my|our|your|rules?|system)\b).*\b(?:overrides?|prevails?"
+    r"|takes? (?:precedence|priority))\b"
+    r"|^\W*(?:for|with|in|on) [^.;]{1,60}?,? (?:you|it|they|this|that) (?:may|can|could|is|are)\b"
 )
 """words of a sentence or of a part of one that take something back"""
 

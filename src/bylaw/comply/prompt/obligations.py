@@ -22,7 +22,7 @@ from bylaw.comply.prompt.vocabulary import any_case, roots
 _REFUSES = any_case(r"\W*(?:\w+ly )?(?:be )?(?:den(?:y|ied)|refused?|declined?|reject(?:ed)?|turn(?:ed)? down)\b")
 _TALK = any_case(r"\b(?:every |each |the |a )?(?:conversation|session|chat)s?\b")
 _ASKED = any_case(r"\b(?:asked|asks?|wants?|requests?|demands?|tries|tells you) (?:you )?(?:to|for)\b")
-_CONTRAST = any_case(r"\b(?:not|never|instead of|rather than)\b|n't\b")
+_CONTRAST = any_case(r"\b(?:(?:not|never)(?! (?:more|less|fewer) than)|instead of|rather than)\b|n't\b")
 _REFUSAL = any_case(r"\b(?:deny|refuse|decline|reject)\b")
 _OPENING = any_case(
     r"\b(?:start|begin|open)\b(?: \w+){0,4}? (?:by|with)\b|\bfirst\b(?! then)|\bas (?:your"

@@ -51,8 +51,8 @@ _PRONOUN = any_case(
     r"\b(?:for|on|to|with|of|in|about|at) (?:it|them|that|this|those|these|such)(?=\W*$)|\bthen(?=\W*$)"
 )
 """`do not call A for them`: the sentence before says which calls are meant"""
-_DIRECTLY = any_case(r"\bdirectly\b(?=\s*\W*$)")
-"""`never call A directly` allows to call it in another way"""
+_DIRECTLY = any_case(r"\b(?:directly|(?:by )?yourself|on your own(?: \w+)?)(?=\s*\W*$)")
+"""`never call A directly` and `never call A on your own` allow to call it in another way"""
 _ONLY_THIS = any_case(r"^\W*(?:(?:call|use|run|say|invoke)\w* )?(?:only|just|merely|simply|solely)\b")
 """`never just call A`"""
 _PEOPLE = any_case(

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
 
-from bylaw.comply.model import EngineItem, PromptRule, PromptRules, ToolSpec
+from bylaw.comply.model import EngineItem, PromptRule, PromptRules, Tier, ToolSpec
 from bylaw.comply.prompt.binding import bind
-from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of, read_clauses, read_sentence
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, read_clauses, read_sentence
 from bylaw.comply.prompt.comparisons import stated_today
+from bylaw.comply.prompt.context import in_doubt, sentences_before, why_limited, why_part_of_a_case
+from bylaw.comply.prompt.forms import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.layout import Statement, read_layout
-from bylaw.comply.prompt.lines import MAX_PROMPT, limits_scope
-from bylaw.comply.prompt.markers import TAKES_BACK, Force, find_marker, takes_back
+from bylaw.comply.prompt.lines import MAX_PROMPT
+from bylaw.comply.prompt.markers import Force, find_marker, takes_back
 from bylaw.comply.prompt.preconditions import read_preconditions
-from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
-from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots
+from bylaw.comply.prompt.vocabulary import Tools, any_case
 from bylaw.model.ports import Embedder
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
@@ -31,31 +33,8 @@ from bylaw.rules.loader import parse_rules
 _EXCEPTED = "the next sentence makes an exception"
 _PERMITTED = "a later sentence permits it in some cases"
 _MAY = any_case(r"\b(?:may|can|are allowed to|is allowed)\b")
-_LABEL_WORDS = root_set(
-    """important critical note notes rule rules policy policies warning warnings security safety reminder remember
-    general always caution attention constraint constraints requirement requirements guideline guidelines instruction
-    instructions forbidden prohibited banned disallowed off limits tool tools function functions call calls
-    action actions not allowed permitted
-    you must may should shall can never do don t use run strictly absolutely the these all following agent assistant
-    be called used key main hard core absolute golden first second third rule1 priority high mandatory required
-    compliance privacy are is that which please also and or of usage guardrail guardrails limit boundary boundaries
-    what how to info step system your job task"""
-)
-"""labels of these words limit nothing: `Important: never call A`"""
-_FRONT = any_case(
-    r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)([^:`\"]{1,300}?):\s+(?=\S)"
-)
-"""a sentence before a colon: `Medical texts must be revised, whatever happens: call A after B`"""
-_CLASS = any_case(
-    r"\W*(?!(?:the|this|that|these|those|it|you|we|they|all|any|every|each|always|never|as|is)\b)"
-    r"(?P<things>[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?<=[^su\W]s))\b(?! [\w'-]*s\b)[^:;]*?,? so (?=\S)"
-)
-"""`Season passes are not refundable, so …`: the rule holds for them"""
-_STEPS = any_case(
-    r"\W*(?:first,? )?(?:call|use|run|invoke)\b(?!.*\b(?:always|must|before|after|every|each|never|any)\b).*\bthen\b"
-)
-"""`People who are stuck come first. Call A, then call B.`"""
-_UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
+_NAME = re.compile(r"\w+_\w+")
+_CALLED = any_case(r"\b(?:call|invoke|use|run)\b")
 _MOST_OWN_SENTENCES = 12
 MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; the rest is reported as unread"""
@@ -113,6 +92,9 @@ def extract_rules(
             _except(found, read, index)
         elif _MAY.search(statement.text[:MAX_SENTENCE]):
             _permit(found, read, index, every)
+    wanted = _wanted_calls(found, read, every)
+    found = [[_weigh(rule, found, read, index, every) for rule in some] for index, some in enumerate(found)]
+    found = [[_contrast(rule, wanted) for rule in some] for some in found]
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
         ordered = read_steps(steps, every, introduction=introduction)
@@ -133,9 +115,9 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     """In the section of a tool a sentence is a precondition of the tool, unless it addresses the agent."""
     if statement.tool is None:
         stated = read_statement(statement, tools)
-        return [_leave_open(rule, why) for rule in stated] if (why := _limit_of(statement, tools)) else stated
+        return [_leave_open(rule, why) for rule in stated] if (why := why_limited(statement, tools)) else stated
     found = _read_in_section(statement, tools)
-    why = _limit_of(statement, tools, in_section=True)
+    why = why_limited(statement, tools, in_section=True)
     return [_leave_open(rule, why) for rule in found] if why else found
 
 
@@ -150,50 +132,49 @@ def _read_in_section(statement: Statement, tools: Tools) -> list[PromptRule]:
     return preconditions or read_statement(statement, tools) or list_unread(statement, tools)
 
 
-def _limit_of(statement: Statement, tools: Tools, *, in_section: bool = False) -> str:
-    """Why a sentence that reads like a rule for all cases is not one. In a tool's section, all is about its calls."""
-    if statement.under:
-        return f"it stands under `{shorten(statement.under)}`"
-    if statement.denied and not statement.forbidden:
-        return f"it stands under `{shorten(statement.denied)}`"
-    label = label_of(statement.text)
-    if label and (limits_scope(label) or not _is_harmless(label, statement.text, tools)):
-        return f"it stands under `{shorten(label)}`"
-    if why := _why_partial(statement.text[:MAX_SENTENCE], tools):
-        return why
-    if not statement.leads and _STEPS.match(statement.text[:MAX_SENTENCE]):
-        return "it may belong to what the sentence before it is about"
-    if statement.follows_condition and not in_section and not _UNIVERSAL.search(statement.text):
-        return "a sentence before it has a condition that may hold for it too"
-    if any(map(_takes_back, statement.text[:MAX_SENTENCE].split(";")[1:])):
-        return "another part of it makes an exception"
-    return ""
+def _weigh(
+    rule: PromptRule, found: Sequence[list[PromptRule]], read: Sequence[Statement], index: int, tools: Tools
+) -> PromptRule:
+    """The rule; undecided if its neighbours set a case, and at most likely if they may."""
+    if not rule.items or read[index].tool is not None:
+        return rule
+    before = list(sentences_before(rule, found, read, index))
+    if why := why_part_of_a_case(rule, before):
+        return _leave_open(rule, why)
+    if rule.tier is not Tier.CERTAIN or not in_doubt(rule, read[index], before, tools):
+        return rule
+    return replace(rule, tier=Tier.LIKELY, confidence=min(rule.confidence, LESS_THAN_CERTAIN))
 
 
-def _is_harmless(label: str, text: str, tools: Tools) -> bool:
-    """`Important:`, or `Refunds:` before a sentence about refunds; `Guests:` and `Myth:` limit what they label."""
-    if label in tools.specs or "_" in label:
-        return True
-    behind = text[text.find(":") :][:MAX_SENTENCE]
-    return all(word.isdigit() for word in set(roots(label)) - _LABEL_WORDS - set(roots(behind)))
+def _forbidden_tools(rule: PromptRule) -> set[str]:
+    """The tools of which it forbids all calls."""
+    named = [one.item["params"]["tool"] for one in rule.items if one.item["kind"] == "no_call"]
+    return {tool for tools in named for tool in ([tools] if isinstance(tools, str) else tools)}
 
 
-def _why_partial(text: str, tools: Tools) -> str:
-    """Why the reason in front of a rule says for what it holds; a reason that only forbids is read with its rule."""
-    front = _FRONT.match(text)
-    marker = find_marker(front[1]) if front else None
-    if front and not (marker and marker.force is Force.FORBID) and not any(name in front[1] for name in tools.specs):
-        return "" if _is_harmless(front[1], text, tools) else f"it stands under `{shorten(front[1])}`"
-    found = _CLASS.match(text) if " so " in text else None
-    if found is None:
-        return ""
-    known = {root for name in tools.specs for root in roots(name)} | _LABEL_WORDS | set(roots("user customer client"))
-    return "" if set(roots(found["things"])) <= known else f"it is said of `{found['things']}`"
+def _wanted_calls(found: Sequence[list[PromptRule]], read: Sequence[Statement], tools: Tools) -> set[str]:
+    """Of the tools that are forbidden, those that another sentence tells or allows the agent to call."""
+    forbidden = set[str]().union(*(_forbidden_tools(rule) for some in found for rule in some))
+    wanted = set[str]()
+    for statement, rules in zip(read, found, strict=True) if forbidden else ():
+        text = " ".join(statement.text[:MAX_SENTENCE].split())
+        names = forbidden.intersection(_NAME.findall(text)) - wanted
+        if not names or (rules and all(map(_forbidden_tools, rules))):
+            continue
+        sentence = read_sentence(text, tools)
+        for clause in read_clauses(sentence) if sentence else ():
+            called = _CALLED.search(clause.main.text)
+            marker = find_marker(clause.main.text) if called else None
+            if called and (marker is None or marker.force in (Force.REQUIRE, Force.PERMIT)):
+                wanted.update(name for name in names if name in clause.main.text[called.start() :])
+    return wanted
 
 
-def _takes_back(part: str) -> bool:
-    marker = find_marker(part)
-    return bool(TAKES_BACK.search(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
+def _contrast(rule: PromptRule, wanted: set[str]) -> PromptRule:
+    """`Never call A.` is not all that is said if another sentence says when to call A."""
+    if not wanted or wanted.isdisjoint(_forbidden_tools(rule)):
+        return rule
+    return _leave_open(rule, "another sentence says when to call it")
 
 
 def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int) -> None:

@@ -30,13 +30,13 @@ STATE_CONFIDENCE = 0.8
 """of rules that depend on the latest value of a field, or on words of the user"""
 
 _HARMLESS = root_set(
-    """call invoke use run execute trigger make try attempt tool function api under any all circumstance ever never
-    always must should shall may can cannot not don do does did please agent assistant you model bot ai is are be been
-    being it its this that forbidden prohibited allowed permitted strictly absolutely expressly explicitly avoid refrain
-    no directly yourself user customer client their his her your a an the i we they also only exclusively solely
-    required mandatory have has had need want ensure sure and or nor either neither important critical note warning on
-    own behalf time at point case ll t s ve as such them via explicit another other step perform carry out go ahead
-    there simply just up to with by using through remember keep mind"""
+    """call invoke invocation use run execute trigger make try attempt tool function api under any all circumstance ever
+    never always must should shall may can cannot not don do does did please agent assistant you model bot ai is are
+    be been being it its this that forbidden prohibited allowed permitted strictly absolutely expressly explicitly
+    avoid refrain no directly yourself user customer client their his her your a an the i we they also only
+    exclusively solely required mandatory have has had need want ensure sure and or nor either neither important
+    critical note warning on own behalf time at point case ll t s ve as such them via explicit another other step
+    perform carry out go ahead there simply just up to with by using through remember keep mind"""
 )
 """words beside a tool's name that do not narrow which of its calls are meant"""
 _DONE = root_set(

@@ -26,7 +26,7 @@ LEAD = (
     r"|it is forbidden to|important|critical|note)[ ,:!]+)*"
 )
 ANSWER = (
-    r"(?:(?:in|of|to|your|the|each|every|all|any|a|its|final|last|first|text|written|user-facing|visible|assistant"
+    r"(?:(?:in|of|to|your|the|each|every|all|any|an?|its|final|last|first|text|written|user-facing|visible|assistant"
     r"|agent's"
     r"|single) )*(?:answers?|responses?|repl(?:y|ies)|messages?|outputs?|turns?|conversations?|chats?|sessions?)"
 )

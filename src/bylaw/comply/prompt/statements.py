@@ -13,10 +13,11 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity
+from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity, Tier
 from bylaw.comply.prompt.actions import read_wording
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive, names_tool
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
+from bylaw.comply.prompt.forms import LESS_THAN_CERTAIN, is_plain
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope
 from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, is_denied_twice, takes_back
@@ -123,8 +124,9 @@ def _read_clause(view: View) -> Reading:
     else:
         reading = _READERS[view.marker.force](view)
     if reading.drafts:
-        is_weak = view.marker.severity == "low"
-        return replace(reading, ceiling=min(reading.ceiling, _WEAK_CONFIDENCE)) if is_weak else reading
+        is_open = reading.bounds and reading.tier is Tier.CERTAIN and not is_plain(view, reading)
+        ceiling = _WEAK_CONFIDENCE if view.marker.severity == "low" else LESS_THAN_CERTAIN if is_open else 1.0
+        return replace(reading, ceiling=min(reading.ceiling, ceiling))
     if reading.undecided == NO_TOOL and names_tool(view.whole, view.sentence):
         reading = replace(reading, undecided=NO_EVENT)
     words = read_wording(view)
@@ -299,6 +301,7 @@ def _require_before(statement: Statement, first: Bound, second: Bound, *others: 
         trigger=second.calls,
         required=first.calls,
         bounds=(first, second, *others),
+        ceiling=LESS_THAN_CERTAIN,  # a list of steps belongs to a task, which it rarely names
     )
     return _placed(reading, statement, "high")
 

@@ -1,0 +1,209 @@
+"""What stands around a sentence: headings, labels and neighbours that say for what it holds.
+
+`why_limited` is a reason to leave a rule undecided: `Guests: never call A`, `Premium members. Call A once.` `in_doubt`
+is one to make it likely at most: a topic may be only a topic (`## Payments`), or the case that the rule is about. A
+flat list of rules, or a paragraph of nothing else, raises no doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from bylaw.comply.model import PromptRule
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of
+from bylaw.comply.prompt.layout import Statement
+from bylaw.comply.prompt.lines import limits_scope, topic_words
+from bylaw.comply.prompt.markers import TAKES_BACK, Force, find_marker, imperative_at
+from bylaw.comply.prompt.readings import shorten
+from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots
+
+_LABEL_WORDS = root_set(
+    """important critical note notes rule rules policy policies warning warnings security safety reminder remember
+    general always caution attention constraint constraints requirement requirements guideline guidelines instruction
+    instructions forbidden prohibited banned disallowed off limits tool tools function functions call calls
+    action actions not allowed permitted
+    you must may should shall can never do don t use run strictly absolutely the these all following agent assistant
+    be called used key main hard core absolute golden first second third rule1 priority high mandatory required
+    compliance privacy are is that which please also and or of usage guardrail guardrails limit boundary boundaries
+    what how to info step system your job task keep mind at time times here below apply obey follow"""
+)
+"""labels of these words limit nothing: `Important: never call A`"""
+_FRONT = any_case(
+    r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)([^:`\"]{1,300}?):\s+(?=\S)"
+)
+"""a sentence before a colon: `Medical texts must be revised, whatever happens: call A after B`"""
+_THINGS = (
+    r"\W*(?!(?:if|when|whenever|once|the|this|that|these|those|it|its|you|your|we|our|they|always|never|as|is|there|here|i|he|she)\b)"
+    r"(?!only\b)(?:(?:most|many|some|certain|all|both|any|every|each|no)\s+)*"
+    r"(?P<things>(?:an? )?[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?:(?<=[^su\W]s)|(?<=people)|(?<=children)))\b"
+    r"(?<!\bis)(?<!\bhas)(?<!\bwas)(?<!\bdoes)(?<!\bas)"
+    r"(?! [\w'-]*[^su\W]s\b)"
+)
+_CLASS = any_case(_THINGS)
+"""`Season passes are not refundable`, `Visitors with a cane use the lift`: the sentence is about some things"""
+_ONE = any_case(r"\W*(?P<things>an? (?!(?:maximum|minimum|total|limit)\b)[\w'-]+)")
+_SO = re.compile(r",? so (?=\S)")
+_STEPS = any_case(
+    r"\W*(?:first,? )?(?:call|use|run|invoke)\b(?!.*\b(?:always|must|before|after|every|each|never|any)\b).*\bthen\b"
+)
+"""`People who are stuck come first. Call A, then call B.`"""
+_UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
+_IDENTITY = any_case(r"\W*(?:you(?:'re| are| will be| work| act| serve)|your|this (?:is|prompt|document)|these)\b")
+_ADDRESSES = any_case(
+    r"\W*(?:(?:please|also|and|then|so|but)\W+)*(?:you|the (?:ai )?(?:agent|assistant|model|bot)|we)\b"
+)
+_SCOPING = any_case(
+    r"\b(?:if|when|whenever|while|during|unless|except|only|for|who|whose|which|outside|over|under|above|below|mode)\b"
+)
+_FINITE = any_case(
+    r"\b(?:is|are|was|were|has|have|had|will|can|may|must|should|shall|does|do|did|get|gets|go|goes|\w{3,}(?:s|ed))\b"
+)
+_AMOUNT = any_case(r"\W*(?:at (?:most|least)|no (?:more|less|fewer) than|up to|max(?:imum)?)\b")
+_LONGEST_FRAGMENT = 8
+"""words of `Premium members.`"""
+_PEOPLE = any_case(
+    r"\b(?:for|to|by) (?!(?:all|every|each|any|you|us|the|your|our|this)\b)(?:[\w'-]+ ){0,2}[\w'-]*[^su\W]s\b"
+)
+"""`Late check-out is free for gold members.`"""
+_NAME = re.compile(r"\w+_\w+")
+_MOST_BEFORE = 12
+"""sentences of its paragraph that are looked at"""
+
+
+def why_limited(statement: Statement, tools: Tools, *, in_section: bool = False) -> str:
+    """Why a sentence that reads like a rule for all cases is not one. In a tool's section, all is about its calls."""
+    if statement.under:
+        return f"it stands under `{shorten(statement.under)}`"
+    if statement.denied and not statement.forbidden:
+        return f"it stands under `{shorten(statement.denied)}`"
+    text = statement.text[:MAX_SENTENCE]
+    label = label_of(text)
+    if label and (limits_scope(label) or not _is_harmless(label, text, tools)):
+        return f"it stands under `{shorten(label)}`"
+    if why := _why_partial(text, tools):
+        return why
+    if not statement.leads and _STEPS.match(text):
+        return "it may belong to what the sentence before it is about"
+    if statement.follows_condition and not in_section and not _UNIVERSAL.search(text):
+        return "a sentence before it has a condition that may hold for it too"
+    if any(map(_takes_back, text.split(";")[1:])):
+        return "another part of it makes an exception"
+    return ""
+
+
+def _is_harmless(label: str, text: str, tools: Tools) -> bool:
+    """`Important:`, or `Refunds:` before a sentence about refunds; `Guests:` and `Myth:` limit what they label."""
+    if label in tools.specs or "_" in label:
+        return True
+    behind = text[text.find(":") :]
+    return all(word.isdigit() for word in set(roots(label)) - _LABEL_WORDS - set(roots(behind)))
+
+
+def _why_partial(text: str, tools: Tools) -> str:
+    """Why the reason in front of a rule says for what it holds; a reason that only forbids is read with its rule."""
+    front = _FRONT.match(text)
+    marker = find_marker(front[1]) if front else None
+    if front and not (marker and marker.force is Force.FORBID) and not any(name in front[1] for name in tools.specs):
+        return "" if _is_harmless(front[1], text, tools) else f"it stands under `{shorten(front[1])}`"
+    so = _SO.search(text)
+    things = _things(text[: so.start()]) if so else ""
+    return _said_of(things) if so and things and not _shares(things, text[so.end() :]) else ""
+
+
+def _takes_back(part: str) -> bool:
+    marker = find_marker(part)
+    return bool(TAKES_BACK.search(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+
+
+def why_part_of_a_case(rule: PromptRule, before: Sequence[tuple[str, bool]]) -> str:
+    """Why a rule is about the case that the sentence right before it sets: `Tickets from the counter are not ours.`"""
+    if not before or before[0][1]:
+        return ""
+    text = before[0][0]
+    things = _things(text)
+    return _said_of(things) if things and not _shares(things, rule.description) else ""
+
+
+def in_doubt(rule: PromptRule, statement: Statement, before: Sequence[tuple[str, bool]], tools: Tools) -> bool:
+    """Whether a heading, or a sentence before the rule, may say for what it holds."""
+    if statement.follows_condition or any(not is_read and not _is_neutral(text) for text, is_read in before):
+        return True
+    if not statement.topics:
+        return False
+    own = set(roots(rule.description))
+    for name in _NAME.findall(rule.description):
+        own.update(roots(tools.specs[name].description) if name in tools.specs else ())
+    return any(not (own & topic_words(topic)) for topic in statement.topics)
+
+
+def sentences_before(
+    rule: PromptRule, found: Sequence[list[PromptRule]], read: Sequence[Statement], index: int
+) -> Iterator[tuple[str, bool]]:
+    """What stands before a rule in its paragraph, the nearest first, and whether a rule was read from it."""
+    statement = read[index]
+    front = statement.text[: max(rule.start - statement.start, 0)]
+    for piece in reversed(front.split(";")):
+        at = statement.start + statement.text.find(piece)
+        if piece.strip(" ,.") and not piece.rstrip().endswith(":"):
+            yield piece, any(one.items and at <= one.start < at + len(piece) for one in found[index])
+    for before in range(index - 1, max(index - _MOST_BEFORE, -1), -1):
+        is_tied = not read[before + 1].leads and read[before].block == statement.block
+        if not is_tied and not (before == index - 1 and _is_scope(read[before], statement)):
+            return
+        rules = found[before]
+        yield read[before].text, bool(rules) and all(one.items for one in rules)
+        if not is_tied:
+            return
+
+
+def _is_scope(above: Statement, statement: Statement) -> bool:
+    """`For premium members.` on a line of its own."""
+    is_near = above.block == statement.block and not statement.is_below and not above.parts
+    return is_near and _is_fragment(above.text) and limits_scope(above.text)
+
+
+def _things(text: str) -> str:
+    """The things or people that a sentence is about, if these are only some; a fragment is about what it names."""
+    if _is_neutral(text):
+        return ""
+    found = _CLASS.match(text) or _ONE.match(text) or _PEOPLE.search(text)
+    if found:
+        return str(found.groupdict().get("things") or found[0])
+    return text if _is_fragment(text) else ""
+
+
+@lru_cache(maxsize=4_096)
+def _is_neutral(text: str) -> bool:
+    """Whether a sentence only says who the agent is, or tells it to do something in all cases."""
+    if not topic_words(text) or (_IDENTITY.match(text) and not limits_scope(text)):
+        return True
+    marker = find_marker(text)
+    is_told = imperative_at(text) or _ADDRESSES.match(text) or (marker and not text[: marker.start].strip(" *_`-"))
+    return bool(is_told) and not _SCOPING.search(text)
+
+
+def _is_fragment(text: str) -> bool:
+    words = text.split()
+    if (
+        "," in text
+        or _AMOUNT.match(text)
+        or not 0 < len(words) <= _LONGEST_FRAGMENT
+        or imperative_at(text)
+        or find_marker(text)
+    ):
+        return False
+    behind = " ".join(words[1:-1]) if not limits_scope(text) else ""
+    return not _FINITE.search(behind) and bool(topic_words(text))
+
+
+def _shares(things: str, text: str) -> bool:
+    return bool(topic_words(things) & set(roots(text)))
+
+
+def _said_of(things: str) -> str:
+    return f"it may only hold for `{shorten(things)}`"
