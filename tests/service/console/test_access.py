@@ -176,6 +176,24 @@ def test_an_incident_leads_to_its_runs_and_calls(site: Site, ann: Any) -> None:
         assert f'id="{anchor}"' in ann.get(address).text
 
 
+def test_a_change_that_the_rules_forbid_names_the_rule_its_line_and_what_to_do(site: Site, ann: Any) -> None:
+    before = site.operations.versions.active_id()
+    answer = submit(ann, "/console/agents", "/console/agents/change", name="refunds", mode="request")
+    assert answer.status_code == 422 and site.operations.versions.active_id() == before
+    for text in ("`large-refund` pauses, and nobody can be asked", "support.yaml:31", "run the agent in mode `hitl`"):
+        assert text in answer.text
+
+
+def test_the_plot_of_live_shows_what_the_filters_let_through(ann: Any) -> None:
+    def total(query: str) -> int:
+        label = re.search(r'aria-label="Decisions in the last [^:]+: ([^"]+)"', ann.get(f"/console/live?{query}").text)
+        assert label is not None
+        return sum(int(one.replace(",", "")) for one in re.findall(r"[\d,]*\d", label[1]))
+
+    assert total("tool=there_is_none") == total("session=none") == 0
+    assert 0 < total("tool=issue_refund&action=pause") < total("tool=issue_refund") < total("")
+
+
 def test_a_form_without_a_token_makes_no_key(site: Site, ann: Any) -> None:
     before = len(site.context.credentials.list())
     fields = {"label": "x", "scope": "admin", "expires": ""}

@@ -122,7 +122,10 @@ class SeriesQuery(Given, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     buckets: int = 60
+    action: Literal["allow", "pause", "block", "terminate_session"] | None = None
     agent: str | None = None
+    tool: str | None = None
+    session: str | None = None
     rule: str | None = None
 
     def __post_init__(self) -> None:

@@ -11,9 +11,9 @@ from bylaw.guard.service.errors import BadRequest
 from bylaw.guard.service.records import Credential
 
 _SCOPES = {
-    "operator": "operator: answer reviews, handle incidents, read everything",
-    "admin": "admin: also change rules, agents and keys",
-    "agent": "agent: ask for decisions, for the agents named below",
+    "operator": "operator: reviews, incidents, audit",
+    "admin": "admin: also rules, agents and keys",
+    "agent": "agent: decisions of its agents",
 }
 _LIFETIMES = {"": "never", "1": "after a day", "30": "after 30 days", "90": "after 90 days", "365": "after a year"}
 _DAY = 86_400.0

@@ -30,9 +30,7 @@ def live(visit: Visit) -> Response:
     filters = {name: value for name, value in asked.items() if value}
     span = visit.choice("span", _SPANS, "10800")
     page = visit.operations.decisions.recent(limit=50, before=visit.number("before"), **cast(Any, filters))
-    series = visit.operations.decisions.series(
-        since=visit.now - int(span), buckets=_BUCKETS, agent=filters.get("agent"), rule=filters.get("rule")
-    )
+    series = visit.operations.decisions.series(since=visit.now - int(span), buckets=_BUCKETS, **cast(Any, filters))
     buckets = [Bucket(one.start, {action: getattr(one, action) for action in ACTIONS}) for one in series.buckets]
     older = f"{BASE}/live?{urlencode({**filters, 'span': span, 'before': page.before or 0})}"
     return visit.render(

@@ -67,7 +67,9 @@ class Visit:
         self.csrf: str = getattr(request.state, "csrf", "")
         self.now = self.operations.clock()
         self.zone = zone_of(request.cookies.get("bylaw_offset"))
-        self.problem: str | Markup | None = None
+        self.problem: str | None = None
+        self.diagnostics: list[Any] = []
+        """about rules that cannot be used"""
 
     def id(self) -> str:
         return str(self.request.path_params["id"])
@@ -110,6 +112,7 @@ class Visit:
             "csrf_field": Markup('<input type="hidden" name="csrf_token" value="{}">').format(self.csrf),
             "current": current,
             "events": "/v1/stream",
+            "diagnostics": self.diagnostics,
             "effects": EFFECTS,
             "form": _Blank(self.form),
             "here": self.here,
@@ -150,7 +153,7 @@ def theme_of(request: Request) -> str:
 
 def failed(visit: Visit, why: ServiceError, again: View | None) -> Response:
     """The page once more with the reason, or a page that holds only the reason."""
-    visit.problem = why.message
+    visit.problem, visit.diagnostics = why.message, list(why.details.get("diagnostics", ()))
     if again is not None:
         try:
             response = again(visit)

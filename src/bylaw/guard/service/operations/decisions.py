@@ -89,9 +89,14 @@ class Series(Struct, frozen=True, kw_only=True):
 
 
 def decision_view(row: EventRow) -> DecisionView | None:
-    """None for rows of another kind, and for those that no guard has written."""
+    """None for rows of another kind, and for those that no guard has written. A call that was judged after it ran is
+    shown as allowed by `on_unreachable`."""
     attempt, decision = row.data.get("attempt"), row.data.get("decision")
-    if row.kind != "decision" or not isinstance(attempt, dict) or not isinstance(decision, dict):
+    if row.kind == "taken" and "matches" in row.data:
+        decision = _past_call(row.data)
+    elif row.kind != "decision":
+        return None
+    if not isinstance(attempt, dict) or not isinstance(decision, dict):
         return None
     matches = decision.get("matches")
     counters = decision.get("counters")
@@ -121,6 +126,27 @@ def decision_view(row: EventRow) -> DecisionView | None:
         resumes=row.data.get("resumes"),
         notes=tuple(decision.get("notes") or ()),
     )
+
+
+def _past_call(data: dict[str, Any]) -> dict[str, Any]:
+    given = data["matches"] if isinstance(data["matches"], list) else []
+    enforced = [one for one in given if isinstance(one, dict) and not one.get("shadow")]
+    actions = {str(one.get("then")): one for one in enforced}
+    would = max(
+        (action for action in Action if action in actions), key=lambda one: one.strictness, default=Action.ALLOW
+    )
+    stops = would is not Action.ALLOW
+    return {
+        "action": "allow",
+        "decided_by": "on_unreachable",
+        "reason": f"it ran before it was judged; {actions[would].get('message')}"
+        if stops
+        else "it ran before it was judged",
+        "matches": given,
+        "would": would.value if stops else None,
+        "call_id": data.get("call_id"),
+        "policy": data.get("policy"),
+    }
 
 
 def _name(value: Any) -> str | None:
@@ -188,10 +214,12 @@ class Decisions:
         since: float | None = None,
         until: float | None = None,
         buckets: int = 60,
-        agent: str | None = None,
         rule: str | None = None,
+        **filters: str | None,
     ) -> Series:
-        """Decisions over time, by default of the last hour."""
+        """Decisions over time, by default of the last hour. `filters`: action, agent, tool and session, as in
+        `recent`."""
+        asked = {name: value for name, value in filters.items() if value is not None}
         now = self._clock()
         until = now if until is None else until
         since = until - 3600.0 if since is None else since
@@ -206,7 +234,9 @@ class Decisions:
             if row.at < since - 60:  # rows of several processes may stand slightly out of order
                 break
             view = decision_view(row)
-            if view is None or not since <= row.at <= until or (agent is not None and view.agent != agent):
+            if view is None or not since <= row.at <= until:
+                continue
+            if any(getattr(view, name) != value for name, value in asked.items()):
                 continue
             names = {str(one.get("rule")) for one in view.matches} | ({view.decided_by} - {None})
             if rule is not None and rule not in names:
