@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from bylaw.contract.faults.model import Injection
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec
+from tests.contract.end_to_end.support import free_port
 from tests.contract.scripted import ScriptedAgent, contract
 
 # A child in a session of its own, as a daemon has it, and the agent itself, which waits forever.
@@ -84,6 +87,103 @@ def test_a_detached_child_is_ended_and_named(tmp_path: Path) -> None:
     assert any("left processes behind" in warning and f"`sleep` ({pids[0]})" in warning for warning in report.warnings)
 
 
+# Forks twice, in a session of its own and without an environment: what is left has no relation to its starter.
+DAEMON = """
+import os, shutil, subprocess, sys
+def agent(prompt):
+    code = "import daemons; print(daemons.daemon())"
+    return subprocess.check_output([sys.executable, "-S", "-c", code], cwd=os.path.dirname(__file__)).decode()
+def serve(port):
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(daemon(2).encode())
+    HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+def daemon(count=1):
+    pipe = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        for fd in (0, 1, 2):
+            os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+        for _ in range(count):
+            pid = os.fork()
+            if pid == 0:
+                os.execve(shutil.which("sh"), ["sh", "-c", "sleep 600; exit"], {})
+            os.write(pipe[1], b"%d " % pid)
+        os._exit(0)
+    os.close(pipe[1])
+    with open(pipe[0]) as said:
+        return said.read()
+"""
+ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt orphans")
+
+
+@ONLY_LINUX
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("kind", ["command", "server"])
+def test_a_daemon_without_an_environment_is_found(tmp_path: Path, kind: str, ends: bool) -> None:
+    (tmp_path / "daemons.py").write_text(DAEMON)
+    port = free_port()
+    does = f"serve({port})" if kind == "server" else "daemon(2)"
+    command = (sys.executable, "-S", "-c", f"import daemons; print(daemons.{does})")
+    agent = AgentSpec(type="command", command=command, timeout_ms=60_000)
+    if kind == "server":
+        agent = AgentSpec(type="http", endpoint=f"http://127.0.0.1:{port}", command=command, timeout_ms=60_000)
+    live = open_agent(agent, tmp_path, ends_children=ends)
+    pids = [int(pid) for pid in (_ask_once(live).answer or "").split()]
+    warning = " ".join(live.warnings)  # type: ignore[attr-defined]
+    assert len(pids) == 2 and all(f"`sh` ({pid})" in warning for pid in pids)
+    assert ("which were ended" in warning) is ends
+    if ends:
+        assert are_gone(pids) and "`sleep`" in warning, "what they started is ended too"
+    else:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+@ONLY_LINUX
+def test_a_daemon_of_a_python_agent_is_found(tmp_path: Path) -> None:
+    (tmp_path / "daemons.py").write_text(DAEMON)
+    agent = AgentSpec(type="python", endpoint="daemons:agent", timeout_ms=60_000)
+    live = open_agent(agent, tmp_path, ends_children=True)
+    pid = int(_ask_once(live).answer or "0")
+    assert f"`sh` ({pid})" in " ".join(live.warnings) and are_gone([pid])  # type: ignore[attr-defined]
+
+
+@ONLY_LINUX
+def test_afterwards_this_process_adopts_no_more_orphans(tmp_path: Path) -> None:
+    def is_reaper() -> bool:
+        state = ctypes.c_int()
+        ctypes.CDLL(None).prctl(37, ctypes.byref(state), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+        return bool(state.value)
+
+    agents = [open_agent(spec(), tmp_path) for _ in range(2)]
+
+    async def go() -> list[bool]:
+        seen = [is_reaper()]
+        for step in (agents[0].start, agents[1].start, agents[0].stop, agents[1].stop):
+            await step()
+            seen.append(is_reaper())
+        return seen
+
+    assert asyncio.run(go()) == [False, True, True, True, False]
+
+
+def _ask_once(live: Any) -> AgentRun:
+    async def once() -> AgentRun:
+        await live.start()
+        try:
+            run: AgentRun = await live.run("go", Injection(run="test"))
+            return run
+        finally:
+            await live.stop()
+
+    return asyncio.run(once())
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_child_of_a_python_agent_is_ended_too_where_the_process_is_ours(tmp_path: Path, ends: bool) -> None:
@@ -91,15 +191,7 @@ def test_a_child_of_a_python_agent_is_ended_too_where_the_process_is_ours(tmp_pa
         "import os\n\ndef agent(prompt):\n    return str(os.posix_spawnp('sleep', ['sleep', '600'], os.environ))\n"
     )
     live = open_agent(AgentSpec(type="python", endpoint="starts_a_child:agent"), tmp_path, ends_children=ends)
-
-    async def once() -> AgentRun:
-        await live.start()
-        try:
-            return await live.run("go", Injection(run="test"))
-        finally:
-            await live.stop()
-
-    pid = int(asyncio.run(once()).answer or "0")
+    pid = int(_ask_once(live).answer or "0")
     if not ends:
         os.kill(pid, signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -(signal.SIGTERM if ends else signal.SIGKILL)

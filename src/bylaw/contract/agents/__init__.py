@@ -23,7 +23,8 @@ class Loadable(LiveAgent, Protocol):
 def open_agent(spec: AgentSpec, base: Path, *, ends_children: bool = False) -> Loadable:
     """The live agent that a contract describes; `base` is the folder of the contract's file.
 
-    `ends_children`: whether processes that a Python agent leaves behind are ended. Those of a command always are.
+    `ends_children`: whether all processes that the agent leaves behind are ended. If not, those of a Python agent, and
+    those of a command that have lost its environment, are only named: other code of this program may have started them.
 
     Only the modules of that kind of agent are imported. Raises AgentUnreachable where a library is missing.
     """
@@ -35,10 +36,10 @@ def open_agent(spec: AgentSpec, base: Path, *, ends_children: bool = False) -> L
         if spec.endpoint is not None:
             from bylaw.contract.agents.http_agent import HttpAgent
 
-            return HttpAgent(spec, base=base)
+            return HttpAgent(spec, base=base, ends_children=ends_children)
         from bylaw.contract.agents.command_agent import CommandAgent
 
-        return CommandAgent(spec, base=base)
+        return CommandAgent(spec, base=base, ends_children=ends_children)
     except ModuleNotFoundError as error:
         if error.name not in ("h11", "httpx2", "trustme"):
             raise

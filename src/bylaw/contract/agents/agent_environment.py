@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import secrets
 import shlex
 import sys
 import tempfile
@@ -18,8 +17,8 @@ from urllib.parse import urlsplit
 from bylaw.contract.agents import mcp_bridge
 from bylaw.contract.agents.answers import agent_run
 from bylaw.contract.agents.dialogue import Dialogue, why_no_conversation
+from bylaw.contract.agents.leftovers import Leftovers
 from bylaw.contract.agents.mcp_servers import list_tools
-from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun, is_script
 from bylaw.contract.agents.reset import has_reset, reset_agent
 from bylaw.contract.conversation import messages_of
@@ -48,10 +47,11 @@ _VERSIONS = {"openai": "/v1", "anthropic": ""}
 class ExternalAgent:
     """An agent that runs in another process. Subclasses ask it."""
 
-    def __init__(self, spec: AgentSpec, *, base: Path | None = None) -> None:
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None, ends_children: bool = False) -> None:
+        """`ends_children`: whether processes that it leaves behind are ended even if they have lost its environment."""
         self._spec = spec
         self._base = base or Path()
-        self._environment = AgentEnvironment(spec, self._base)
+        self._environment = AgentEnvironment(spec, self._base, ends_children=ends_children)
 
     @property
     def has_reset(self) -> bool:
@@ -65,7 +65,7 @@ class ExternalAgent:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What reports say about the agent; complete once it has stopped."""
-        return tuple(warn_detached(self._environment.detached))
+        return self._environment.leftovers.warnings
 
     @property
     def knows_tools(self) -> bool:
@@ -131,16 +131,14 @@ class ExternalAgent:
 class AgentEnvironment:
     """The proxy of one agent, if there is one, and the environment variables that point the agent to it."""
 
-    def __init__(self, spec: AgentSpec, base: Path) -> None:
+    def __init__(self, spec: AgentSpec, base: Path, *, ends_children: bool = False) -> None:
         self._spec = spec
         self._base = base
         self._certificate_folder: tempfile.TemporaryDirectory[str] | None = None
         self._tools: frozenset[str] | None = frozenset()
         """the tools of its MCP servers; None: unknown"""
         self.proxy: ChaosProxy | None = None
-        self.detached: list[str] = []
-        """processes that outlived the agent, and were ended"""
-        self._mark = secrets.token_hex(8)
+        self.leftovers = Leftovers(ends_marked=True, ends_unmarked=ends_children)
         self._trust: dict[str, str] = {}
         """the variables that make a command trust the proxy; their file is written once"""
 
@@ -158,6 +156,7 @@ class AgentEnvironment:
         if not self.is_proxied:
             return
         spec = self._spec
+        self.leftovers.start()
         self.proxy = ChaosProxy(
             upstreams={**{name: one.origin for name, one in self._named.items()}, **spec.upstreams},
             mcp=spec.mcp,
@@ -178,8 +177,7 @@ class AgentEnvironment:
             self.proxy = None
         if self._certificate_folder is not None:
             self._certificate_folder.cleanup()
-        if self._spec.command:
-            self.detached += await end_detached(self._mark)
+        await self.leftovers.stop()
 
     @property
     def _named(self) -> dict[str, Address]:
@@ -207,7 +205,7 @@ class AgentEnvironment:
         url = self.proxy.url(token)
         forward = url if token is None else f"http://run:{token}@{urlsplit(url).netloc}"
         env = {**os.environ, **self._spec.env}
-        env |= {"BYLAW_PROXY": url, MARK: self._mark, **proxy_variables(env, forward)}
+        env |= {"BYLAW_PROXY": url, **self.leftovers.variables, **proxy_variables(env, forward)}
         for provider, address in self._named.items():
             env |= base_url_variables(provider, f"{url}/{provider}{address.path}")
         for provider in self._spec.upstreams:

@@ -36,8 +36,8 @@ _AFTER_EXIT, _AFTER_KILL = 1.0, 0.2
 class CommandAgent(ExternalAgent):
     """Each run has a clean process. A configured reset is for state that the agent keeps elsewhere."""
 
-    def __init__(self, spec: AgentSpec, *, base: Path | None = None) -> None:
-        super().__init__(spec, base=base)
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None, ends_children: bool = False) -> None:
+        super().__init__(spec, base=base, ends_children=ends_children)
         self.name = " ".join(spec.command)
         self.concurrency = max(1, spec.concurrency)
 

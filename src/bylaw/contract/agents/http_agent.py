@@ -34,9 +34,9 @@ _ONE_AT_A_TIME = (
 
 
 class HttpAgent(ExternalAgent):
-    def __init__(self, spec: AgentSpec, *, base: Path | None = None) -> None:
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None, ends_children: bool = False) -> None:
         assert spec.endpoint is not None
-        super().__init__(spec, base=base)
+        super().__init__(spec, base=base, ends_children=ends_children)
         self.name = spec.title
         self._url = spec.endpoint
         self._client: httpx2.AsyncClient | None = None

@@ -240,15 +240,7 @@ FindRun: TypeAlias = Callable[[], McpRun | None]
 async def serve_bridge(connection: Connection, command: tuple[str, ...], base: Path, find: FindRun) -> None:
     """Pass messages on until the bridge or the server ends."""
     try:
-        server = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            cwd=base,
-            env=dict(os.environ),
-            start_new_session=True,
-            limit=MOST_KEPT,
-        )
+        server = await start_process(command, cwd=base, env=os.environ, stderr=None, limit=MOST_KEPT)
     except OSError as error:
         reason = f"bylaw: the server `{command[0]}` cannot be started: {error.strerror or error}"
         params = {"level": "error", "data": reason}

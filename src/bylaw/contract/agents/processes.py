@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from bylaw.contract.agents.leftovers import started
 from bylaw.contract.live_agent import AgentUnreachable
 
 GRACE = 3.0
@@ -25,11 +26,12 @@ class TooLarge(Exception):
     """A stream is longer than allowed."""
 
 
-async def start_process(command: tuple[str, ...], *, cwd: Path, env: Mapping[str, str]) -> Process:
-    """Raises OSError or ValueError if it cannot be started."""
-    return await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, start_new_session=True
-    )
+async def start_process(command: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], **more: Any) -> Process:
+    """`more` goes to asyncio. Raises OSError or ValueError if it cannot be started."""
+    pipes: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, **more}
+    process = await asyncio.create_subprocess_exec(*command, cwd=cwd, env=env, start_new_session=True, **pipes)
+    started.add(process.pid)
+    return process
 
 
 async def end_group(process: Process) -> None:
@@ -53,6 +55,7 @@ async def exited(process: Process) -> None:
     """Wait for the process itself. `Process.wait` also waits for its streams, which a child may keep open."""
     while process.returncode is None:
         await asyncio.sleep(_POLL)
+    started.discard(process.pid)
 
 
 def kill_group(process: Process) -> None:
@@ -62,54 +65,6 @@ def kill_group(process: Process) -> None:
 def _signal(process: Process, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
-
-
-# Processes that an agent detached from its group
-
-MARK = "BYLAW_AGENT"
-"""the variable by which all processes of one agent are known"""
-_DETACHED_GRACE = 0.5
-
-
-async def end_detached(mark: str, *, ends: bool = True) -> list[str]:
-    """End the processes whose environment has this mark, and name them. Only systems with `/proc` can tell.
-
-    Without `ends`, they are only named.
-    """
-    found = dict(_marked(mark))
-    for number, grace in ((signal.SIGTERM, _DETACHED_GRACE), (signal.SIGKILL, 0.0)):
-        left = [pid for pid in found if ends and _is_alive(pid)]
-        for pid in left:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-        until = time.monotonic() + grace
-        while any(map(_is_alive, left)) and time.monotonic() < until:
-            await asyncio.sleep(_POLL)
-    return [f"`{name}` ({pid})" for pid, name in found.items()]
-
-
-def warn_detached(detached: list[str], *, ended: bool = True) -> Iterator[str]:
-    if detached:
-        yield f"the agent left processes behind{', which were ended' if ended else ''}: {', '.join(detached)}"
-
-
-def _marked(mark: str) -> Iterator[tuple[int, str]]:
-    wanted = f"{MARK}={mark}".encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            is_ours = wanted in (entry / "environ").read_bytes().split(b"\0")
-            name = (entry / "comm").read_text().strip() if is_ours else ""
-        except OSError:  # it has ended, or belongs to somebody else
-            continue
-        if is_ours and int(entry.name) != os.getpid() and _is_alive(int(entry.name)):
-            yield int(entry.name), name
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 async def read_all(stream: asyncio.StreamReader, most: int, read: bytearray) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import inspect
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -27,7 +26,7 @@ from bylaw.contract.agents.answers import (
 )
 from bylaw.contract.agents.chunks import Chunks, join_chunks
 from bylaw.contract.agents.dialogue import NOT_TOLD, needs_talk
-from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
+from bylaw.contract.agents.leftovers import Leftovers
 from bylaw.contract.agents.prompts import fill_template
 from bylaw.contract.agents.python_target import (
     Setup,
@@ -69,7 +68,6 @@ class PythonAgent:
         In a program of somebody else, another thread may have started them meanwhile.
         """
         self.name = spec.endpoint or "python agent"
-        self._ends_children = ends_children
         self.concurrency = max(1, spec.concurrency)
         self._spec = spec
         self._folder = Path(base or ".").absolute() / (spec.cwd or "")
@@ -84,8 +82,7 @@ class PythonAgent:
         self._reset: Any = None
         self._workers = Workers()
         self._patches = Patches()
-        self._mark = secrets.token_hex(8)
-        self._detached: list[str] = []
+        self._leftovers = Leftovers(ends_marked=ends_children, ends_unmarked=ends_children)
         self._while_started = contextlib.ExitStack()
 
     @property
@@ -94,13 +91,14 @@ class PythonAgent:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(warn_detached(self._detached, ended=self._ends_children))
+        return self._leftovers.warnings
 
     # Before the runs
 
     async def start(self) -> None:
+        self._leftovers.start()
         self._while_started.enter_context(import_path(self._folder))
-        self._while_started.enter_context(_environment({**self._spec.env, MARK: self._mark}))
+        self._while_started.enter_context(_environment({**self._spec.env, **self._leftovers.variables}))
         self._while_started.callback(os.chdir, os.getcwd())  # an agent may change the directory
         try:
             for patches in (FRAMEWORKS, LIBRARIES):
@@ -115,7 +113,7 @@ class PythonAgent:
 
     async def stop(self) -> None:
         await self._workers.close()
-        self._detached += await end_detached(self._mark, ends=self._ends_children)
+        await self._leftovers.stop()
         self._while_started.close()
         self._patches.undo()
         restore_output(unless=self._workers.has_abandoned)
