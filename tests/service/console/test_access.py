@@ -167,6 +167,14 @@ def test_what_only_the_follow_up_has_found_is_a_match_of_its_rule(site: Site, an
     assert site.operations.rules.noticed("large-refund") == [0] * 24
 
 
+def test_a_session_shows_the_counters_of_its_runs_of_itself_and_of_windows(site: Site, ann: Any) -> None:
+    found = site.operations.sessions.get("campaign-5003").tree[0].below[0]
+    assert found.agent == "mailer" and found.counters == {"mail-burst: window 300s send_email": 13}  # 12 are allowed
+    assert "window 300s send_email" in ann.get("/console/session?name=campaign-5003").text
+    refunds = site.operations.sessions.get("ticket-5007").tree[0].below[0]
+    assert refunds.counters["refund-retries: run issue_refund"] == 2
+
+
 def test_an_incident_leads_to_its_runs_and_calls(site: Site, ann: Any) -> None:
     incident = next(one for one in site.operations.incidents.list() if one.run)
     page = ann.get(f"/console/incidents/{incident.id}").text

@@ -7,6 +7,7 @@ apply, and no finding can undo a call. A rule that depends on a value which rows
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,11 +26,13 @@ from bylaw.guard.decide.session import (
 )
 from bylaw.guard.incidents.event_rows import (
     RecordedDecision,
+    Unreadable,
     read_decision,
     read_observation,
     recorded_findings,
     recorded_matches,
     text_at,
+    timed,
 )
 from bylaw.guard.incidents.unrecorded import PartialCall, Rules, lost_rules, partial_call, rule_key
 from bylaw.guard.json_values import Refused
@@ -89,6 +92,8 @@ class Fold:
         self.asked = dict(asked or {})
         self.lost = set(lost)
         self.unjudged = dict(unjudged or {})
+        self.judged: tuple[Chain, ToolCall] | None = None
+        """the last attempt, and the policies that apply to it"""
 
     def step(self, row: EventRow, at: float) -> Sequence[Found]:
         """Raises Unreadable for a row that no guard has written; the state is then unchanged."""
@@ -96,7 +101,10 @@ class Fold:
             case "decision":
                 return self._decision(row, read_decision(row, at))
             case "taken":
-                self._past_call(row, read_decision(row, at))
+                past = read_decision(row, at)
+                if past.judged:
+                    return self._decision(row, past)
+                self._past_call(row, past)
             case "result":
                 return self._result(row, at)
             case "observation":
@@ -123,7 +131,7 @@ class Fold:
         if located is None:
             return ()
         call, chain, partial = located
-        state = self.state
+        state, self.judged = self.state, (chain, call)
         matches: Sequence[Match] = ()
         if decision.judged:
             matches = judge(chain, state, call, Action.BLOCK)
@@ -288,6 +296,22 @@ class Fold:
             guarded = policy.rules[id]
             if not guarded.shadow and guarded.then.restricts:
                 yield Found(row=row, rule=policy.rule_name(id, agent), guarded=guarded, message=message, call=call)
+
+
+def counters_of(rules: Rules, session: str, rows: Iterable[EventRow]) -> dict[str | None, dict[str, int]]:
+    """Run → `rule: counter` → its value at the last attempt of the run. The windows of the session are among them, which
+    the guard does not evaluate before a call; counters over an agent or over all are not."""
+    fold, shown = Fold(rules, SessionState(session)), dict[str | None, dict[str, int]]()
+    for at, _, row in sorted(map(timed, rows), key=lambda one: one[:2]):
+        fold.judged = None
+        with suppress(Unreadable):
+            fold.step(row, at)
+        if fold.judged is not None:
+            chain, call = fold.judged
+            values = shown.setdefault(call.origin.run, {})
+            for policy in chain.counting:
+                values |= policy.counters(fold.state.of(policy).attempts.states_of(call.origin.session), call)
+    return shown
 
 
 def found_match(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -10,6 +11,8 @@ from msgspec import Struct, field
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import load
 from bylaw.guard.guard import Guard
+from bylaw.guard.incidents.fold import counters_of
+from bylaw.guard.incidents.unrecorded import Rules
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
 from bylaw.guard.service.errors import NotFound
@@ -116,11 +119,23 @@ class Sessions:
         return SessionView(
             summary=summary,
             terminated=record.terminated,
-            tree=_tree(rows),
+            tree=self._with_windows(key, _tree(rows), rows),
             observations=[{"seq": row.seq, **row.data} for row in rows if row.kind == "observation"],
             open_calls=list(state.open),
             truncated=truncated,
         )
+
+    def _with_windows(
+        self, key: str, tree: builtins.list[RunView], rows: builtins.list[EventRow]
+    ) -> builtins.list[RunView]:
+        """Adds the counters that only the follow-up evaluates, as its own fold counts them by the rules in force."""
+        rules = Rules([compiled.policy for compiled in self._guard.policies.all])
+        counted, waiting = counters_of(rules, key, rows), [*tree]
+        while waiting:
+            run = waiting.pop()
+            run.counters = counted.get(run.run, {}) | run.counters
+            waiting += run.below
+        return tree
 
     def state(self, key: str) -> tuple[SessionRecord, SessionState]:
         """The session as the guard would load it."""
