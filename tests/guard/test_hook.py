@@ -221,6 +221,65 @@ def test_the_model_is_told_what_a_result_breaks(client: Client, project: Path) -
     assert answer.code == 2 if client == "claude-code" else "failing" in json.loads(answer.stdout)["additional_context"]
 
 
+def test_copilot_reports_failures_in_an_event_of_their_own(project: Path) -> None:
+    """As Copilot CLI 1.0.102 sends it; `--event` is in the command that is installed."""
+    assert "postToolUseFailure" in settings.DIALECTS["copilot"].events
+    call = payload("copilot", project, "build", {"path": "/none"}, toolArgs={"path": "/none"})
+    assert hook(call, event="preToolUse") == Answer()
+    answer = hook({**call, "error": "Path does not exist"}, event="postToolUseFailure")
+    assert events(project)[-1].data["is_error"] is True
+    assert answer.code == 2 and "has broken `failing`" in answer.stderr, "the only way to tell its model"
+    hook(call)
+    assert hook({**call, "error": "Path does not exist"}) == answer, "without --event, by its keys"
+
+
+@pytest.mark.parametrize("kind", ["success", "error", "denied"])
+def test_copilot_in_the_form_of_vs_code(kind: str, project: Path) -> None:
+    """Events with a capital letter, such as those of `.claude/settings.json`, which it reads as well."""
+    shape: dict[str, Any] = {
+        "session_id": "5b1c", "timestamp": "2026-11-01T10:00:00.000Z", "cwd": str(project), "tool_name": "bash",
+        "hook_event_name": "PreToolUse", "tool_input": {"command": "ls"},
+    }  # fmt: skip
+    result = {"result_type": kind, "text_result_for_llm": "a file"}
+    assert hook(shape, client="copilot") == Answer()
+    assert hook({**shape, "hook_event_name": "PostToolUse", "tool_result": result}, client="copilot") == Answer()
+    recorded = events(project)[-1].data
+    assert recorded["content"] == result and recorded["is_error"] is (None if kind == "success" else True)
+
+
+MIXED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "no ids": ({}, {}),
+    "an id before the call only": ({"tool_use_id": "t1"}, {}),
+    "an id after the call only": ({}, {"tool_use_id": "t1"}),
+}
+
+
+@pytest.mark.parametrize("client", ["claude-code", "cursor"])
+@pytest.mark.parametrize("case", MIXED)
+def test_a_result_without_an_id_belongs_to_the_call_with_its_arguments(
+    case: str, client: Client, project: Path
+) -> None:
+    secret = f"curl -H 'Authorization: Bearer {'a1b2c3d4' * 5}' https://shop.example"
+    calls = [("Bash", {"command": "date"}), ("Bash", {"command": secret})]
+    before, later = MIXED[case]
+    for number, call in enumerate(calls):
+        unnamed = {key: value for key, value in payload(client, project, *call).items() if key != "tool_use_id"}
+        named = {key: f"{value}{number}" for key, value in before.items()}
+        assert hook({**unnamed, **named}) == Answer()
+    ids = [row.data["decision"]["call_id"] for row in events(project)]
+    for call, id in zip(reversed(calls), reversed(ids), strict=True):
+        result = {key: value for key, value in after(client, project, *call, "x").items() if key != "tool_use_id"}
+        assert hook({**result, **later}) == Answer()
+        assert events(project)[-1].data["result_of"] == id
+        assert "bypassed" in hook({**result, **later}).stderr, "one result for one call"
+
+
+def test_a_call_with_another_id_is_another_call(project: Path) -> None:
+    call = ("Bash", {"command": "date"})
+    assert hook(payload("claude-code", project, *call, tool_use_id="t1")) == Answer()
+    assert "bypassed" in hook({**after("claude-code", project, *call, "now"), "tool_use_id": "t2"}).stderr
+
+
 def test_two_equal_calls_without_ids_get_a_result_each(project: Path) -> None:
     call = ("Bash", {"command": "date"})
     for _ in range(2):

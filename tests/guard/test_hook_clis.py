@@ -1,8 +1,8 @@
-"""The hook in the real Claude Code, Codex and Gemini CLI, each with a scripted model on this machine.
+"""The hook in the real Claude Code, Codex, Gemini CLI and Copilot CLI, each with a scripted model on this machine.
 
-Needs the commands `claude`, `codex` and `gemini`, or BYLAW_CLAUDE, BYLAW_CODEX and BYLAW_GEMINI with their paths:
-`npm install --prefix /tmp/clis @anthropic-ai/claude-code @openai/codex @google/gemini-cli`. No account is needed, and
-nothing leaves the machine.
+Needs the commands `claude`, `codex`, `gemini` and `copilot`, or BYLAW_CLAUDE, BYLAW_CODEX, BYLAW_GEMINI and
+BYLAW_COPILOT with their paths: `npm install --prefix /tmp/clis @anthropic-ai/claude-code @openai/codex
+@google/gemini-cli @github/copilot`. No account is needed, and nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -65,14 +65,22 @@ class _Answers(BaseHTTPRequestHandler):
         content = body.get("messages", [{}])[-1].get("content")
         results = [one for one in content if one["type"] == "tool_result"] if isinstance(content, list) else []
         self.server.results += [one["content"] for one in results]
-        calls = not results and any(tool.get("name") == "Bash" for tool in body.get("tools", ()))
+        shell = next((tool["name"] for tool in body.get("tools", ()) if tool.get("name") in ("Bash", "bash")), None)
+        calls = not results and shell is not None
         given = json.dumps({"command": self.server.command, "description": "x"})
         block: dict[str, Any] = {"type": "text", "text": ""}
         delta = {"type": "text_delta", "text": "finished"}
         if calls:
-            block = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
+            block = {"type": "tool_use", "id": "toolu_1", "name": shell, "input": {}}
             delta = {"type": "input_json_delta", "partial_json": given}
-        message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+        message: dict[str, Any] = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [],
+            "stop_reason": None,
+        }
         stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
         self._events(
             {"type": "message_start", "message": {**message, "usage": {"input_tokens": 1, "output_tokens": 1}}},
@@ -173,6 +181,16 @@ def command_of(client: Client, url: str, home: Path) -> tuple[list[str], dict[st
                 "CODEX_HOME": str(home / ".codex"),
                 "FAKE_KEY": "none",
             }
+        case "copilot":
+            return [program, "-p", "go on", "--allow-all-tools", "--no-auto-update"], {
+                "COPILOT_HOME": str(home / ".copilot"),
+                "COPILOT_OFFLINE": "true",
+                "COPILOT_ALLOW_ALL": "true",
+                "COPILOT_PROVIDER_BASE_URL": url,
+                "COPILOT_PROVIDER_TYPE": "anthropic",
+                "COPILOT_PROVIDER_API_KEY": "none",
+                "COPILOT_MODEL": "claude-sonnet-4",
+            }
         case _:
             auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": False}}
             (home / ".gemini").mkdir()
@@ -184,7 +202,7 @@ def command_of(client: Client, url: str, home: Path) -> tuple[list[str], dict[st
             }
 
 
-@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini", "copilot"])
 @pytest.mark.parametrize(
     ("command", "path", "runs", "said"),
     [
@@ -213,6 +231,8 @@ def test_the_hook_decides(
     shown = (done.stdout + done.stderr).decode("utf-8", "replace")[-3000:]
     assert (project / "ran").exists() is runs, shown
     assert len(model.results) == 1, shown
+    if client == "copilot" and path is not None:  # it does not pass on stderr
+        said = "hook exited with code 2"
     assert said is None or said in str(model.results), (model.results, shown)
     if path is None:
         with Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db") as guard:

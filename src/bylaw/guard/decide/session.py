@@ -288,12 +288,16 @@ def _digest(call_id: str) -> str:
 
 
 _GENERATED = re.compile("[0-9a-f]{12}-[0-9]+")
-"""the id of a call to which the host has given none; a session need not remember it"""
+
+
+def is_generated(call_id: str) -> bool:
+    """Whether the host has given no id to the call. A session need not remember it."""
+    return _GENERATED.fullmatch(call_id) is not None
 
 
 def doubt_call(state: SessionState, call_id: str) -> None:
     """Say so if the host has given this id to no call that may run."""
-    if not state.is_used(call_id) and not _GENERATED.fullmatch(call_id):
+    if not state.is_used(call_id) and not is_generated(call_id):
         _log.warning("the result of `%s` in the session `%s`: no such call is known", call_id, state.key)
 
 

@@ -75,8 +75,9 @@ def tell(event: HookEvent, text: str) -> Answer:
             return Answer(json.dumps({"hookSpecificOutput": context}), text)
         case "cursor":
             return Answer(json.dumps({"additional_context": text}), text)
-        case "copilot":
-            return Answer("{}", text)
+        case "copilot":  # after a failure it reads stderr, and only with this exit code
+            is_failure = event.name.lower() == "posttoolusefailure"
+            return Answer(json.dumps({"additionalContext": text}), text, BLOCK if is_failure else 0)
         case _:
             return Answer("", text, BLOCK)
 

@@ -31,6 +31,10 @@ MOMENTS: dict[str, Moment] = {
 """events in lower case: clients differ in nothing but that"""
 _ASKING_MODES = frozenset({"default", "acceptEdits", "plan"})
 """permission modes of Claude Code in which a person is asked; in the others nobody is"""
+_RESULTS = (
+    *("tool_response", "tool_output", "toolResult", "tool_result", "result_json", "output"),
+    *("error", "error_message"),
+)
 _CURSOR_TOOLS = {"beforeshellexecution": "Shell", "aftershellexecution": "Shell", "beforereadfile": "Read"}
 
 
@@ -87,9 +91,11 @@ def read_payload(text: bytes, *, client: Client | None = None, event: str | None
 
 def _guess_event(payload: Mapping[str, Any]) -> str | None:
     """Copilot does not name its events."""
-    if "toolName" in payload:
-        return "postToolUse" if "toolResult" in payload else "preToolUse"
-    return None
+    if "toolName" not in payload:
+        return None
+    if "toolResult" in payload:
+        return "postToolUse"
+    return "postToolUseFailure" if "error" in payload else "preToolUse"
 
 
 def _client(payload: Mapping[str, Any], name: str, named: Client | None) -> Client:
@@ -146,9 +152,9 @@ def _arguments(payload: Mapping[str, Any], event: str) -> Any:
 
 
 def _result(payload: Mapping[str, Any], event: str) -> dict[str, Any]:
-    keys = ("tool_response", "tool_output", "toolResult", "result_json", "output", "error", "error_message")
-    content = next((payload[key] for key in keys if key in payload), None)
+    content = next((payload[key] for key in _RESULTS if key in payload), None)
     result = content if isinstance(content, dict) else {}
-    never_ran = result.get("resultType") in ("denied", "rejected") or payload.get("failure_type") == "permission_denied"
-    is_error = event == "posttoolusefailure" or result.get("resultType") == "failure" or bool(result.get("error"))
+    kind = result.get("resultType") or result.get("result_type")  # Copilot, in either of its two forms
+    never_ran = kind in ("denied", "rejected") or payload.get("failure_type") == "permission_denied"
+    is_error = event == "posttoolusefailure" or kind in ("failure", "error") or bool(result.get("error"))
     return {"content": content, "is_error": True if never_ran or is_error else None, "never_ran": never_ran}

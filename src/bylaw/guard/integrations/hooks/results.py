@@ -10,7 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from bylaw.guard.decide.records import REDACT
+from bylaw.guard.decide.session import is_generated
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores.records import EventRow
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AT_THE_CLIENT = "the person at the client"
 """who has approved a call that the client itself has asked about"""
 LOOK_BACK = 5_000
-"""rows of the log in which the call of a result is searched"""
+"""rows of the log in which the question about a call is searched"""
 _log = logging.getLogger("bylaw")
 
 
@@ -53,21 +53,28 @@ def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:
 def find_call(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
     """The id of the call that was allowed, or about which the client has asked: it has run, so the person has said yes.
     None if there is no such call."""
-    if event.call_id is None:
-        found = _oldest_open_call(guard, event)
-    else:
-        found = event.call_id if _is_allowed(guard, event, event.call_id) else None
+    found = _allowed_call(guard, event)
     return found or (None if event.never_ran else _approved_at_client(guard, event, attempt))
 
 
-def _is_allowed(guard: Guard, event: HookEvent, call_id: str) -> bool:
-    session = guard.session_key(event.session)
+def _allowed_call(guard: Guard, event: HookEvent) -> str | None:
+    """The call with the id of the result. If either of them has no id, it is the oldest call that was allowed with
+    these arguments and has no result yet: Gemini CLI and Copilot CLI give no ids, and Cursor only in some events."""
+    session, id = guard.session_key(event.session), event.call_id
     with guard._sessions.transaction(session) as transaction:
         _, state = guard._sessions.read(transaction, session)
-    if call_id in state.open or not state.is_used(call_id):
-        return call_id in state.open
-    released = (row for row in _rows(guard, event) if row.kind == "release")
-    return all(row.data.get("call_id") != call_id for row in released)  # a second result, unless it was taken back
+    if id in state.open:
+        return id
+    if id is not None and state.is_used(id):
+        released = (row for row in _rows(guard, event) if row.kind == "release")
+        is_released = any(row.data.get("call_id") == id for row in released)
+        return None if is_released else id  # a second result
+    wanted = guard._sessions.redact(event.arguments or {})
+    for call in state.open.values():
+        given = getattr(call.arguments, "written", call.arguments)  # as it was stored, without secrets
+        if call.name == event.tool and given == wanted and (id is None or is_generated(call.call_id)):
+            return call.call_id
+    return None
 
 
 def _approved_at_client(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
@@ -109,23 +116,6 @@ def _question(guard: Guard, event: HookEvent, agent: str | None) -> ReviewRecord
 
 def _is_about(review: ReviewRecord, event: HookEvent, agent: str | None) -> bool:
     return action_hash(event.tool, event.arguments, agent, review.bound_to or review.policy) == review.action_hash
-
-
-def _oldest_open_call(guard: Guard, event: HookEvent) -> str | None:
-    """The oldest call that was allowed with these arguments and has no result yet: Gemini and Copilot name no calls."""
-    open_calls: dict[str, EventRow] = {}
-    for row in _rows(guard, event):
-        data: Any = row.data
-        if row.kind == "decision" and data["decision"]["action"] == "allow" and data["attempt"].get("call_id") is None:
-            open_calls[data["decision"].get("call_id", "")] = row
-        elif row.kind in ("result", "release"):
-            open_calls.pop(data.get("result_of") or data.get("call_id"), None)
-    wanted = REDACT(event.arguments)
-    for call_id, row in open_calls.items():
-        attempt = row.data["attempt"]
-        if attempt["tool"] == event.tool and (attempt.get("arguments") or {}) == (wanted or {}):
-            return call_id
-    return None
 
 
 def _rows(guard: Guard, event: HookEvent) -> Iterator[EventRow]:

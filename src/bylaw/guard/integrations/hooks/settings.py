@@ -54,7 +54,7 @@ DIALECTS: dict[Client, Dialect] = {
     ),
     "copilot": Dialect(
         ".github/hooks/bylaw.json",
-        ("preToolUse", "postToolUse", "sessionStart", "sessionEnd"),
+        ("preToolUse", "postToolUse", "postToolUseFailure", "sessionStart", "sessionEnd"),
         user_file=".copilot/hooks/bylaw.json",
         is_flat=True,
         names_event=True,

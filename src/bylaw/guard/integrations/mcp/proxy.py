@@ -246,7 +246,7 @@ class McpProxy:
         if whose == "own":
             self._ask_for_page(result.get("nextCursor"))
             return None
-        shown = [tool for tool in shown if self.is_listed(tool["name"])]
+        shown = [tool for tool in shown if self.calls.is_listed(tool["name"])]
         for tool in shown:
             if tool["name"] in self._schemas or len(self._schemas) < _MOST_SCHEMAS:
                 self._schemas[tool["name"]] = tool.get("inputSchema")
@@ -270,12 +270,6 @@ class McpProxy:
             self.calls.record(decision, body.get("error") if result is None else result, is_error)
         except Exception as problem:  # the call has been made, so the client gets its result
             _log.warning("the result of `%s` was not recorded: %s: %s", attempt.tool, type(problem).__name__, problem)
-
-    def is_listed(self, tool: Any) -> bool:
-        guard = self.calls.guard
-        attempt = Attempt(tool=str(tool), agent=guard.policies.named(self.calls.agent))
-        chain = guard.policies.chain(attempt, {})
-        return chain.admits_all or all(attempt.tool in allowed for allowed in chain.allowed)
 
     # -- tools that change while the connection is open -----------------------------------------------------------
 
