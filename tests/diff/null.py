@@ -23,7 +23,7 @@ def p_values(draws: int, before: int, after: int, *, tasks: int = 12, columns: i
     return found
 
 
-def distance_from_uniform(p: list[float]) -> float:
+def distance_from_uniform(p: list[float] | Matrix) -> float:
     """Kolmogorov's and Smirnov's statistic."""
     ranks = np.arange(1, len(p) + 1) / len(p)
     return float(np.max(np.maximum(np.abs(np.sort(p) - ranks), np.abs(np.sort(p) - ranks + 1 / len(p)))))

@@ -40,7 +40,9 @@ def session(name: str, task: int, rng: random.Random, noise: float) -> Session:
     said = amount if rng.random() > noise / 2 else amount + rng.randint(1, 9)
     denies = "not " if rng.random() < noise / 4 else ""
     closing = _reworded(plan.choices(WORDS, k=20), rng, noise)
-    turns.append(_turn(None, [f"The refund of {said} dollars is {denies}possible,", *closing], rng, slow))
+    when = "after" if rng.random() < noise / 4 else "before"
+    answer = [f"The refund of {said} dollars is {denies}possible,", *closing, f"and is paid {when} the holidays"]
+    turns.append(_turn(None, answer, rng, slow))
     return _with_requests(name, asked, [dict(turn) for turn in turns])
 
 
@@ -95,6 +97,11 @@ def negation(run: Session, rng: random.Random) -> Session:
     return [*run[:-1], {**run[-1], "text": text}]
 
 
+def opposite(run: Session, rng: random.Random) -> Session:
+    text = run[-1]["text"].replace(" after the", " before the").replace(" before the", " after the")
+    return [*run[:-1], {**run[-1], "text": text}]
+
+
 def paraphrase(run: Session, rng: random.Random) -> Session:
     def other(word: str) -> str:
         return f"other{word}" if word.startswith("word") else word
@@ -126,6 +133,7 @@ MUTATIONS: dict[str, Mutation] = {
     "refusal": refusal,
     "number": number,
     "negation": negation,
+    "opposite": opposite,
     "order": order,
     "mention": mention,
     "silence": silence,

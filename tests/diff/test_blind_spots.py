@@ -18,7 +18,6 @@ from bylaw.diff.report.wording import headline
 from bylaw.model.events import Annotation, Origin
 from bylaw.model.trace import Trace
 from bylaw.rules import load_rules
-from bylaw.text.statistics import student_quantile
 from tests.support.build import trace
 
 TASKS = 14
@@ -424,10 +423,6 @@ def test_ids_that_were_given_to_other_tasks_are_doubted() -> None:
 
 
 # -- intervals --------------------------------------------------------------------------------------------------------
-
-
-def test_quantiles_of_student() -> None:
-    assert [round(student_quantile(0.975, n), 3) for n in (1, 9, 19, 1000)] == [12.706, 2.262, 2.093, 1.962]
 
 
 @pytest.mark.parametrize("heavy", [True, False])

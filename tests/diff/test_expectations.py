@@ -143,6 +143,27 @@ def test_a_judge_that_fails_is_no_pass(body: str, tmp_path: Path, monkeypatch: p
     assert (report.exit_code, report.notes) == (0, ("warning: the judge scored no response",))
 
 
+@pytest.mark.parametrize("where", ["import", "call"])
+def test_a_judge_that_takes_too_long_is_no_pass(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = "import threading\n\nthreading.Event().wait(60)\n"
+    body = wait if where == "import" else f"def score(response):\n    {wait.replace(chr(10) * 2, '; ')}"
+    (tmp_path / f"slow_{where}.py").write_text(body, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    options = ["--judge", f"slow_{where}:score", "--judge-timeout", "0.2"]
+    done = run_bylaw(["diff", DEMO / "v1.jsonl", DEMO / "v1.jsonl", *options])
+    said = " ".join((done.stdout + done.stderr).split())
+    if where == "import":
+        assert (done.returncode, "it was not imported within 0.2 seconds" in said) == (2, True)
+    else:
+        assert (done.returncode, "slow_call:score gave no score for turn 0 within 0.2 seconds" in said) == (4, True)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "5"])
+def test_a_limit_that_is_no_number_of_seconds_is_refused(seconds: Any) -> None:
+    with pytest.raises(ValueError, match=r"judge_timeout=.*expected a number of seconds above 0"):
+        bylaw.diff([], [], judge="math:sqrt", judge_timeout=seconds)
+
+
 def test_a_judge_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_judge.py").write_text("def score(response):\n    return 0.5\n\nNOTHING = 3\n", "utf-8")
     monkeypatch.chdir(tmp_path)

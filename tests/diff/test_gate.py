@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 import bylaw
 from bylaw.diff.model import DiffReport
+from bylaw.engine.compile import compile_rules
 from bylaw.rules import load_rules
+from bylaw.text.similarity import words
+from bylaw.traces.comparison import compare as compare_module
+from bylaw.traces.comparison.compare import pair_sessions
+from bylaw.traces.comparison.recording import read_side
 from tests.diff.simulate import MUTATIONS, compare, mcnemar_trips, sides, trips
 from tests.support.build import trace
 
 Turns = list[dict[str, Any]]
+NO_RULES = compile_rules(())
 
 
 def run(name: str, asked: str, calls: list[Any], text: str = "Done.", **more: Any) -> Turns:
@@ -43,12 +48,12 @@ def at_length(*designs: str) -> list[Any]:
 
 @pytest.mark.parametrize("design", ["1 v 1", "mixed", *at_length("2 v 1", "2 v 2")])
 def test_noise_rarely_trips(design: str) -> None:
-    assert trips(3, first=100, tasks=20, design=design) <= 1 / 3
+    assert trips(3, first=100, tasks=12, design=design) <= 1 / 3
 
 
 @pytest.mark.parametrize("design", ["1 v 1", "2 v 7", "5 v 5"])
 def test_noise_in_one_task_rarely_trips(design: str) -> None:
-    assert trips(8, first=200, tasks=1, design=design) <= 2 / 8
+    assert trips(4, first=200, tasks=1, design=design) <= 1 / 4
 
 
 RULES = [
@@ -60,20 +65,21 @@ RULES = [
 
 def test_rules_that_noise_breaks_rarely_trip() -> None:
     rules = load_rules(RULES).rules
-    reports = [compare(sides(300 + seed, tasks=20), rules) for seed in range(5)]
+    reports = [compare(sides(300 + seed, tasks=12), rules) for seed in range(4)]
     assert sum(report.tripped for report in reports) <= 1
     assert any(rate.is_worse for report in reports for rate in report.policy.rates)
 
 
 @pytest.mark.parametrize("design", ["1 v 1", "2 v 1"])
 def test_a_paraphrase_never_trips(design: str) -> None:
-    assert trips(2, first=400, design=design, mutation=MUTATIONS["paraphrase"], share=1.0) == 0
+    """Nothing else varies, so that other words are all there is."""
+    assert trips(1, first=400, design=design, noise=0.0, mutation=MUTATIONS["paraphrase"], share=1.0) == 0
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-CHANGES = ("drop", "argument", "swap", "refusal", "number", "negation")
+CHANGES = ("drop", "argument", "swap", "refusal", "number", "negation", "opposite")
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -84,8 +90,8 @@ def test_a_change_in_half_of_40_sessions_is_seen(name: str, design: str) -> None
 
 @pytest.mark.parametrize("name", ["argument", "number"])
 def test_the_gate_sees_more_than_mcnemar_on_exact_match(name: str) -> None:
-    options = {"design": "2 v 1", "noise": 0.05, "mutation": MUTATIONS[name], "share": 0.3}
-    assert trips(2, first=600, **options) >= mcnemar_trips(2, first=600, **options)
+    options = {"design": "2 v 1", "tasks": 24, "noise": 0.05, "mutation": MUTATIONS[name], "share": 0.4}
+    assert trips(1, first=600, **options) == 1 >= mcnemar_trips(1, first=600, **options)
 
 
 def test_a_denial_that_moves_within_the_answer_is_no_change() -> None:
@@ -100,6 +106,29 @@ def test_20_denials_fail() -> None:
     report = diff(before, after)
     assert report.exit_code == 1
     assert "20 of 20 answers now deny something" in report.findings[0].text
+
+
+OPPOSITES = {
+    "answer": ("Case {}: the claim is approved.", "Case {}: the claim is declined.", "instead of"),
+    "text": ("Hello Ann. Please come before the lunch.", "Hello Ann. Please come after the lunch.", "instead of"),
+    "note": ("case {} goes to the left side", "case {} goes to the right side", "“right” instead of “left”"),
+}
+
+
+@pytest.mark.parametrize("where", OPPOSITES)
+def test_an_opposite_in_answers_messages_and_short_notes_fails(where: str) -> None:
+    def side(said: str) -> list[Turns]:
+        texts = [said.format(i) for i in range(12)]
+        calls: list[list[Any]] = [[{"name": "send", "args": {where: text}}] for text in texts]
+        asked = [f"Handle case {i}: left or right side, before or after lunch" for i in range(12)]
+        if where == "answer":
+            return [run(f"s{i}", asked[i], [], texts[i]) for i in range(12)]
+        return [run(f"s{i}", asked[i], calls[i]) for i in range(12)]
+
+    before, after, wording = OPPOSITES[where]
+    report = diff(side(before), side(after))
+    assert report.exit_code == 1
+    assert any(wording in one.text for one in report.findings)
 
 
 def test_an_argument_that_changes_in_20_of_40_sessions_fails() -> None:
@@ -119,20 +148,44 @@ def test_a_duplicate_drops_no_task() -> None:
     assert next(row.n for row in report.axes if row.axis == "trajectory") == 20
 
 
-def test_sessions_that_begin_with_hi_are_different_tasks() -> None:
-    def talk(name: str, order: int, to: str) -> Turns:
-        said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
-        first = {"session": name, "request": {"messages": said[:1]}, "text": "Hello"}
-        asked = {"messages": [*said, {"role": "user", "content": f"pay for order {order}"}]}
-        return [first, {"session": name, "request": asked, "calls": [pay(to, order)], "text": "Paid."}]
+def talk(name: str, order: int, to: str, asks: str = "pay for") -> Turns:
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    first = {"session": name, "request": {"messages": said[:1]}, "text": "Hello"}
+    asked = {"messages": [*said, {"role": "user", "content": f"{asks} order {order}"}]}
+    return [first, {"session": name, "request": asked, "calls": [pay(to, order)], "text": "Paid."}]
 
+
+def test_sessions_that_begin_with_hi_are_different_tasks() -> None:
     report = diff([talk(f"b{i}", i, "alice") for i in range(40)], [talk(f"c{i}", i, "bob") for i in range(40)][::-1])
     assert (report.groups, report.exit_code, report.sessions) == (40, 1, ())
     assert report.pairing == {"system prompt and first message": 40}
-    started = time.process_time()
-    many = [[talk(f"{side}{i}", i, "alice") for i in range(400)] for side in "bc"]
-    assert diff(*many).exit_code == 0
-    assert time.process_time() - started < 30
+
+
+def test_pairing_sessions_with_one_opening_is_near_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of the user differ on both sides, so that each session has to be searched for."""
+    looked_up = 0
+
+    def counted(text: str) -> list[str]:
+        nonlocal looked_up
+        looked_up += 1
+        return words(text)
+
+    monkeypatch.setattr(compare_module, "words", counted)
+    needed = []
+    for count in (50, 200):
+        sessions = [
+            read_side(
+                [trace([t for i in range(count) for t in talk(f"{side}{i}", i, "ann", asks)], name=side)], NO_RULES
+            )
+            for side, asks in (("b", "pay for"), ("c", "please settle"))
+        ]
+        looked_up = 0
+        found = pair_sessions(*(side.recordings for side in sessions))
+        assert [group.baseline[0].session[1:] == group.candidate[0].session[1:] for group in found.groups] == [
+            True
+        ] * count
+        needed.append(looked_up)
+    assert needed[1] <= 5 * needed[0]
 
 
 CONFIRM = [

@@ -23,7 +23,7 @@ from bylaw.diff.expectations import (
 from bylaw.diff.figures import Judge, Measures
 from bylaw.diff.findings import find_changes
 from bylaw.diff.fingerprint import compare as compare_fingerprints
-from bylaw.diff.judge import NamedJudge, checked_score
+from bylaw.diff.judge import SECONDS, NamedJudge, checked_score
 from bylaw.diff.judgement import judge_units
 from bylaw.diff.mending import excused_calls
 from bylaw.diff.model import Change, DiffReport, Fingerprint, PolicyDiff, SessionIssue
@@ -230,10 +230,10 @@ def _fingerprint(units: Sequence[Unit]) -> Fingerprint | None:
     return compare_fingerprints(tasks, by_turn=all(unit.is_turn for unit in units))  # type: ignore[arg-type]
 
 
-def as_step_judge(judge: Callable[[Response], float | None] | str | None) -> Judge | None:
+def as_step_judge(judge: Callable[[Response], float | None] | str | None, seconds: float = SECONDS) -> Judge | None:
     """A function of the caller raises what it raises; the failure of one that is named is part of the report."""
     if judge is None or isinstance(judge, str):
-        return None if judge is None else NamedJudge(judge)
+        return None if judge is None else NamedJudge(judge, seconds)
     return lambda step: checked_score(judge(step.response))
 
 
@@ -244,6 +244,7 @@ def diff(
     *,
     fail_on: Literal["none", "never", "minor", "moderate", "severe"] = "severe",
     judge: Callable[[Response], float | None] | str | None = None,
+    judge_timeout: float = SECONDS,
     prices: str | PathLike[str] | None = None,
     embeddings: bool = False,
     deterministic: bool = False,
@@ -252,12 +253,12 @@ def diff(
 ) -> DiffReport:
     """What changed between two versions of the agent, and did the change break or fix a rule?
 
-    `judge` scores a response from 0 to 1, more is better; None where it has no opinion; or `module:function`. `prices`:
-    the path of a price list of your own. `embeddings` measures the semantic axis by sentence embeddings instead of
-    words; needs `bylaw[embeddings]`. `deterministic`: nothing varies by chance (a replay, temperature 0), so that every
-    difference is a change. `expect`: intended changes, beside those under `expected` in the rule file, such as
-    `"tool confirm gone: the form asks now"`. `strict`: an axis that only one side recorded is exit 3, and
-    so is a guessed pair.
+    `judge` scores a response from 0 to 1, more is better; None where it has no opinion; or `module:function`, which
+    has `judge_timeout` seconds for each response. `prices`: the path of a price list of your own. `embeddings` measures
+    the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`. `deterministic`: nothing
+    varies by chance (a replay, temperature 0), so that every difference is a change. `expect`: intended changes, beside
+    those under `expected` in the rule file, such as `"tool confirm gone: the form asks now"`. `strict`: an axis that
+    only one side recorded is exit 3, and so is a guessed pair.
     """
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder
@@ -268,7 +269,7 @@ def diff(
         as_sources(candidate),
         loaded.rules,
         fail_on=as_level(fail_on),
-        judge=as_step_judge(judge),
+        judge=as_step_judge(judge, judge_timeout),
         prices=None if prices is None else load_prices(prices),
         embedder=load_embedder() if embeddings else None,
         deterministic=deterministic,

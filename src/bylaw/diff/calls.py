@@ -11,12 +11,15 @@ from typing import Any
 from bylaw.diff.columns import Column
 from bylaw.model.canonical import canonical_json
 from bylaw.text.decisions import decisions, is_prose, quantities
+from bylaw.text.opposites import one_sided, sides_taken
 from bylaw.traces.comparison.recording import Context, Recording, arguments
 
 _MOST_VALUES = 2_000
 """argument values of a session that are columns"""
 _LONG_VALUE = 200
 """characters of an argument value; longer ones are prose and belong to no column"""
+_MOST_PROSE = 20_000
+"""characters of an argument in which opposites are looked for"""
 _MOST_ORDERED = 12
 """tools of a session, the first ones it calls, whose order is a column for each two of them"""
 _MOST_PLACES = 200
@@ -47,6 +50,8 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
             strange = 0
             for path, leaf in _leaves(arguments(call)) if values < _MOST_VALUES else ():
                 values += 1
+                if isinstance(leaf, str) and " " in leaf:
+                    yield from _opposites(call.name, path, leaf)
                 if isinstance(leaf, str) and is_prose(leaf):
                     yield from _decided(call.name, path, leaf)
                     strange += _invented(leaf, context, end) if context.text else 0
@@ -87,6 +92,15 @@ def _decided(tool: str, path: str, text: str) -> Iterator[tuple[Column, float]]:
     for kind, spelling in found.facts:
         what = "argument name" if kind in ("name", "weekday", "year") else "argument fact"
         yield Column("trajectory", what, tool, f"{path}={kind} {spelling}"), 1
+
+
+def _opposites(tool: str, path: str, text: str) -> Iterator[tuple[Column, float]]:
+    """Which side of each pair of opposites an argument of several words takes."""
+    for pair, side in one_sided(sides_taken(text[:_MOST_PROSE])):
+        yield (
+            Column("trajectory", "argument opposite", tool, f"{path}={pair}"),
+            1 if pair.startswith(f"{side} ") else -1,
+        )
 
 
 def _invented(text: str, context: Context, end: int) -> int:

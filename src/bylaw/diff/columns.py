@@ -59,6 +59,7 @@ _MEASURES = frozenset(
         "addresses from nowhere",
         "yes or no",
         "opposite",
+        "argument opposite",
     }
 )
 OWN_ROW = frozenset(

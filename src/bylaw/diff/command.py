@@ -56,6 +56,14 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     help="Exit 3 if only one side recorded an axis, so that it was not compared, or if a pair of sessions is a guess.",
 )
 @click.option("--judge", metavar="MODULE:FUNCTION", help="Your function that scores a response from 0 to 1.")
+@click.option(
+    "--judge-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the judge may take for one response; exit 4 if it takes longer.",
+)
 @output_options(RENDERERS)
 def command(
     baseline: str,
@@ -72,6 +80,7 @@ def command(
     expect: tuple[str, ...],
     strict: bool,
     judge: str | None,
+    judge_timeout: float,
     targets: list[Target],
 ) -> ExitCode:
     """Compare two versions of an agent: exit 1 if a change for the worse is too severe.
@@ -92,7 +101,7 @@ def command(
 
     try:
         announced = as_expectations(expect)
-        score = as_step_judge(judge)
+        score = as_step_judge(judge, judge_timeout)
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     try:

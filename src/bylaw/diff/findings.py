@@ -20,6 +20,7 @@ _COARSE_FIRST = (
     "calls",
     "argument names",
     "argument negation",
+    "argument opposite",
     *_OF_ARGUMENTS[:3],
     "values from nowhere",
     "argument source",
@@ -156,6 +157,10 @@ def describe(figure: Figure) -> str:
         case "argument negation":
             denies = "now denies" if figure.delta > 0 else "no longer denies"
             return f"the `{column.detail}` of `{subject}` {denies} something in {share} sessions"
+        case "argument opposite":
+            argument, pair = column.detail.split("=", 1)
+            one, other = pair.split(" or ") if figure.delta > 0 else reversed(pair.split(" or "))
+            return f"the `{argument}` of `{subject}` now says “{one}” instead of “{other}” in {share} sessions"
         case "values from nowhere":
             return f"`{subject}` gets values that nothing before mentions in {share} sessions ({rates})"
         case "argument source":

@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.model.values import json_type
-from bylaw.text.names import WORD, names
+from bylaw.text.names import names
 from bylaw.text.negation import first_word, is_negated
+from bylaw.text.opposites import one_sided, sides_taken
 
 MOST_TEXT = 200_000
 """characters of a text that are looked at"""
@@ -129,33 +130,8 @@ _OF_CODE = re.compile(
 )
 _SENTENCE = re.compile(r"[^\W\d_]{2,}[\"'”)]?[.!?…](?:\s|$)|[。！？]")  # noqa: RUF001
 
-# Opposites
-
 _MOST_COURTEOUS = 30
 """words"""
-_OPPOSITES = (
-    ("buy", "sell"), ("increase", "decrease"), ("rise", "fall"), ("upgrade", "downgrade"), ("credit", "debit"),
-    ("deposit", "withdraw"), ("enable", "disable"), ("lock", "unlock"), ("grant", "revoke"), ("include", "exclude"),
-    ("accept", "reject"), ("approve", "deny"), ("pass", "fail"), ("true", "false"), ("safe", "unsafe"),
-    ("legal", "illegal"), ("allow", "block"), ("win", "lose"), ("higher", "lower"), ("earlier", "later"),
-    ("minimum", "maximum"), ("active", "inactive"), ("positive", "negative"), ("malignant", "benign"),
-    ("guilty", "innocent"), ("bullish", "bearish"), ("open", "close"), ("confirm", "cancel"), ("refund", "charge"),
-    ("add", "remove"), ("start", "stop"), ("public", "private"), ("activate", "cancel"), ("active", "cancel"),
-)  # fmt: skip
-
-
-def _forms(word: str) -> Iterator[str]:
-    yield from (word, word + "s", word + "es", word + "ed", word + "d", word + "ing", word[:-1] + "ing")
-    yield from (word + word[-1] + ending for ending in ("ed", "ing"))
-    if word.endswith("y"):
-        yield from (word[:-1] + "ies", word[:-1] + "ied")
-
-
-_POLES: dict[str, list[tuple[str, str]]] = {}
-for _pair in _OPPOSITES:
-    for _word in _pair:
-        for _form in _forms(_word):
-            _POLES.setdefault(_form, []).append((f"{_pair[0]} or {_pair[1]}", _word))
 
 
 class Decisions(Struct, frozen=True):
@@ -206,21 +182,21 @@ def decisions(*texts: str) -> Decisions:
         any(one.is_negated for one in found),
         next((one.says for one in found if one.says), None),
         next((one.shape for one in reversed(found) if one.shape is not None), None),
-        _one_sided(sides),
+        one_sided(sides),
     )
 
 
 @lru_cache(maxsize=512)
 def _decisions(text: str) -> Decisions:
     value = _json(text)
-    if value is not None:
-        return Decisions(frozenset(_values(value[0])), False, None, _shape(value[0]))
-    prose = _prose(text)
-    sides: dict[str, set[str]] = {}
-    for word in WORD.findall(prose.lower()):
-        for pair, pole in _POLES.get(word, ()):
-            sides.setdefault(pair, set()).add(pole)
-    return Decisions(frozenset(_facts(prose)), is_negated(text), first_word(text), None, _one_sided(sides))
+    if value is None:
+        prose = _prose(text)
+        return Decisions(
+            frozenset(_facts(prose)), is_negated(text), first_word(text), None, one_sided(sides_taken(prose))
+        )
+    found, texts = _values(value[0])
+    inside = decisions(*texts) if texts else Decisions(frozenset(), False, None)
+    return Decisions(found | inside.facts, inside.is_negated, None, _shape(value[0]), inside.choices)
 
 
 def is_prose(text: str) -> bool:
@@ -228,10 +204,6 @@ def is_prose(text: str) -> bool:
     if len(text) < _LEAST_PROSE or _OF_CODE.search(text, 0, 2_000) or text.count(" ") < _LEAST_WORDS:
         return False
     return _SENTENCE.search(text, 0, 5_000) is not None
-
-
-def _one_sided(sides: dict[str, set[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((pair, *found) for pair, found in sides.items() if len(found) == 1))  # type: ignore[misc]
 
 
 def is_courtesy(text: str) -> bool:
@@ -270,22 +242,23 @@ def _unfenced(text: str) -> str:
     return text
 
 
-def _values(value: Any) -> Iterator[tuple[str, str]]:
-    """The leaves of JSON, by their path. Long texts are prose, and decide what prose decides."""
-    waiting, count = [("", value)], 0
-    while waiting and count < _MOST_VALUES:
-        path, found = waiting.pop()
-        if isinstance(found, dict):
-            waiting += [(f"{path}.{key}" if path else str(key), child) for key, child in found.items()]
-        elif isinstance(found, list):
-            waiting += [(f"{path}[{index}]", child) for index, child in enumerate(found)]
-        elif isinstance(found, str) and len(found) > _LONG_VALUE:
-            yield from _facts(_prose(found))
+def _values(value: Any) -> tuple[frozenset[tuple[str, str]], list[str]]:
+    """The leaves of JSON, by their path, and apart from them the texts for people, which decide what prose decides."""
+    waiting, texts = [("", value)], list[str]()
+    found: set[tuple[str, str]] = set()
+    while waiting and len(found) < _MOST_VALUES:
+        path, one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [(f"{path}.{key}" if path else str(key), child) for key, child in one.items()]
+        elif isinstance(one, list):
+            waiting += [(f"{path}[{index}]", child) for index, child in enumerate(one)]
+        elif isinstance(one, str) and (len(one) > _LONG_VALUE or is_prose(one)):
+            texts.append(one)
         else:
-            count += 1
-            if isinstance(found, float) and found.is_integer():
-                found = int(found)
-            yield "value", f"{path}: {msgspec.json.encode(found).decode(errors='replace')}"
+            if isinstance(one, float) and one.is_integer():
+                one = int(one)
+            found.add(("value", f"{path}: {msgspec.json.encode(one).decode(errors='replace')}"))
+    return frozenset(found), texts
 
 
 # Prose

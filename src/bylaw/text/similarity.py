@@ -15,6 +15,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[^\W_]+(?:[.,'][^\W_]+)*")
 _DIMENSIONS = 256
+_MOST_TEXTS = 1_000
+"""texts of which the weights are remembered"""
 
 
 def words(text: str) -> list[str]:
@@ -48,6 +51,9 @@ class Lexicon:
         for text in texts:
             self._texts += 1
             self._holding.update(set(words(text)))
+        # sessions with repeats are compared several times
+        self._vector = lru_cache(_MOST_TEXTS)(self._weights)
+        self._row = lru_cache(_MOST_TEXTS)(self._hashed)
 
     def similarity(self, left: str, right: str) -> float:
         """Cosine of the weighted words, in [0, 1]; two texts without words are equal."""
@@ -61,16 +67,17 @@ class Lexicon:
 
     def matrix(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row of length 1 per text: the product of two such matrices approximates every similarity."""
-        rows = np.zeros((len(texts), _DIMENSIONS), dtype=np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            for word, weight in self._vector(text).items():
-                code = zlib.crc32(word.encode())
-                row[code % _DIMENSIONS] += weight if code & 0x10000 else -weight
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        np.divide(rows, lengths, out=rows, where=lengths > 0)
-        return rows
+        return np.array([self._row(text) for text in texts], dtype=np.float32).reshape(len(texts), _DIMENSIONS)
 
-    def _vector(self, text: str) -> dict[str, float]:
+    def _hashed(self, text: str) -> NDArray[np.float32]:
+        row = np.zeros(_DIMENSIONS, dtype=np.float32)
+        for word, weight in self._vector(text).items():
+            code = zlib.crc32(word.encode())
+            row[code % _DIMENSIONS] += weight if code & 0x10000 else -weight
+        length = np.linalg.norm(row)
+        return row / length if length > 0 else row
+
+    def _weights(self, text: str) -> dict[str, float]:
         counts = Counter(words(text))
         return {word: (1 + math.log(count)) * self._rarity(word) for word, count in counts.items()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -50,16 +49,6 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
         if m and abs(1 - c * d) < 1e-14:
             break
     return front * (fraction - 1)
-
-
-@lru_cache(maxsize=256)
-def student_quantile(level: float, freedom: int) -> float:
-    """The quantile of Student's distribution, for levels above one half."""
-    low, high = 0.0, 1.0
-    for _ in range(60):  # t² / (freedom + t²) has a beta distribution
-        middle = (low + high) / 2
-        low, high = (middle, high) if incomplete_beta(0.5, freedom / 2, middle) < 2 * level - 1 else (low, middle)
-    return math.sqrt(freedom * low / (1 - low))
 
 
 def _not_zero(value: float) -> float:

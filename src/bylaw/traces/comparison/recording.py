@@ -71,7 +71,8 @@ def _decided(value: Any, depth: int = 0) -> Any:
         return [_decided(child, depth + 1) for child in value]
     if isinstance(value, str) and is_prose(value):
         found = decisions(value)
-        return ["prose", sorted(map(list, found.facts)), found.is_negated, found.says, list(map(list, found.choices))]
+        # without opposites: one that only one message uses decides nothing, and equality cannot say so
+        return ["prose", sorted(map(list, found.facts)), found.is_negated, found.says]
     return value
 
 
