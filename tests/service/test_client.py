@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import httpcore2
 import httpx2
+import msgspec
 import pytest
 
 import bylaw
-from bylaw.guard.service.client import AsyncGuardClient, GuardClient
+from bylaw import AsyncGuardClient, GuardClient
+from bylaw.guard.incidents.correlator import Correlator
 from bylaw.guard.service.context import Settings
 from bylaw.model.events import Message, Origin, Request, Response, ToolCall
 from tests.service.support import Site
@@ -194,6 +198,108 @@ def test_a_time_out_is_for_the_whole_answer(site: Site, http: Http) -> None:
     assert "compressed" in guard.decide(bylaw.Attempt(tool="pay", session="s")).reason
 
 
+class DrippingServer:
+    """Answers every request byte by byte, and counts the bytes that it could send."""
+
+    def __init__(self) -> None:
+        self.sent = self.connections = 0
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.settimeout(20)
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listening.accept()
+                self.connections += 1
+                with connection, suppress(OSError):
+                    connection.recv(65_536)
+                    for byte in b"HTTP/1.1 200 OK\r\n" + b"x-header: y\r\n" * 1000:
+                        connection.sendall(bytes([byte]))
+                        self.sent += 1
+                        time.sleep(0.02)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+@pytest.mark.parametrize("kind", [GuardClient, AsyncGuardClient])
+def test_a_time_out_is_for_all_of_a_request_whatever_arrives_meanwhile(kind: type[GuardClient]) -> None:
+    """Each byte arrives long before the time is over."""
+    server = DrippingServer()
+    attempt = bylaw.Attempt(tool="pay", session="s")
+    guard = kind(server.url, key="bylaw_x", timeout=0.3)
+    decision = asyncio.run(guard.adecide(attempt)) if isinstance(guard, AsyncGuardClient) else guard.decide(attempt)
+    assert decision.decided_by == "on_unreachable"
+    assert "timed out" in decision.reason or "too long" in decision.reason
+    assert server.connections == 1 and 0 < server.sent < 200
+    server.close()
+
+
+def test_addresses_of_one_name_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bylaw.guard.service.client_deadline import Deadline, _Backend
+
+    tried: list[tuple[str, float]] = []
+
+    class Never(httpcore2.NetworkBackend):
+        def connect_tcp(  # type: ignore[override]
+            self, host: str, port: int, timeout: float | None = None, **more: Any
+        ) -> Any:
+            assert timeout is not None
+            tried.append((host, timeout))
+            time.sleep(0.05)
+            raise httpcore2.ConnectTimeout(host)
+
+    names = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{one}", 1)) for one in (1, 2, 3)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: names)
+    deadline = Deadline()
+    with deadline.at(time.monotonic() + 0.5), pytest.raises(httpcore2.ConnectTimeout):
+        _Backend(Never(), deadline).connect_tcp("guard.test", 1, timeout=9.0)
+    assert [host for host, _ in tried] == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+    assert 0.5 >= tried[0][1] > tried[1][1] > tried[2][1]
+    assert deadline.left(9.0) == 9.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"call": {"tool": "drop", "arguments": {"n": 1}}}, "another call"),
+        ({"call": {"tool": "pay", "arguments": {"n": True}}}, "another call"),
+        ({"call": {"tool": "pay", "arguments": {"n": 1, "m": 2}}}, "another call"),
+        ({"call_id": "c-2"}, "another call"),
+        ({"call_id": None}, "another call"),
+        ({"session": "other"}, "another call"),
+        ({"agent": "mailer"}, "another agent"),
+        ({"decided_by": "review", "review": "r-1", "call": {"tool": "drop", "arguments": {}}}, "another call"),
+    ],
+)
+def test_an_answer_allows_only_the_call_that_was_asked_about(
+    site: Site, http: Http, changed: dict[str, Any], why: str
+) -> None:
+    attempt = bylaw.Attempt(tool="pay", arguments={"n": 1}, session="s", agent="support", call_id="c-1")
+    answer = {**msgspec.json.decode(ALLOW), "agent": "support", "call_id": "c-1"}
+    answer["call"] = {"tool": "pay", "arguments": {"n": 1}}
+
+    def decide(other: dict[str, Any], resumes: str | None = None) -> bylaw.Decision:
+        given = {name: value for name, value in {**answer, **other}.items() if value is not None or name != "call_id"}
+        http.answers = httpx2.Response(200, stream=httpx2.ByteStream(msgspec.json.encode(given)))
+        return client(site, http, on_unreachable="allow").decide(attempt, review=resumes)
+
+    assert decide({})
+    decision = decide(changed)
+    assert (decision.action, decision.decided_by) == (bylaw.Action.BLOCK, "service") and why in decision.reason
+    edited = {"decided_by": "review", "review": "r-1", "call": {"tool": "pay", "arguments": {"n": 7}}}
+    resumed = decide(edited, resumes="r-1")
+    assert resumed.call is not None and resumed.call.arguments == {"n": 7}  # a person has changed it
+
+
+def test_large_numbers_and_sessions_that_hold_secrets_are_the_same_call(site: Site, http: Http) -> None:
+    guard = client(site, http)
+    arguments = {"order": "A-1", "n": 2**70, "x": 1.0, "e": 1e22, "text": "é\u2028", "none": None}
+    assert guard.decide(bylaw.Attempt(tool="lookup_order", arguments=arguments, session="mail ann@example.org"))
+
+
 def test_malformed_calls_are_refused_also_while_the_service_is_away(site: Site, http: Http) -> None:
     lax = client(site, http, on_unreachable="allow")
     http.away = "before"
@@ -213,6 +319,54 @@ def test_a_call_that_ran_unjudged_and_is_not_counted_is_told(
     with caplog.at_level(logging.ERROR, "bylaw"):
         assert lax.decide(bylaw.Attempt(tool="lookup_order", session="s"))
     assert "a call of `issue_refund` ran unjudged, and is not counted" in caplog.text
+
+
+def test_a_call_that_ran_unjudged_is_judged_afterwards(caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(settings=Settings(past_calls=True))
+    http = Http(site)
+    lax = client(site, http, on_unreachable="allow")
+    http.away = "before"
+    refund = bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="s", agent="support")
+    for attempt in (refund, *(bylaw.Attempt(tool=tool, session="s") for tool in ("drop_table", "lookup_order"))):
+        lax.record(lax.decide(attempt), "done")
+    http.away = ""
+    caplog.clear()
+    lax.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    stopped = "a call of `{}` ran unjudged, and `{}` would have stopped it: {}"
+    assert caplog.messages == [
+        stopped.format("issue_refund", "large-refund", "a refund over 500 needs a person"),
+        stopped.format("drop_table", "allowlist", "`drop_table` is not a tool of this agent"),
+    ]
+    rows = [row.data["matches"] for row in site.store.events(session="s") if row.kind == "taken"]
+    assert [[one["rule"] for one in found] for found in rows] == [["large-refund"], ["allowlist"], []]
+    shown = site.ops.decisions.recent(session="s").decisions
+    assert [(one.tool, one.decided_by, one.would) for one in reversed(shown)] == [
+        ("issue_refund", "on_unreachable", "pause"),
+        ("drop_table", "on_unreachable", "block"),
+        ("lookup_order", "on_unreachable", None),
+        ("lookup_order", None, None),
+    ]
+    versions = site.ops.versions
+    Correlator(versions.load(versions.active()).policies, site.store).catch_up()
+    (incident,) = site.ops.incidents.list()
+    assert (incident.rule, incident.count, incident.stopped) == ("large-refund", 1, 0)
+    assert bylaw.verify_audit(site.store).findings == []
+
+
+def test_a_call_whose_decision_was_lost_counts_once_though_it_ran() -> None:
+    rule = "{id: twice, kind: max_calls, params: {tool: pay, limit: 2}, scope: session, then: block}"
+    site = Site({"guard.yaml": f"guard:\n  agent: support\n  rules:\n  - {rule}\n"}, settings=Settings(past_calls=True))
+    http = Http(site)
+    lax = client(site, http, on_unreachable="allow")
+    http.away = "after"
+    first = lax.decide(bylaw.Attempt(tool="pay", session="s"))
+    assert first.decided_by == "on_unreachable"  # the service has allowed it too, but nobody knows that
+    lax.record(first, "done")  # and neither is this known to have arrived
+    http.away = ""
+    assert lax.decide(bylaw.Attempt(tool="pay", session="s"))
+    assert not lax.decide(bylaw.Attempt(tool="pay", session="s"))
+    assert [row.kind for row in site.store.events(session="s")].count("taken") == 0
+    assert bylaw.verify_audit(site.store).findings == []
 
 
 def test_a_refusal_is_never_let_through(site: Site, http: Http) -> None:

@@ -288,8 +288,17 @@ class Recompute:
     def _past_call(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         if row.data.get("unwritten"):
             session.lost = _UNWRITTEN
-        else:
-            guard.record_past_call(self._attempt(row.data, session, guard))
+            return
+        attempt = self._attempt(row.data, session, guard)
+        if "matches" not in row.data:
+            guard.record_past_call(attempt)
+            return
+        unfollowed = self._unfollowed(attempt, session, guard)
+        _, matches = guard.judge_past_call(attempt)
+        written = [[one["rule"], one["then"]] for one in row.data["matches"] if one["rule"] not in unfollowed]
+        again = [[match.rule, match.then.value] for match in matches if match.rule not in unfollowed]
+        if written != again:
+            self._differs(row, "matches", written, again, session)
 
     def _result(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         data = row.data

@@ -131,6 +131,30 @@ class Decider:
             decision.version = chain.version
         return decision
 
+    def judge_past_call(
+        self,
+        attempt: Attempt,
+        call: ToolCall,
+        chain: Chain,
+        transaction: Transaction | None,
+        record: SessionRecord,
+        state: SessionState,
+    ) -> tuple[Match, ...]:
+        """Everything that would have stopped a call that has run. The attempt is counted."""
+        found: list[Match] = []
+        stopped = self._stopped(attempt, transaction, record, state)
+        if stopped is not None:
+            found.append(Match(rule=stopped.decided_by or "session", then=stopped.action, message=stopped.reason))
+        try:
+            if not chain.admits_all:
+                _check_listed(attempt, chain)
+        except NotListed as why:
+            found.append(Match(rule=why.by, then=Action.BLOCK, message=str(why)))
+        found += judge(chain, state, call, self._on_error)
+        if chain.elsewhere:
+            count_attempt(chain.elsewhere, state, call)
+        return tuple(found)
+
     def redacted_predicates(
         self, attempt: Attempt, places: list[Place], state: SessionState
     ) -> dict[str, dict[str, Any]]:

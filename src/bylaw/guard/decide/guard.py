@@ -27,7 +27,7 @@ from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_changes import SessionChanges
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.json_values import Refused
-from bylaw.guard.model import Attempt, Call, Decision, Options
+from bylaw.guard.model import Attempt, Call, Decision, Match, Options
 from bylaw.guard.policies import joined_hash, without_repeats
 from bylaw.guard.reviews import Reviews, edited_attempt, open_review, review_advice
 from bylaw.guard.stores import forks
@@ -263,6 +263,14 @@ class BaseGuard(SessionChanges):
 
     def record_past_call(self, attempt: Attempt) -> str:
         """Count and remember a call that was made before, without deciding it. Returns its id; raises Refused."""
+        return self._past_call(attempt, is_judged=False)[0]
+
+    def judge_past_call(self, attempt: Attempt) -> tuple[str, tuple[Match, ...]]:
+        """As `record_past_call`, for a call that ran because nobody could be asked. Also returns what would have
+        stopped it, which is recorded too. A call that was allowed under the same id is not counted again."""
+        return self._past_call(attempt, is_judged=True)
+
+    def _past_call(self, attempt: Attempt, *, is_judged: bool) -> tuple[str, tuple[Match, ...]]:
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         ts = self._clock() if attempt.ts is None else attempt.ts
         attempt = self._with_session(attempt, None)
@@ -272,14 +280,29 @@ class BaseGuard(SessionChanges):
             call = call_of(attempt, call_id, state.origin, state.turn, self.options.limits, self._clock)
             chain = self.policies.chain(attempt, state.runs, state.above)
             state.remember_agent(attempt)
-            count_attempt(chain.judging, state, call)
+            matches: tuple[Match, ...] = ()
+            if not is_judged:
+                count_attempt(chain.judging, state, call)
+            elif attempt.call_id is not None and state.is_used(attempt.call_id):
+                return call_id, ()
+            else:
+                matches = self._decider.judge_past_call(attempt, call, chain, transaction, record, state)
+                state.use_call_id(call_id)
             for policy in chain.judging:
                 state.of(policy).observe(call)
             state.open_call(call)
             if transaction is not None:
-                about = self._about(record)
-                records.write_past_call(transaction, attempt, call_id, self._clock(), about=about, redact=self._redact)
-        return call_id
+                records.write_past_call(
+                    transaction,
+                    attempt,
+                    call_id,
+                    self._clock(),
+                    about=self._about(record),
+                    matches=matches if is_judged else None,
+                    predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
+                    redact=self._redact,
+                )
+        return call_id, matches
 
     def _decide_within(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -70,12 +70,16 @@ def write_past_call(
     now: float,
     *,
     about: Mapping[str, Any],
+    matches: Sequence[Match] | None = None,
+    predicates: RedactedPredicates | None = None,
     redact: Redactor = REDACT,
 ) -> None:
-    """A call that was made before, and is only counted."""
+    """A call that was made before. `matches`: what would have stopped it, if it was judged afterwards."""
     written = _attempt(attempt, now, _WRITABLE, redact)
     data: dict[str, Any] = {"attempt": written, "call_id": call_id, **about}
-    data |= _left_out(attempt, written, _WRITABLE, None)
+    if matches is not None:
+        data["matches"] = redact([_match(match) for match in matches])
+    data |= _left_out(attempt, written, _WRITABLE, predicates)
     transaction.append_to_both(EventRow(attempt.session, "taken", now, data))
 
 

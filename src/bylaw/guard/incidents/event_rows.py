@@ -86,12 +86,11 @@ def read_decision(row: EventRow, at: float) -> RecordedDecision:
     Unreadable."""
     data = row.data
     try:
-        past_call: dict[str, Any] = {"action": "allow", "matched": (), "call_id": data.get("call_id")}
-        decision = past_call if row.kind == "taken" else data["decision"]
+        decision = past_call(data) if row.kind == "taken" else data["decision"]
         action, review, matched = decision["action"], decision.get("review"), tuple(decision["matched"])
         by = decision.get("decided_by")
         resumed = review is not None and action != "pause"
-        is_judged = row.kind != "taken" and not resumed and (bool(matched) or by is None or by in FAILURES)
+        is_judged = not resumed and (bool(matched) or by is None or by in FAILURES)
         return RecordedDecision(
             attempt=attempt_of(data, session=row.session, ts=at),
             call_id=str(decision.get("call_id") or data["attempt"].get("call_id") or ""),
@@ -106,6 +105,19 @@ def read_decision(row: EventRow, at: float) -> RecordedDecision:
         )
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise Unreadable(f"event {row.seq}: {problem!r}") from problem
+
+
+def past_call(data: dict[str, Any]) -> dict[str, Any]:
+    """A call that ran before anybody was asked, as a decision. Its rules judge it only if the guard has judged it too:
+    calls of a history only count."""
+    is_judged = "matches" in data
+    return {
+        "action": "allow",
+        "matched": (),
+        "call_id": data.get("call_id"),
+        "decided_by": None if is_judged else "history",
+        "policy": data.get("policy"),
+    }
 
 
 def _redacted(data: dict[str, Any]) -> Redacted | None:
@@ -148,7 +160,7 @@ def _observation(kind: Any, content: dict[str, Any], origin: Origin, at: float) 
 
 def recorded_matches(row: EventRow) -> dict[str, dict[str, Any]]:
     """The matches of a recorded decision, by rule."""
-    return {str(one.get("rule")): one for one in _objects(row.data["decision"].get("matches"))}
+    return {str(one.get("rule")): one for one in _objects(row.data.get("decision", row.data).get("matches"))}
 
 
 def recorded_findings(row: EventRow) -> dict[str, str]:

@@ -299,7 +299,7 @@ class Fold:
 
 
 def counters_of(rules: Rules, session: str, rows: Iterable[EventRow]) -> dict[str | None, dict[str, int]]:
-    """Run → `rule: counter` → its value at the last attempt of the run. The windows of the session are among them, which
+    """Run → `rule: counter` → its value at the last attempt of the run. Windows of the session are among them, which
     the guard does not evaluate before a call; counters over an agent or over all are not."""
     fold, shown = Fold(rules, SessionState(session)), dict[str | None, dict[str, int]]()
     for at, _, row in sorted(map(timed, rows), key=lambda one: one[:2]):

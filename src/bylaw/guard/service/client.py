@@ -9,8 +9,9 @@
         issue_refund("A-23", 199)
 
 If the service cannot be reached, a call is denied (`on_unreachable="deny"`). `on_unreachable="allow"` lets it run
-without having been judged, and each such decision says so. Results and other events that could not be delivered wait,
-and are delivered before anything else is asked.
+without having been judged, and each such decision says so. Such calls, results and other events that could not be
+delivered wait, and are delivered before anything else is asked. The service judges the calls then, if it takes them
+(`past_calls` of its limits), and the log names what would have stopped them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any, Literal, Self, TypeAlias
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.guard.decide.attempts import call_key, call_of, in_session, is_time, no_attempt
@@ -36,14 +35,23 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, check_names, check_type
 from bylaw.guard.scope import Lives, in_current_session
-from bylaw.guard.service.api.shapes import DecisionShape, ReviewAnswer
-from bylaw.guard.service.client_link import RUBBISH, AsyncLink, Link, NoAnswer, ServiceRefused, Unreachable, encode_body
+from bylaw.guard.service.api.shapes import ReviewAnswer
+from bylaw.guard.service.client_link import AsyncLink, Link, NoAnswer, ServiceRefused, Unreachable, encode_body
+from bylaw.guard.service.client_messages import (
+    RemoteVerdict,
+    Told,
+    attempt_body,
+    event_body,
+    read_decision,
+    read_told,
+    tell_broken,
+    verdicts_of,
+)
+from bylaw.guard.service.client_reviews import RemoteReviews
 from bylaw.guard.stores import forks
 from bylaw.guard.tools import Tool
-from bylaw.model.events import Event, Message, Origin, Request, Response
+from bylaw.model.events import Event, Origin
 from bylaw.model.guard_policy import Action
-from bylaw.model.verdict import Outcome
-from bylaw.text.repeated_keys import repeated_key
 
 _log = logging.getLogger("bylaw")
 OnUnreachable: TypeAlias = Literal["deny", "allow"]
@@ -55,34 +63,11 @@ _WAIT = 25.0
 _EDITED = "a person changed the call: run `Decision.call`"
 
 
-class RemoteRule(Struct, frozen=True):
-    id: str
-
-
-class RemoteVerdict(Struct, frozen=True, kw_only=True):
-    """What `record`, `observe` and `end_session` return: the part of a verdict that the service tells."""
-
-    rule: RemoteRule
-    outcome: Outcome
-    message: str = ""
-
-
-class _Found(Struct, frozen=True, kw_only=True):
-    rule: str
-    outcome: Outcome
-    message: str = ""
-
-
-class _Told(Struct, frozen=True):
-    """What the service answers to what has happened."""
-
-    found: tuple[_Found, ...] = ()
-    released: bool = False
-
-
 class GuardClient(Guard):
-    """`url`: of the service, or `unix:PATH`. `key`: of the scope `agent`. `timeout`: seconds for one request.
+    """`url`: of the service, or `unix:PATH`. `key`: of the scope `agent`. `timeout`: seconds for a whole request.
     `http`: an httpx2 client to use instead of a new one."""
+
+    is_remote = True
 
     def __init__(
         self,
@@ -99,6 +84,7 @@ class GuardClient(Guard):
             raise ValueError(f"timeout={timeout!r}: expected a positive number of seconds")
         self._link = Link(url, key, timeout, http)
         self._on_unreachable: OnUnreachable = on_unreachable
+        self.reviews = RemoteReviews(self._link)  # type: ignore[assignment]  # the part that an agent needs
         self._sessions = SimpleNamespace(durable=True)  # type: ignore[assignment]  # so that asyncio uses threads
         self._lives = Lives()
         self.tools: dict[str, Tool] = {}
@@ -121,7 +107,7 @@ class GuardClient(Guard):
             return refusal("", str(why), shadow=False)
         try:
             self._deliver()
-            return self._read(self._link.post("/v1/decide", body), prepared)
+            return read_decision(self._link.post("/v1/decide", body), prepared, review)
         except (Unreachable, ServiceRefused) as problem:
             return self._without_service(prepared, problem)
 
@@ -139,20 +125,9 @@ class GuardClient(Guard):
         if attempt.arguments is not None:
             attempt = replace(attempt, arguments=call.arguments)
         try:
-            return attempt, encode_body({**_plain(attempt), "review": review})
+            return attempt, encode_body({**attempt_body(attempt), "review": review})
         except (TypeError, ValueError):
             raise Refused("the attempt has no JSON form") from None
-
-    def _read(self, answer: bytes, attempt: Attempt) -> Decision:
-        try:
-            decision = msgspec.json.decode(answer, type=DecisionShape).as_decision()
-            if repeated_key(answer, msgspec.json.decode(answer)) is not None:
-                raise NoAnswer(RUBBISH)
-        except (ValueError, RecursionError):
-            raise NoAnswer(RUBBISH) from None
-        if decision.allowed and decision.call is None:
-            raise NoAnswer("the answer allows no call")
-        return decision if decision.session else replace(decision, session=attempt.session)
 
     def _without_service(self, attempt: Attempt, problem: Exception) -> Decision:
         """The call may have been counted nevertheless: it is released as soon as the service answers."""
@@ -170,7 +145,7 @@ class GuardClient(Guard):
         if self._on_unreachable == "allow":
             call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
             notes = ("the call was not judged: on_unreachable is `allow`",)
-            self._keep("/v1/past_calls", _plain(attempt))  # counted as soon as the service answers, if it takes that
+            self._keep("/v1/past_calls", attempt_body(attempt))  # judged as soon as the service answers
             return Decision(
                 action=Action.ALLOW, decided_by="on_unreachable", reason=reason, notes=notes, call=call, **about
             )
@@ -212,6 +187,8 @@ class GuardClient(Guard):
         answered = self.decide(resumed, review=decision.review)
         return replace(answered, notes=(*answered.notes, _EDITED)) if answer.edited else answered
 
+    _after_answer = _after  # type: ignore[assignment]
+
     def _resumed(self, attempt: Attempt, decision: Decision, answer: ReviewAnswer) -> Attempt | Decision:
         """The attempt to resume; or the decision, if there is none."""
         if answer.status != "approved":
@@ -242,7 +219,7 @@ class GuardClient(Guard):
         body = {"call_id": call_id, "session": key, "content": content, "is_error": is_error, "ts": ts}
         if isinstance(decision, Decision) and decision.decided_by == "on_unreachable":
             _log.warning("the call `%s` ran without having been judged; its result is told to the service", call_id)
-        return _verdicts(self._tell("/v1/record", body))
+        return verdicts_of(self._tell("/v1/record", body))
 
     def release(self, decision: Decision | str, *, session: str | None = None) -> bool:  # type: ignore[override]
         call_id, key = call_key(decision, session)
@@ -250,7 +227,7 @@ class GuardClient(Guard):
         return answer.released
 
     def observe(self, event: Event) -> tuple[RemoteVerdict, ...]:  # type: ignore[override]
-        return _verdicts(self._tell("/v1/observe", event_body(event)))
+        return verdicts_of(self._tell("/v1/observe", event_body(event)))
 
     def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
         """Raises Unreachable: the calls of a run that is not known would be judged by too few rules."""
@@ -263,31 +240,31 @@ class GuardClient(Guard):
         check_names(session=session)
         if not cache(is_over)():
             return ()
-        return _verdicts(self._tell("/v1/sessions/end", {"session": session, "complete": complete}))
+        return verdicts_of(self._tell("/v1/sessions/end", {"session": session, "complete": complete}))
 
     def session_key(self, session: str) -> str:
         return session
 
     # -- what could not be delivered ------------------------------------------------------------------------------
 
-    def _tell(self, path: str, body: dict[str, Any]) -> _Told:
+    def _tell(self, path: str, body: dict[str, Any]) -> Told:
         """Tell the service what has happened; later, if it is away. Raises ServiceRefused."""
         try:
             self._deliver()
-            return _told(self._link.post(path, encode_body(body)))
+            return read_told(self._link.post(path, encode_body(body)))
         except (Unreachable, ServiceRefused) as problem:
             return self._not_told(path, body, problem)
 
-    def _not_told(self, path: str, body: dict[str, Any], problem: Unreachable | ServiceRefused) -> _Told:
+    def _not_told(self, path: str, body: dict[str, Any], problem: Unreachable | ServiceRefused) -> Told:
         if isinstance(problem, ServiceRefused):
             if problem.status != 409:
                 raise problem
             # the tool has run: its result must not get lost because the service does not take it
             _log.error("the service does not take what happened in `%s`: %s", body.get("session"), problem)
-            return _Told()
+            return Told()
         _log.warning("what happened in the session `%s` waits for the service: %s", body.get("session"), problem)
         self._keep(path, body)
-        return _Told()
+        return Told()
 
     def _keep(self, path: str, body: dict[str, Any]) -> None:
         """Without its time, which the service would refuse later: it counts by its own clock."""
@@ -304,7 +281,7 @@ class GuardClient(Guard):
             while self._late:
                 path, body = first = self._late[0]
                 try:
-                    self._link.post(path, encode_body(body))
+                    tell_broken(path, body, self._link.post(path, encode_body(body)))
                 except ServiceRefused as problem:  # such as the release of a call that never arrived
                     if path == "/v1/past_calls":
                         _log.error("a call of `%s` ran unjudged, and is not counted: %s", body.get("tool"), problem)
@@ -328,7 +305,7 @@ class GuardClient(Guard):
 
     reload = kill = revive = terminate = shadow_report = follower = replay = _elsewhere
     record_past_call = decide_together = _elsewhere
-    incidents = reviews = policies = property(_elsewhere)
+    incidents = policies = property(_elsewhere)
 
 
 class AsyncGuardClient(GuardClient):
@@ -346,7 +323,7 @@ class AsyncGuardClient(GuardClient):
             return refusal("", str(why), shadow=False)
         try:
             await self._adeliver()
-            return self._read(await self._alink.apost("/v1/decide", body), prepared)
+            return read_decision(await self._alink.apost("/v1/decide", body), prepared, review)
         except (Unreachable, ServiceRefused) as problem:
             return self._without_service(prepared, problem)
 
@@ -371,7 +348,7 @@ class AsyncGuardClient(GuardClient):
     async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Any, ...]:
         call_id, key = call_key(decision, more.pop("session", None))
         body = {"call_id": call_id, "session": key, "content": content, **more}
-        return _verdicts(await self._atell("/v1/record", body))
+        return verdicts_of(await self._atell("/v1/record", body))
 
     async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
         call_id, key = call_key(decision, session)
@@ -379,12 +356,12 @@ class AsyncGuardClient(GuardClient):
 
     async def aend_session(self, session: str, *, complete: bool = True) -> tuple[Any, ...]:
         self._lives.end(session)
-        return _verdicts(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
+        return verdicts_of(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
 
-    async def _atell(self, path: str, body: dict[str, Any]) -> _Told:
+    async def _atell(self, path: str, body: dict[str, Any]) -> Told:
         try:
             await self._adeliver()
-            return _told(await self._alink.apost(path, encode_body(body)))
+            return read_told(await self._alink.apost(path, encode_body(body)))
         except (Unreachable, ServiceRefused) as problem:
             return self._not_told(path, body, problem)
 
@@ -410,41 +387,3 @@ class AsyncGuardClient(GuardClient):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _plain(attempt: Attempt) -> dict[str, Any]:
-    given = {name: getattr(attempt, name) for name in attempt.__struct_fields__}
-    return {name: value for name, value in given.items() if value is not None and value != ()}
-
-
-def _told(answer: bytes) -> _Told:
-    """Raises NoAnswer."""
-    try:
-        return msgspec.json.decode(answer, type=_Told)
-    except (ValueError, RecursionError):
-        raise NoAnswer(RUBBISH) from None
-
-
-def _verdicts(answer: _Told) -> tuple[RemoteVerdict, ...]:
-    return tuple(
-        RemoteVerdict(rule=RemoteRule(one.rule), outcome=one.outcome, message=one.message) for one in answer.found
-    )
-
-
-def event_body(event: Event) -> dict[str, Any]:
-    """An event as `/v1/observe` takes it."""
-    origin = event.origin
-    body: dict[str, Any] = {"session": origin.session, "agent": origin.agent, "run": origin.run}
-    body |= {"parent_run": origin.parent_run, "at": event.time}
-    match event:
-        case Message():
-            return {**body, "kind": "message", "role": event.role, "content": event.content}
-        case Request():
-            return {**body, "kind": "request", "model": event.model, "messages": event.messages}
-        case Response():
-            calls = [{"name": c.name, "call_id": c.call_id, "arguments": c.arguments} for c in event.tool_calls]
-            body |= {"kind": "response", "content": event.content, "text": event.text, "tool_calls": calls}
-            body |= {"stop_reason": event.stop_reason, "model": event.model}
-            return body if event.request is None else {**body, "messages": event.request.messages}
-        case _:
-            raise ValueError(f"event={event!r:.80}: expected a request, a response or a message")

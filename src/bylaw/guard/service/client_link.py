@@ -50,17 +50,22 @@ class Link:
             import httpx2
         except ImportError:
             raise RuntimeError(INSTALL) from None
+        from bylaw.guard.service.client_deadline import Deadline
+
         self._library, self._url, self._key, self._timeout = httpx2, url, key, timeout
+        self._deadline = Deadline()
         self._http, self._process = http or self._open(), os.getpid()
         self._given = http is not None
 
     def _open(self) -> Any:
-        make = getattr(self._library, self._kind)
-        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
-        if self._url.startswith("unix:"):
-            transport = getattr(self._library, self._transport)(uds=self._url.removeprefix("unix:"))
-            return make(transport=transport, base_url="http://service", headers=headers, timeout=self._timeout)
-        return make(base_url=self._url, headers=headers, timeout=self._timeout, follow_redirects=False)
+        make, base, more = getattr(self._library, self._kind), self._url, {}
+        if base.startswith("unix:"):
+            more = {"transport": getattr(self._library, self._transport)(uds=base.removeprefix("unix:"))}
+            base = "http://service"
+        client = make(base_url=base, headers=self._headers(), timeout=self._timeout, follow_redirects=False, **more)
+        if self._kind == "Client":  # asyncio has time-outs for anything
+            self._deadline.bind(client)
+        return client
 
     def _client(self) -> Any:
         if self._process != os.getpid() and not self._given:  # a forked child must not share the connection
@@ -76,7 +81,7 @@ class Link:
         until = time.monotonic() + self._timeout
         for _ in range(2):
             try:
-                return self._fetch("POST", path, self._timeout, content=body)
+                return self._fetch("POST", path, until, content=body)
             except self._library.ConnectError as problem:
                 last = problem
                 if time.monotonic() >= until:
@@ -91,10 +96,14 @@ class Link:
         except self._library.HTTPError as problem:
             raise self._problem(problem) from None
 
-    def _fetch(self, method: str, path: str, seconds: float, **more: Any) -> bytes:
-        """`seconds` are for the whole answer: a server that sends it byte by byte is away too."""
-        until, parts, size = time.monotonic() + seconds, [], 0
-        with self._client().stream(method, path, headers=self._headers(), timeout=seconds, **more) as response:
+    def _fetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
+        """`until` is for all of it: a server that sends its answer byte by byte is away too."""
+        client, parts, size = self._client(), [], 0
+        seconds = max(0.001, until - time.monotonic())
+        with (
+            self._deadline.at(until),
+            client.stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
+        ):
             for part in response.iter_raw() if _is_plain(response) else ():
                 size += len(part)
                 _check_bounds(size, until)
@@ -102,8 +111,10 @@ class Link:
         return _content(response.status_code, b"".join(parts))
 
     def _waiting(self, review: str, seconds: float) -> tuple[str, float]:
+        """The path, and until when it has to answer."""
         given = max(0.0, seconds)
-        return f"/v1/reviews/{quote(review, safe='')}/wait?timeout={given}", given + self._timeout
+        until = time.monotonic() + given + self._timeout
+        return f"/v1/reviews/{quote(review, safe='')}/wait?timeout={given}", until
 
     def _problem(self, problem: Exception) -> Unreachable:
         """Only a connection that fails or takes too long says that the service is away."""
@@ -119,9 +130,10 @@ class AsyncLink(Link):
     _kind, _transport = "AsyncClient", "AsyncHTTPTransport"
 
     async def apost(self, path: str, body: bytes) -> bytes:
+        until = time.monotonic() + self._timeout
         for again in (False, True):
             try:
-                return await self._afetch("POST", path, self._timeout, content=body)
+                return await self._afetch("POST", path, until, content=body)
             except self._library.ConnectError as problem:
                 if again:
                     raise Unreachable(_told(problem)) from None
@@ -135,8 +147,9 @@ class AsyncLink(Link):
         except self._library.HTTPError as problem:
             raise self._problem(problem) from None
 
-    async def _afetch(self, method: str, path: str, seconds: float, **more: Any) -> bytes:
-        until, parts, size = time.monotonic() + seconds, [], 0
+    async def _afetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
+        parts, size = [], 0
+        seconds = max(0.001, until - time.monotonic())
         try:
             async with (
                 asyncio.timeout(seconds),

@@ -48,7 +48,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clock_skew: float = 300.0
     """by which the times that agents state may differ from the service's clock, which is the one that counts"""
     past_calls: bool = False
-    """whether agents may have calls counted that nobody has judged: such a call fulfils rules that ask for it"""
+    """whether agents may have calls counted that ran without being judged: such a call is judged afterwards, and
+    fulfils rules that ask for it"""
     together: int = 32
     """decisions that wait at the same time and share one transaction of the store"""
     threads: int = 8

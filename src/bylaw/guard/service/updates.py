@@ -139,10 +139,11 @@ class Hub:
 
 
 def update_of(row: EventRow) -> Update | None:
-    if row.kind not in KINDS:
+    view = decision_view(row)
+    if view is None and row.kind not in KINDS:
         return None
-    data: Any = decision_view(row) if row.kind == "decision" else row.data
-    return Update(seq=row.seq, kind=row.kind, at=row.at, session=row.session, data=data)
+    kind, data = (row.kind, row.data) if view is None else ("decision", view)
+    return Update(seq=row.seq, kind=kind, at=row.at, session=row.session, data=data)
 
 
 def encode(update: Update) -> bytes:

@@ -23,6 +23,7 @@ from bylaw.guard.service.api.shapes import (
     CallShape,
     DecisionShape,
     Found,
+    MatchShape,
     PastCall,
     Released,
     ReviewAnswer,
@@ -146,7 +147,7 @@ def _decided(asked: Asked[DecideBody], attempt: Attempt, decision: Decision, is_
 
 
 def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
-    """Nobody has judged it, so it is taken only where the service was told to."""
+    """Nobody was asked before it ran, so it is taken only where the service was told to. It is judged afterwards."""
     context, session = asked.context, asked.body.session
     if not context.settings.past_calls:
         raise Forbidden("this service does not count calls that it has not judged (`past_calls` of its limits)")
@@ -154,7 +155,9 @@ def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
     if not is_new and (status := context.operations.sessions.get(session).summary.status) != "open":
         raise Conflict(f"the session is {status}")
     with _refusals():
-        return PastCall(asked.context.operations.guard.record_past_call(attempt))
+        call_id, matches = context.operations.guard.judge_past_call(attempt)
+    shown = tuple(MatchShape(**{name: getattr(one, name) for name in MatchShape.__struct_fields__}) for one in matches)
+    return PastCall(call_id, shown)
 
 
 def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
@@ -365,7 +368,7 @@ ENDPOINTS = [
         path="/past_calls",
         scope="agent",
         noun="calls",
-        summary="count a call that was made without asking, such as while the service was away",
+        summary="count and judge a call that was made without asking, such as while the service was away",
         call=take_past_call,
         body=AttemptBody,
         returns=PastCall,

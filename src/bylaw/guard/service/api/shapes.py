@@ -82,6 +82,8 @@ class Found(Struct, frozen=True):
 
 class PastCall(Struct, frozen=True):
     call_id: str
+    matches: tuple[MatchShape, ...] = ()
+    """everything that would have stopped the call"""
 
 
 class Released(Struct, frozen=True):
