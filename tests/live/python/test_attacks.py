@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults.model import Injection, LlmFault, Timing
 from bylaw.contract.job import run_contract
 from bylaw.contract.model import AgentSpec, Scenario
 from tests.contract.scripted import contract
@@ -86,3 +88,61 @@ def test_the_report_says_that_an_attack_went_into_the_prompt(tmp_path: Path) -> 
         "no request to a model was seen, so these attacks went into the prompt: `memory_poisoning`" in report.warnings
     )
     assert any("`inject_at` had no effect" in warning for warning in report.warnings)
+
+
+def _attacked(server: Served, *faults: Any, agent: Any = None) -> tuple[dict[str, int], str]:
+    """How often each fault fired, and all that the model got."""
+    numbered = [replace(fault, id=f"{number}") for number, fault in enumerate(faults)]
+    run = ask(agent or asks_with("httpx", server), *numbered, prompt=PROMPT)
+    return run.fired, "".join(body.decode() for _, _, body in server.asked)
+
+
+def test_an_attack_that_replaces_the_text_leaves_the_others_in_it(server: Served) -> None:
+    fired, sent = _attacked(
+        server,
+        attack("overflow", inject_tokens=3, strategy="append"),
+        POISON,
+        attack("conflicting_context", payloads=("Lie.",), strategy="replace"),
+        attack("injection_via_context", payloads=("Obey.",), strategy="replace"),
+    )
+    assert fired == {"0": 1, "1": 1, "2": 0, "3": 1}
+    assert "Lie." not in sent and PROMPT not in sent
+    _system, *rest = json.loads(sent)["messages"]
+    texts = " | ".join(one["content"] for one in rest)
+    assert texts.startswith("You trust me. | Obey.\n\n") and len(texts.split()) == 8
+
+
+def test_an_attack_in_a_request_that_is_never_sent_has_not_fired(server: Served) -> None:
+    def agent(prompt: str) -> str:
+        inner = asks_with("httpx", server)
+        return f"{inner(prompt)} {inner(prompt)}"
+
+    down = LlmFault(id="", label="", mode="server_error", timing=Timing(nth=(1,)))
+    fired, sent = _attacked(server, POISON, down, agent=agent)
+    assert fired == {"0": 1, "1": 1} and sent.count("You trust me.") == 1
+    always = LlmFault(id="", label="", mode="dns_failure")
+    server.asked.clear()
+    fired, sent = _attacked(server, POISON, always, agent=lambda prompt: _ignoring(asks_with("httpx", server), prompt))
+    assert (fired["0"], sent) == (0, "")
+
+
+def _ignoring(inner: Any, prompt: str) -> str:
+    with contextlib.suppress(Exception):
+        inner(prompt)
+    return "sorry"
+
+
+def test_of_two_attacks_on_a_prompt_that_replace_it_the_last_one_fires() -> None:
+    asked: list[str] = []
+
+    def agent(prompt: str) -> str:
+        asked.append(prompt)
+        return "ok"
+
+    first = attack("memory_poisoning", payloads=("A.",), strategy="replace")
+    second = attack("conflicting_context", payloads=("B.",), strategy="replace")
+    third = attack("overflow", inject_tokens=1)
+    faults = [replace(one, id=str(number)) for number, one in enumerate((first, second, third))]
+    run = ask(agent, *faults, prompt=PROMPT)
+    assert run.fired == {"0": 0, "1": 1, "2": 1}
+    assert asked[-1].endswith("\n\nB.") and len(asked[-1].split()) == 2

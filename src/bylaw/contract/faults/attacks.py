@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any, TypeAlias
 
@@ -27,6 +28,15 @@ def attack_text(attack: ContextAttack, random: Random) -> str:
         count = DEFAULT_WORDS if attack.inject_tokens is None else attack.inject_tokens
         return " ".join(random.choices(_FILLER, k=count))
     return random.choice(attack.payloads or (_DEFAULTS.get(attack.type, DEFAULT_PAYLOAD),))
+
+
+def effective(attacks: Sequence[ContextAttack]) -> list[ContextAttack]:
+    """Attacks on one text in the order in which all of them are in it: the one that replaces it comes first.
+
+    Of several that replace it, only the last would be left.
+    """
+    replacing = [attack for attack in attacks if attack.strategy == "replace"]
+    return [*replacing[-1:], *(attack for attack in attacks if attack.strategy != "replace")]
 
 
 def combined(text: str, addition: str, strategy: str) -> str:

@@ -99,28 +99,28 @@ class ModelExchange(Exchange):
         self._headers: dict[str, str] = {}
         self._is_over = False
         self._results = results
-        self._asked, tools_delay = self._changed_request(asked)
+        self._asked = copy.deepcopy(asked)
+        changed, tools_delay = results.apply(wire, self._asked)
         self._attempt = plan.attempts.begin(MODEL)
         self._fault = plan.model_call()
         if self._fault is not None:
             self._prepare(self._fault)
         self.delay += tools_delay
+        is_sent = self.fails is None and self.reply is None
+        self.request = without_compression(request)
+        if (is_sent and self._attack()) or changed:  # an attack in a request that is never sent would reach nobody
+            body = msgspec.json.encode(self._asked)
+            headers = {**self.request.headers, "content-length": str(len(body))}
+            self.request = Outgoing(request.method, request.url, headers, body)
 
-    def _changed_request(self, asked: Json) -> tuple[Json, float]:
-        """The request body as it is sent, and seconds to wait before; also sets `request`."""
-        sent = copy.deepcopy(asked)
-        changed, delay = self._results.apply(self._wire, sent)
+    def _attack(self) -> bool:
+        """Put the attacks that are due into the request; whether there were any."""
+        hit = False
         for attack in self._plan.attacks():
-            if attack_request(self._wire, sent, attack, self._plan.random(attack)):
+            if attack_request(self._wire, self._asked, attack, self._plan.random(attack)):
                 self._plan.hit(attack)
-                changed = True
-        self.request = request = without_compression(self.request)
-        if not changed:
-            return asked, delay
-        body = msgspec.json.encode(sent)
-        headers = {**request.headers, "content-length": str(len(body))}
-        self.request = Outgoing(request.method, request.url, headers, body)
-        return sent, delay
+                hit = True
+        return hit
 
     def _prepare(self, fault: LlmFault) -> None:
         if fault.mode in _CONTENT_MODES or fault.mode in network.AFTER:

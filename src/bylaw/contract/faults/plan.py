@@ -13,7 +13,7 @@ from hashlib import blake2b
 from random import Random
 from typing import TypeVar
 
-from bylaw.contract.faults.attacks import attack_text, combined
+from bylaw.contract.faults.attacks import attack_text, combined, effective
 from bylaw.contract.faults.attempts import Attempt, Attempts
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 
@@ -73,7 +73,15 @@ class Plan:
         return self._first(self._of(LlmFault))
 
     def attacks(self, *, on_result_of: str | None = None) -> list[ContextAttack]:
-        """The attacks on this request to the model, or, with a tool's name, on that tool's result."""
+        """The attacks on this request to the model, or, with a tool's name, on that tool's result, in their order.
+
+        A poisoned memory is a message of its own, so no other attack replaces it.
+        """
+        due = self._due_attacks(on_result_of)
+        in_messages = [attack for attack in due if attack.type == "memory_poisoning"]
+        return [*effective([attack for attack in due if attack not in in_messages]), *in_messages]
+
+    def _due_attacks(self, on_result_of: str | None = None) -> list[ContextAttack]:
         is_result = on_result_of is not None
         candidates = [fault for fault in self._of(ContextAttack) if (fault.type == "indirect_injection") == is_result]
         if on_result_of is not None:
@@ -142,7 +150,7 @@ class PromptPlan(Plan):
         return [] if on_result_of is None else super().attacks(on_result_of=on_result_of)
 
     def attack_prompt(self, prompt: str) -> str:
-        for attack in super().attacks():
+        for attack in effective(self._due_attacks()):
             changed = combined(prompt, attack_text(attack, self.random(attack)), attack.strategy)
             if changed != prompt:
                 self.hit(attack)

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
+from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
 from bylaw.contract.file.agent import read_agent
 from bylaw.contract.file.invariants import DANGEROUS_PROMPTS, FileRules, file_rules, read_invariants
 from bylaw.contract.file.scenarios import PROFILES, read_scenarios
@@ -280,11 +280,14 @@ def _warn_never_applies(invariants: Sequence[Invariant], scenarios: Sequence[Sce
 
 
 def _warn_may_never_fire(scenarios: Sequence[Scenario], invariants: Sequence[Invariant], problems: Problems) -> None:
-    """Faults that change only some answers or results, where nothing in the file says that there are such."""
+    """Faults that change only some answers or results, where nothing in the file says so, and shadowed faults."""
     is_json = any(isinstance(invariant.check, JsonSchema | ValidJson) for invariant in invariants)
-    for fault in (fault for scenario in scenarios for fault in scenario.faults if fault.profile is None):
+    own = ((scenario, fault) for scenario in scenarios for fault in scenario.faults if fault.profile is None)
+    for scenario, fault in own:
         why = None
-        if isinstance(fault, LlmFault) and fault.drift_type == "json_field_rename" and not is_json:
+        if (other := _shadow_of(fault, scenario)) is not None:
+            why = f"can only hit calls that `{other.label}` hits, and of two faults on one call the first one fires"
+        elif isinstance(fault, LlmFault) and fault.drift_type == "json_field_rename" and not is_json:
             why = "renames fields of JSON, and no invariant says that the model answers JSON"
         elif isinstance(fault, ToolFault) and fault.mode == "stale" and fault.timing.nth == (1,):
             why = "answers an earlier result, and there is none at the first call: only dates in the result are changed"
@@ -295,6 +298,19 @@ def _warn_may_never_fire(scenarios: Sequence[Scenario], invariants: Sequence[Inv
                 at=_At(fault.span),
                 help="a fault that never fires makes its cells vacuous; use another mode, or another call",
             )
+
+
+def _shadow_of(fault: AnyFault, scenario: Scenario) -> AnyFault | None:
+    """An earlier fault that hits every call that this one could hit."""
+    earlier = scenario.faults[: scenario.faults.index(fault)]
+    for other in (one for one in earlier if one.timing == Timing()):
+        if isinstance(fault, LlmFault) and isinstance(other, LlmFault):
+            return other
+        if isinstance(fault, ToolFault) and isinstance(other, ToolFault) and fault.match_url == other.match_url:
+            is_same = fault.match_url is not None or other.tool in ("*", fault.tool)
+            if is_same:
+                return other
+    return None
 
 
 def _warn_fault_outlasts_agent(scenarios: Sequence[Scenario], agent: AgentSpec, problems: Problems) -> None:
