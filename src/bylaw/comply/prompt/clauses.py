@@ -82,6 +82,8 @@ _MAIN_BEGINS = any_case(
     r"|function)|it|they|we|always|never|do not|don't|must|please"
     r"|make sure|ensure|first|only|refunds?|under no circumstances|no \w+)\b)"
 )
+_AGENT_BEGINS = any_case(r"(?<=\w)\s(?=(?:you|the (?:agent|assistant)) (?:must|should|shall|need to|have to)\b)")
+"""`Before B you must call A`: a main part without a comma in front"""
 _COORDINATE = any_case(
     r"\s{0,20};\s{0,20}(?:and |but |however,? )?|\s{1,20}[–—-]\s{1,20}(?=(?:never|always|do not|don't|must|only)\b)"
     r"|,?\s{1,20}(?:and|but|or|so|then)\s{1,20}(?:then\s{1,20})?(?=(?:you |the (?:agent|assistant|user|model) "
@@ -248,7 +250,7 @@ def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[Part, ...], C
     leading: list[Part] = []
     at = start
     while found := _conjunction_at(masked, at, end):
-        close = _end_of_leading_part(masked, found.end(), end)
+        close = _end_of_leading_part(masked, found, end)
         if close is None:
             break
         leading.append(_part(found, masked, close))
@@ -269,9 +271,12 @@ def _conjunction_at(masked: str, at: int, end: int) -> re.Match[str] | None:
     return _SUBORDINATE.match(masked, skipped.end() if skipped else at, end)
 
 
-def _end_of_leading_part(masked: str, at: int, end: int) -> int | None:
+def _end_of_leading_part(masked: str, conjunction: re.Match[str], end: int) -> int | None:
     """The comma that ends a part in front: the first one with a main part behind it, or else the first one."""
+    at = conjunction.end()
     if found := _MAIN_BEGINS.search(masked, at, end):
+        return found.start()
+    if conjunction.lastgroup in ("before", "after") and (found := _AGENT_BEGINS.search(masked, at + 1, end)):
         return found.start()
     commas = [found.start() for found in _COMMA.finditer(masked, at, end)]
     before_imperative = (comma for comma in commas if imperative_at(masked[comma + 1 : end]) is not None)

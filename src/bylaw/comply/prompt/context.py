@@ -129,16 +129,19 @@ def why_part_of_a_case(rule: PromptRule, before: Sequence[tuple[str, bool]]) -> 
     return _said_of(things) if things and not _shares(things, rule.description) else ""
 
 
-def in_doubt(rule: PromptRule, statement: Statement, before: Sequence[tuple[str, bool]], tools: Tools) -> bool:
-    """Whether a heading, or a sentence before the rule, may say for what it holds."""
-    if statement.follows_condition or any(not is_read and not _is_neutral(text) for text, is_read in before):
-        return True
+def in_doubt(statement: Statement, before: Sequence[tuple[str, bool]]) -> bool:
+    """Whether a sentence before the rule may say for what it holds."""
+    return statement.follows_condition or any(not is_read and not _is_neutral(text) for text, is_read in before)
+
+
+def topic_of(rule: PromptRule, statement: Statement, tools: Tools) -> str:
+    """The heading above a rule that names something that its tools are not about."""
     if not statement.topics:
-        return False
+        return ""
     own = set(roots(rule.description))
     for name in _NAME.findall(rule.description):
         own.update(roots(tools.specs[name].description) if name in tools.specs else ())
-    return any(not (own & topic_words(topic)) for topic in statement.topics)
+    return next((topic for topic in statement.topics if not own & topic_words(topic)), "")
 
 
 def sentences_before(
@@ -202,7 +205,8 @@ def _is_fragment(text: str) -> bool:
 
 
 def _shares(things: str, text: str) -> bool:
-    return bool(topic_words(things) & set(roots(text)))
+    """Whether a rule is about these things anyway: `Refunds are final.` before `never call issue_refund`."""
+    return topic_words(things) <= set(roots(text))
 
 
 def _said_of(things: str) -> str:

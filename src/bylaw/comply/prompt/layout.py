@@ -48,6 +48,8 @@ _CONDITION = any_case(
     r"|where|in (?:respect|the case|cases) of|with (?:respect|regard) to|regarding|concerning|as (?:for|regards)"
     r"|for (?!all\b|every\b|each\b|any\b|example\b|instance\b)[^.]{1,80}[,:])(?!\w)"
 )
+_KEY = re.compile(r"[a-z]+(?:[_ ][a-z]+){0,2}: *[\[{\w\"']")
+"""`tone: dry`, as in YAML"""
 _STRUCK = re.compile(r"~~[^~\n]{1,2000}~~")
 _MARKUP = re.compile(r"\*\*|__|`")
 _FORBIDS = any_case(
@@ -234,7 +236,9 @@ def _tree(lines: list[Line]) -> list[Line]:
 def _continues(above: Line, line: Line) -> bool:
     """Whether a plain line continues the sentence above it: a wrapped line, not a paragraph or an introduction."""
     ended = above.text.rstrip("*_`\"')").endswith((".", "!", "?", ":", "。"))
-    return not ended and not line.text.endswith(":") and (above.role == "text" or line.indent > above.indent)
+    if line.text.endswith(":") or _KEY.match(line.text):
+        return False
+    return not ended and (above.role == "text" or line.indent > above.indent)
 
 
 def _statements(

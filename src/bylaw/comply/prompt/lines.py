@@ -15,17 +15,23 @@ from typing import Literal
 
 from msgspec import Struct
 
+from bylaw.comply.prompt.markers import find_marker, imperative_at
 from bylaw.comply.prompt.vocabulary import any_case, root_set, roots, word_set
 
 MAX_PROMPT = 2_000_000
 """characters; the rest is reported as unread"""
 
 _HEADING = re.compile(r"(?P<marks>#{1,6})\s+(?P<text>.*?)\s*#*\s*$")
-_ITEM = re.compile(r"(?P<mark>[-*+•‣▪◦·–]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+(?P<text>\S.*)$")
+_ITEM = re.compile(
+    r"(?P<mark>[-*+•‣▪◦·–]|\(?\d{1,3}[.)]|\d{1,2}(?:\.\d{1,2}){1,3}[.)]?|\(?[a-zA-Z][.)])\s+(?P<text>\S.*)$"
+)
 _BOLD_LINE = re.compile(r"(?:\*\*|__)(?P<text>[^*_]{1,80}?):?(?:\*\*|__):?\s*$")
-_CAPITALS = re.compile(r"[A-Z][A-Z&/-]+(?: [A-Z&/-]+){0,5}")
-"""`LOST AND FOUND`"""
+_CAPITALS = re.compile(r"[A-Z][A-Z&/-]+(?: [A-Z&/-]+){0,5}|\[[A-Z][\w '&/-]{1,40}\]:?")
+"""`LOST AND FOUND`, `[LIVE SHOWS]`"""
+_TITLE_LINE = re.compile(r"[A-Z][\w'&/-]*(?: [\w'&/()-]+){0,4}")
+"""`Prank calls` on a line of its own, above others"""
 _DEMANDS = re.compile(r"\b(?:NEVER|ALWAYS|NOT|NO|MUST|ONLY|FORBIDDEN|PROHIBITED|CALL|USE|AVOID)\b")
+_IDENTIFIER = re.compile(r"\w_\w")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _TAG = re.compile(
     r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*(?: [A-Z]\w*)*)(?P<more>\s[^<>\n]{0,200})?/?>|\{[%#][^\n]{0,300}?[%#]\}"
@@ -175,7 +181,7 @@ def topic_words(heading: str) -> frozenset[str]:
 def _names_some(heading: str, known: Collection[str]) -> bool:
     """`Domestic flights` speaks of some flights; `Leave requests` is the topic, if tools are named so (`known`)."""
     words = re.findall(r"[A-Za-z][\w'-]*", re.sub(r"\([^()]*\)", " ", heading)[:_LONGEST_LINE])
-    is_plural = words[-1:] and re.search(r"[^su]s$", words[-1])
+    is_plural = words[-1:] and re.search(r"[^su]s$", words[-1].lower())
     if not is_plural or not 2 <= len(words) <= _MOST_WORDS:
         return False
     each = [set(roots(word)) for word in words]
@@ -270,8 +276,8 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
                 continue
         if "<" not in raw and "{" not in raw:
             if not shown:
-                below = rows[number + 1] if number + 1 < len(rows) else ""
-                yield from _under(conditions, _plain_lines(raw, begin, below))
+                above, below = (rows[at] if 0 <= at < len(rows) else "" for at in (number - 1, number + 1))
+                yield from _under(conditions, _plain_lines(raw, begin, below, above=above))
         else:
             for tag, piece, at in _split_at_tags(raw, closed):
                 name, _, more = tag.partition("\0")
@@ -351,7 +357,15 @@ def _split_at_tags(raw: str, closed: set[str]) -> Iterator[tuple[str, str, int]]
     yield name, text[at:], at
 
 
-def _plain_lines(raw: str, begin: int, below: str, *, is_item: bool = False) -> Iterator[Line]:
+def _is_title(text: str, above: str, below: str) -> bool:
+    """Whether a plain line is a heading: a few words that demand nothing, above a line that begins anew."""
+    begins = below.lstrip("-*+\u2022`\"'( 0123456789.)")[:1]
+    if above.strip() or not begins.isupper() or not _TITLE_LINE.fullmatch(text):
+        return False
+    return not (_IDENTIFIER.search(text) or imperative_at(text) or find_marker(text))
+
+
+def _plain_lines(raw: str, begin: int, below: str, *, above: str = ".", is_item: bool = False) -> Iterator[Line]:
     text = raw.strip()
     if not text or set(text) <= set("-=_*# ") or (text[:1] == "|" and _ROW_RULE.fullmatch(text)):
         yield Line("blank", "", begin)
@@ -363,8 +377,10 @@ def _plain_lines(raw: str, begin: int, below: str, *, is_item: bool = False) -> 
     elif heading := _HEADING.match(text) or _BOLD_LINE.match(text):
         level = len(heading["marks"]) if heading.re is _HEADING else 7
         yield Line("heading", heading["text"], offset + heading.start("text"), indent, level=level)
-    elif _CAPITALS.fullmatch(text) and below.strip() and not _DEMANDS.search(text):
-        yield Line("heading", text, offset, indent, level=7)
+    elif below.strip() and (
+        (_CAPITALS.fullmatch(text) and (text[0] == "[" or not _DEMANDS.search(text))) or _is_title(text, above, below)
+    ):
+        yield Line("heading", text.strip("[]:"), offset + text.startswith("["), indent, level=7)
     elif item := _ITEM.match(text):
         is_number = item["mark"].strip("().").isdigit()
         yield Line("item", _without_key(item["text"]), offset + item.start("text"), indent, is_number)

@@ -18,12 +18,13 @@ from bylaw.comply.model import EngineItem, PromptRule, PromptRules, Tier, ToolSp
 from bylaw.comply.prompt.binding import bind
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, read_clauses, read_sentence
 from bylaw.comply.prompt.comparisons import stated_today
-from bylaw.comply.prompt.context import in_doubt, sentences_before, why_limited, why_part_of_a_case
+from bylaw.comply.prompt.context import in_doubt, sentences_before, topic_of, why_limited, why_part_of_a_case
 from bylaw.comply.prompt.forms import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.lines import MAX_PROMPT
 from bylaw.comply.prompt.markers import Force, find_marker, takes_back
 from bylaw.comply.prompt.preconditions import read_preconditions
+from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 from bylaw.model.ports import Embedder
@@ -32,7 +33,14 @@ from bylaw.rules.loader import parse_rules
 
 _EXCEPTED = "the next sentence makes an exception"
 _PERMITTED = "a later sentence permits it in some cases"
+_OTHERS_MAY = any_case(r"\W*(?!(?:you|we|it|this|the|agents?|assistants?)\b)[\w'-]+(?: [\w'-]+){0,3}? (?:may|can)\b")
 _MAY = any_case(r"\b(?:may|can|are allowed to|is allowed)\b")
+_FIRST = any_case(
+    r"\W*(?:(?:always|please|you must) )*"
+    r"(?:(?:call|run|use) `?(?P<name>\w+)`? (?:first|beforehand)|`?(?P<other>\w+)`? (?:must|should|shall|has to|needs to)"
+    r" (?:always )?be (?:called|run|used) (?:first|beforehand|before(?: this)?))\W*"
+)
+"""in the section of a tool: `get_pass must be called first`"""
 _NAME = re.compile(r"\w+_\w+")
 _CALLED = any_case(r"\b(?:call|invoke|use|run)\b")
 _MOST_OWN_SENTENCES = 12
@@ -88,12 +96,14 @@ def extract_rules(
     read = statements[:MAX_STATEMENTS]
     found = [_read(statement, every) for statement in read]
     for index, statement in enumerate(read[1:], 1):
-        if takes_back(statement.text[:MAX_SENTENCE], is_tied=not statement.leads or statement.is_below):
-            _except(found, read, index)
+        named = [name for name in _NAME.findall(statement.text[:MAX_SENTENCE]) if name in every.specs]
+        if takes_back(statement.text[:MAX_SENTENCE], is_tied=not statement.leads or statement.is_below or bool(named)):
+            _except(found, read, index, named)
         elif _MAY.search(statement.text[:MAX_SENTENCE]):
             _permit(found, read, index, every)
     wanted = _wanted_calls(found, read, every)
-    found = [[_weigh(rule, found, read, index, every) for rule in some] for index, some in enumerate(found)]
+    ruled = _ruled_in(found, read)
+    found = [[_weigh(rule, found, read, index, every, ruled) for rule in some] for index, some in enumerate(found)]
     found = [[_contrast(rule, wanted) for rule in some] for some in found]
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
@@ -122,6 +132,11 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
 
 
 def _read_in_section(statement: Statement, tools: Tools) -> list[PromptRule]:
+    first = _FIRST.fullmatch(statement.text)
+    if first and (name := first["name"] or first["other"]) in tools.specs and name != statement.tool:
+        text = f"Call {name} before {statement.tool}."
+        rules = read_statement(Statement(text, statement.start, statement.start + len(text)), tools)
+        return [replace(rule, end=statement.end, description=statement.text) for rule in rules]
     if _ADDRESSES_THE_AGENT.match(statement.text):
         stated = read_statement(statement, tools)
         if any(rule.items for rule in stated):
@@ -133,7 +148,12 @@ def _read_in_section(statement: Statement, tools: Tools) -> list[PromptRule]:
 
 
 def _weigh(
-    rule: PromptRule, found: Sequence[list[PromptRule]], read: Sequence[Statement], index: int, tools: Tools
+    rule: PromptRule,
+    found: Sequence[list[PromptRule]],
+    read: Sequence[Statement],
+    index: int,
+    tools: Tools,
+    ruled: Mapping[str, set[int]],
 ) -> PromptRule:
     """The rule; undecided if its neighbours set a case, and at most likely if they may."""
     if not rule.items or read[index].tool is not None:
@@ -141,9 +161,34 @@ def _weigh(
     before = list(sentences_before(rule, found, read, index))
     if why := why_part_of_a_case(rule, before):
         return _leave_open(rule, why)
-    if rule.tier is not Tier.CERTAIN or not in_doubt(rule, read[index], before, tools):
+    topic = topic_of(rule, read[index], tools)
+    is_elsewhere = any(len(ruled.get(tool, ())) > 1 for tool in _acting_tools(rule))
+    if topic and (is_elsewhere or any(map(_is_due, rule.items))):
+        return _leave_open(rule, f"it stands under `{shorten(topic)}`")
+    if rule.tier is not Tier.CERTAIN or not (topic or in_doubt(read[index], before)):
         return rule
     return replace(rule, tier=Tier.LIKELY, confidence=min(rule.confidence, LESS_THAN_CERTAIN))
+
+
+def _acting_tools(rule: PromptRule) -> list[str]:
+    """The tools whose calls a rule limits."""
+    said = rule.trigger if rule.trigger.startswith("call_tool: ") else rule.forbidden_action or ""
+    return _NAME.findall(said.removeprefix("call_tool: ").partition(" with ")[0])
+
+
+def _ruled_in(found: Sequence[list[PromptRule]], read: Sequence[Statement]) -> dict[str, set[int]]:
+    """Each tool with the sections that have a rule on its calls: a rule of one of several holds for its topic only."""
+    places: dict[str, set[int]] = {}
+    for statement, rules in zip(read, found, strict=True):
+        for tool in {tool for rule in rules for tool in _acting_tools(rule)}:
+            places.setdefault(tool, set()).add(statement.block)
+    return places
+
+
+def _is_due(item: EngineItem) -> bool:
+    """Whether something has to be done in every conversation, whatever it is about."""
+    formula = item.item["params"].get("formula", "")
+    return item.item["kind"] == "must_call_once" or str(formula).startswith("F ")
 
 
 def _forbidden_tools(rule: PromptRule) -> set[str]:
@@ -177,29 +222,40 @@ def _contrast(rule: PromptRule, wanted: set[str]) -> PromptRule:
     return _leave_open(rule, "another sentence says when to call it")
 
 
-def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int) -> None:
-    """Leave open the rules of the two sentences before this one, if they stand in one paragraph."""
-    for before in range(index - 1, max(index - 3, -1), -1):
-        found[before] = [_leave_open(rule, _EXCEPTED) for rule in found[before]]
-        if read[before].leads:
+def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int, names: Sequence[str]) -> None:
+    """Leave open what a sentence takes back: the two sentences before it in its paragraph, or all about its tools."""
+    for before in range(index - 1, -1, -1):
+        is_about = any(name in read[before].text for name in names)
+        if read[before].block != read[index].block or (not names and before < index - 2):
+            break
+        if is_about or not names or (before == index - 1 and not read[index].leads):
+            found[before] = [_leave_open(rule, _EXCEPTED) for rule in found[before]]
+        if read[before].leads and not names:
             break
 
 
 def _permit(found: list[list[PromptRule]], read: Sequence[Statement], index: int, tools: Tools) -> None:
-    """`if we cancelled the flight, you may refund without approval`: what is said above of the tool is not all."""
-    sentence = read_sentence(read[index].text, tools) if len(read[index].text) <= MAX_SENTENCE else None
+    """`if we cancelled the flight, you may refund without approval`: what is said above of the tool is not all.
+
+    So does `clubs may book up to 6 lanes` for the bounds in the section of a tool.
+    """
+    statement = read[index]
+    sentence = read_sentence(statement.text, tools) if len(statement.text) <= MAX_SENTENCE else None
     for clause in read_clauses(sentence) if sentence else ():
         marker = find_marker(clause.main.text)
-        if sentence is None or marker is None or marker.force is not Force.PERMIT or not clause.parts:
+        is_permit = marker is not None and marker.force is Force.PERMIT and clause.parts
+        is_bound = statement.tool is not None and _OTHERS_MAY.match(clause.main.text) is not None
+        if sentence is None or not (is_permit or is_bound):
             continue
-        names = [f"call_tool: {name}" for name in bind(clause.main.text, sentence).tools if name != "*"]
+        bound = (statement.tool,) if is_bound else bind(clause.main.text, sentence).tools
+        names = [f"call_tool: {name}" for name in bound if name != "*"]
         for before in range(index - 1, -1, -1):
-            if read[before].block != read[index].block:
+            if read[before].block != statement.block:
                 break
             found[before] = [
                 _leave_open(rule, _PERMITTED)
                 if any(name in f"{rule.trigger} {rule.forbidden_action}" for name in names)
-                and not any(one.aspect in ("argument", "count") for one in rule.items)
+                and is_bound == any(one.aspect in ("argument", "count") for one in rule.items)
                 else rule
                 for rule in found[before]
             ]
