@@ -425,7 +425,7 @@ def test_the_async_client_needs_no_threads(site: Site, http: Http) -> None:
 
 def test_what_only_operators_may_do_is_told(site: Site, http: Http) -> None:
     guard = client(site, http)
-    for name in ("reviews", "policies", "incidents"):
+    for name in ("policies", "incidents"):
         with pytest.raises(NotImplementedError, match="console"):
             getattr(guard, name)
     with pytest.raises(NotImplementedError, match="console"):
