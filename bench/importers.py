@@ -56,7 +56,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.files:
         print_machine()
-        bench_files(options.files)
+        with tempfile.TemporaryDirectory() as folder:
+            bench_files(options.files, folder)
         return
     if unknown := set(options.formats) - WRITERS.keys():
         parser.error(f"no writer for {', '.join(sorted(unknown))}; there are {', '.join(WRITERS)}")
@@ -91,12 +92,16 @@ def bench(name: str, path: Path, write: Callable[[int], Iterator[bytes]], megaby
     print(f"{name:14} {size:6.1f} {turns:8,} {ours} {size / bare:8.0f} {size / other:8.0f} {bare / read:10.0%}")
 
 
-def bench_files(names: list[str]) -> None:
+def bench_files(names: list[str], folder: str) -> None:
     """The time of `json.loads` over the same bytes, as a share of that of reading them, for each format's files."""
     by_format: dict[str, list[Path]] = {}
-    for name in find_traces(names):
+    for number, name in enumerate(find_traces(names)):
+        path = Path(name)
+        if path.suffix == ".gz":  # unpacking is in neither time
+            path = Path(folder, f"{number}-{path.stem}")
+            path.write_bytes(whole(Path(name)))
         with contextlib.suppress(InputError):
-            by_format.setdefault(open_trace(name).format or "-", []).append(Path(name))
+            by_format.setdefault(open_trace(path).format or "-", []).append(path)
     print(f"{'format':14} {'files':>6} {'MB':>6} {'MB/s':>7} {'json.loads':>10} {'share':>6}")
     for format, paths in sorted(by_format.items()):
         raws = [whole(path) for path in paths]

@@ -35,19 +35,20 @@ SMALL = 1 << 20
 were recorded as text are"""
 
 
-def as_sources(traces: Traces) -> list[TraceSource]:
+def as_sources(traces: Traces) -> Iterator[TraceSource]:
+    """Each trace, opened when it is asked for: a small file is decoded then, and a folder may hold thousands."""
     several: Sequence[str | PathLike[str] | TraceSource]
     several = traces if isinstance(traces, (list, tuple)) else [traces]  # type: ignore[list-item]
-    found: list[TraceSource] = []
+    found: list[str | TraceSource] = []
     for one in several:
         if isinstance(one, (str, PathLike)):
-            found += [TraceStream(open_path(name)) for name in find_traces([str(one)])]
+            found += find_traces([str(one)])
         elif hasattr(one, "__iter__") and not isinstance(one, (bytes, dict)):
             found.append(one)
         else:
             expected = "a path, a folder, a glob, a loaded trace, or a list of those"
             raise ArgumentError(f"traces: expected {expected}, not {type(one).__name__}")
-    return found
+    return (TraceStream(open_path(one)) if isinstance(one, str) else one for one in found)
 
 
 class TraceStream:

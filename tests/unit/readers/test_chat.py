@@ -6,10 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bylaw.model.events import Request, SessionStart, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.traces import load_trace
+from bylaw.traces.formats import chat
 from tests.unit.readers.shapes import calls, kinds, lines, problems_of, responses, results
 
 USER = {"role": "user", "content": "hi"}
@@ -272,3 +275,41 @@ def test_tau_bench(data: Any) -> None:
 def test_bad_tau_runs() -> None:
     (problem,) = problems_of([*TAU, {"task_id": 1, "traj": "x"}])
     assert (problem.code, problem.message) == ("wrong-type", "a run has no list `traj`")
+
+
+_IDS = st.sampled_from(["c1", "c2", "", None, 7])
+_ARGUMENTS = st.sampled_from(['{"n": 1}', '{"n": 1, "n": 2}', "no JSON", "", None, {"n": 1}, [1]])
+_CALL = st.builds(
+    lambda id, name, arguments: {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}},
+    _IDS,
+    st.sampled_from(["find", "find", "pay", None]),
+    _ARGUMENTS,
+)
+_CONTENT: st.SearchStrategy[Any] = st.sampled_from(
+    ["hi", "", None, "<tool_call>{}", [{"type": "text", "text": "hi"}], [{"type": "odd"}], {}]
+)
+_CALLS = st.lists(_CALL | st.sampled_from([None, {}, {"function": 5}]), max_size=3)
+_MESSAGE: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "user", "assistant", "tool", "function", "robot"]), "content": _CONTENT},
+    optional={
+        "tool_calls": _CALLS | st.none() | st.just({}),
+        "tool_call_id": _IDS,
+        "name": st.sampled_from(["find", "", None, 5]),
+        "refusal": st.sampled_from([None, "no"]),
+        "is_error": st.booleans(),
+        "timestamp": st.just("2026-01-01T00:00:00Z"),
+    },
+)
+
+
+@given(st.lists(_MESSAGE | st.sampled_from(OPENAI), max_size=8))
+def test_the_short_way_reads_messages_as_the_long_way_does(messages: list[Any]) -> None:
+    def read() -> Any:
+        trace = load_trace([{"task_id": 1, "traj": messages}], skip_bad=True)
+        events = [(event, event.source, getattr(event, "messages", None)) for event in trace.events]
+        return events, trace.problems, trace.notes, trace.skipped, trace.complete
+
+    short = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat, "add_plain_message", lambda *_: False)
+        assert read() == short

@@ -11,6 +11,7 @@ import pytest
 from bylaw.errors import InputError
 from bylaw.traces import FORMATS, load_trace, open_trace
 from bylaw.traces.formats.catalogue import CATALOGUE
+from bylaw.traces.formats.detect import detect
 from tests.unit.readers.shapes import lines, problems_of, record, request, write
 
 USER = {"role": "user", "content": "hi"}
@@ -179,3 +180,10 @@ def test_every_format_of_the_catalogue_can_be_loaded(name: str) -> None:
 def test_a_message_among_items_is_not_taken_for_a_chat() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     assert load_trace(lines({"type": "message", **USER}, call).encode()).format == "responses"
+
+
+def test_no_more_records_are_looked_at_than_show_the_format() -> None:
+    record = {"type": "user", "message": USER, "uuid": "x"}
+    looked_at = iter([{"type": "summary", "other": 1}, record, *[record] * 8])
+    assert detect(looked_at) == "claude-code"
+    assert len(list(looked_at)) == 8

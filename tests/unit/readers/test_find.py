@@ -9,6 +9,7 @@ import pytest
 
 from bylaw.errors import InputError
 from bylaw.traces import find_traces
+from bylaw.traces.source import as_sources
 
 
 @pytest.fixture
@@ -95,3 +96,14 @@ def test_no_file_is_left_out_for_its_name_alone(tmp_path: Path, names: tuple[str
     assert sorted(find_traces([str(tmp_path)])) == sorted(paths)
     assert sorted(find_traces([str(tmp_path / "**" / "*.json*")])) == sorted(paths)
     assert find_traces(paths) == paths
+
+
+def test_traces_of_a_folder_are_opened_one_after_the_other(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps({"messages": [{"role": "user", "content": name}]}, indent=1))
+    sources = as_sources(str(tmp_path))
+    first = next(sources)
+    (tmp_path / "b.json").unlink()
+    assert [event.kind for event in first] == ["request"]
+    with pytest.raises(InputError, match="no such file"):
+        next(sources)

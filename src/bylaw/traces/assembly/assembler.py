@@ -222,6 +222,13 @@ class Assembler:
             result = replace(result, turn=buffer.turn_without_call(result.call_id))
         self._events.append(result)
 
+    def paired_result(self, buffer: SessionBuffer, known: KnownCall, result: ToolResult) -> None:
+        """Add a result that holds its call already."""
+        known.answered = True
+        if result.turn == buffer.turn:
+            buffer.has_results = True
+        self._events.append(result)
+
     def _repeats(self, buffer: SessionBuffer, known: KnownCall, call: ToolCall, turn: int | None) -> bool:
         """Whether a record repeats a known call, rather than being a new one that reuses an earlier turn's id."""
         if turn is None and self._grows(buffer):

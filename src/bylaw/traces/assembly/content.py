@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from bylaw.model.events import Origin, ToolCall
@@ -214,6 +214,8 @@ class AssistantContent(Struct, eq=False):
     """the blocks that are calls …"""
     arguments: list[tuple[Any, str | None]] = []
     """… and the arguments of each, parsed and as text"""
+    text: str | UnsetType | None = UNSET
+    """the text of the blocks, where the reader knows it, and that no block is of an unknown type"""
 
     def add_call(self, id: Any, name: str, recorded: Any, type: str = "tool_use", **more: Any) -> None:
         arguments, raw = read_arguments(recorded)

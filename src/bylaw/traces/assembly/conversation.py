@@ -102,17 +102,25 @@ class Conversation:
         arguments: Any = None,
     ) -> None:
         """What a call returned. `arguments`: those of the call, in formats that repeat them with the result."""
+        buffer = self._buffer
+        known = None if call_id is None else buffer.calls.get(call_id)
+        call = None if known is None or known.call.origin is not buffer.origin else known.call
         result = ToolResult(
-            origin=self._buffer.origin,
+            origin=buffer.origin,
+            turn=None if call is None else call.turn,
             at=at,
             source=source,
             call_id=call_id,
-            name=name,
+            name=name if name or call is None else call.name,
             content=content,
             is_error=is_error,
             latency_ms=latency_ms,
+            call=call,
         )
-        self._assembler.result(self._buffer, result, arguments)
+        if known is None or call is None:
+            self._assembler.result(buffer, result, arguments)
+        else:
+            self._assembler.paired_result(buffer, known, result)
 
     def add_answer(
         self,

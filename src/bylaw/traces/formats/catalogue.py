@@ -7,6 +7,7 @@ and the reader that the line names. Modules are imported on first use, because t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -25,23 +26,25 @@ class Format(Struct, frozen=True):
     repeats_history: bool = False
     """whether requests are recorded with the messages before them, so that a call stands in many records"""
 
-    def _load(self, name: str) -> Any:
-        return getattr(import_module(f"bylaw.traces.formats.{self.reader.partition(':')[0]}"), name)
-
     @property
     def claims(self) -> Callable[[Any], bool]:
-        found: Callable[[Any], bool] = self._load("claims")
-        return found
+        return _load(self.reader, "claims")
 
     @property
     def resembles(self) -> Callable[[Any], bool]:
         """Of `pairs` only: whether a record may be of this format if no other one claims it."""
-        found: Callable[[Any], bool] = self._load("resembles")
-        return found
+        return _load(self.reader, "resembles")
 
     def open(self, opened: Opened) -> Reader:
-        reader: Reader = self._load(self.reader.partition(":")[2])(opened)
+        reader: Reader = _load(self.reader, self.reader.partition(":")[2])(opened)
         return reader
+
+
+@cache
+def _load(reader: str, name: str) -> Callable[..., Any]:
+    """Something of a reader's module, which is imported on first use."""
+    found: Callable[..., Any] = getattr(import_module(f"bylaw.traces.formats.{reader.partition(':')[0]}"), name)
+    return found
 
 
 def _by_shape(description: str, reader: str, *, repeats_history: bool = False) -> Format:

@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.model.events import Usage
+from bylaw.model.events import Origin, ToolCall, Usage
 from bylaw.model.source import Locator
 from bylaw.model.values import json_type
-from bylaw.traces.assembly.content import EVERYTHING
+from bylaw.traces.assembly.content import EVERYTHING, read_arguments
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import PARAMS
-from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
+from bylaw.traces.formats.call_signs import UNREAD_CALL, is_written_call, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
 from bylaw.traces.formats.framework_messages import is_framework_message
 from bylaw.traces.formats.messages import chat_message
@@ -55,6 +55,15 @@ class ChatReader(ConversationReader):
         name = next((str(name) for name in names if name is not None), None)
         settings = replace(settings, others=rest or None)
         self.read_list(record, messages, ("messages",), name, settings, rest or None, system)
+
+    def read_items(self, conversation: Conversation, record: Record, items: list[Any], start: int, path: Path) -> None:
+        """Read the messages that are plain, as most are, by the short way, and all others with `read_item`."""
+        is_plain_chat = type(self).read_item is ChatReader.read_item
+        file, line, before = self._problems.file, record.line, f"{record.item}{item_of(path)}[".removeprefix(".")
+        for index in range(start, len(items)):
+            source = Locator(file, line, f"{before}{index}]")
+            if not is_plain_chat or not add_plain_message(conversation, items[index], source):
+                self.read_item(conversation, record, items[index], (*path, index))
 
     def read_item(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
         source, others = record.locator(item_of(path)), False
@@ -143,3 +152,87 @@ def read_recorded_usage(record: Record, message: dict[str, Any], path: Path) -> 
 def _pop(fields: dict[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
     """Remove a field of the right type from the others; the rest becomes the session's metadata."""
     return fields.pop(key) if isinstance(fields.get(key), kind) else None
+
+
+# A message of the usual shape, read the short way: the hot path of all chats in lists. `read_item` reads the same
+# messages to the same events, and all others: what is unusual is left to it before anything of the message was added.
+
+_ASKING = ("user", "system")
+_INPUT = frozenset(("role", "content"))
+_RESULT = frozenset(("role", "content", "tool_call_id", "name"))
+_ANSWER = frozenset(("role", "content", "tool_calls"))
+
+
+def add_plain_message(conversation: Conversation, message: Any, source: Locator) -> bool:
+    """Whether the message was read."""
+    if type(message) is not dict:
+        return False
+    role, content, keys = message.get("role"), message.get("content"), message.keys()
+    if type(content) is not str and (content is not None or role != "assistant"):
+        return False
+    if role == "assistant" and keys <= _ANSWER:
+        return _add_answer(conversation, message, content, source)
+    if role == "tool" and keys <= _RESULT:
+        call_id, name = message.get("tool_call_id"), message.get("name")
+        if type(call_id) is not str or not (name is None or type(name) is str):
+            return False
+        conversation.add_input(message, source)
+        conversation.add_result(source, None, call_id, content, name=name)
+        return True
+    if role in _ASKING and keys <= _INPUT:
+        conversation.add_input(message, source)
+        return True
+    return False
+
+
+def _add_answer(conversation: Conversation, message: dict[str, Any], content: str | None, source: Locator) -> bool:
+    recorded = message.get("tool_calls")
+    blocks = [{"type": "text", "text": content}] if content else []
+    calls: tuple[ToolCall, ...] = ()
+    if recorded is not None and type(recorded) is not list:
+        return False
+    if recorded:
+        found = _calls(recorded, blocks, conversation.origin, conversation.turn, source)
+        if found is None:
+            return False
+        calls = tuple(found.values())
+    elif content is None or is_written_call(content):
+        return False
+    conversation.add_answer(source, blocks, content or "", calls, is_checked=True)
+    conversation.add_message(message)
+    return True
+
+
+def _calls(
+    recorded: list[Any], blocks: list[dict[str, Any]], origin: Origin, turn: int, source: Locator
+) -> dict[str, ToolCall] | None:
+    """The calls by their ids, which are added to the blocks; None if any of them is unusual."""
+    group = turn if len(recorded) > 1 else None
+    calls: dict[str, ToolCall] = {}
+    for call in recorded:
+        function = call.get("function") if type(call) is dict else None
+        if type(function) is not dict:
+            return None
+        name, call_id, given = function.get("name"), call.get("id"), function.get("arguments")
+        if (
+            type(name) is not str
+            or type(call_id) is not str
+            or not call_id
+            or call_id in calls
+            or type(given) is not str
+        ):
+            return None
+        arguments, raw = read_arguments(given)
+        calls[call_id] = ToolCall(
+            origin=origin,
+            turn=turn,
+            source=source,
+            name=name,
+            call_id=call_id,
+            arguments=arguments,
+            raw_arguments=raw,
+            group=group,
+        )
+        input = raw if arguments is None else arguments
+        blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": input})
+    return calls

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from bylaw.traces.assembly.content import (
     CALL_BLOCKS,
     AssistantContent,
@@ -81,8 +83,14 @@ def read_assistant(message: dict[str, Any]) -> AssistantContent:
         blocks.append({"type": "refusal", "refusal": refusal})
     if message.get("tool_calls") is not None or message.get("function_call") is not None:
         _add_calls(found, message)
-    if content is None and not blocks:
-        found.blocks = None
+    if content is None:
+        if not blocks:
+            found.blocks = None
+        found.text = "" if blocks else None
+    elif type(content) is str:
+        found.text = content
+    if type(refusal) is str:
+        found.text = UNSET  # it is text too
     return found
 
 

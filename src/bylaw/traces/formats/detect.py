@@ -37,19 +37,22 @@ _OPENAI_ROLES = ("system", "developer", "tool", "function")
 def detect(samples: Iterable[Any]) -> str | None:
     """The format of a file, by the first record that shows one; chat formats are distinguished by all records."""
     values: list[Any] = []
+    unclear: list[Any] = []
     found = None
-    for value in samples:
+    for value in samples:  # records may be large, so no more of them are decoded than are needed
         values.append(value)
-        found = found or _format_of(value)
+        shape = _format_of(value)
+        found = found or shape
         if found in _CERTAIN:
-            return found  # records may be large, so no more of them are decoded
-    if found == "chat" and all(map(_is_plain_chat, values)):
-        return _chat_dialect(values)  # the usual case: no other reader has to be imported
-    # A record that looks like a chat may be part of another format, so those formats are tried first.
-    for name, format in CATALOGUE.items():
-        if format.has_claims and any(map(format.claims, values)):
-            return name
-    if found in (None, "chat") and any(map(CATALOGUE["pairs"].resembles, values)):
+            return found
+        if shape == "chat" and _is_plain_chat(value):
+            continue  # the usual case: no other reader has to be imported
+        unclear.append(value)
+        # A record that looks like a chat may be part of another format, so those formats are tried first.
+        claim = next((name for name, format in CATALOGUE.items() if format.has_claims and format.claims(value)), None)
+        if claim is not None:
+            return claim
+    if unclear and found in (None, "chat") and any(map(CATALOGUE["pairs"].resembles, unclear)):
         return "pairs"
     return _chat_dialect(values) if found == "chat" else found
 

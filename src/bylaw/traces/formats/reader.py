@@ -8,7 +8,7 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from bylaw.model.events import Annotation, Event, Origin, SessionStart, Usage
 from bylaw.model.source import Locator
@@ -186,8 +186,7 @@ class ConversationReader(AssemblingReader, ABC):
         else:
             conversation = known.conversation
         self._listed = _Listed(conversation, items, session)
-        for index in range(start, len(items)):
-            self.read_item(conversation, record, items[index], (*path, index))
+        self.read_items(conversation, record, items, start, path)
 
     def read_open(self, record: Record) -> None:
         """Read a record that is one part of the open conversation."""
@@ -196,6 +195,10 @@ class ConversationReader(AssemblingReader, ABC):
             self._open = self._begin(None, Settings(), None, record, bounded=self._records.streamed)
         self.read_item(self._open, record, record.value, ())
         self._is_truncated = self._is_truncated or self._open.is_truncated
+
+    def read_items(self, conversation: Conversation, record: Record, items: list[Any], start: int, path: Path) -> None:
+        for index in range(start, len(items)):
+            self.read_item(conversation, record, items[index], (*path, index))
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
         """Read one message, event or item of a conversation; only readers that have such parts are asked to."""
@@ -253,10 +256,13 @@ def add_answer(
     calls, shared = calls_in(answer.uses, conversation.origin, conversation.turn, at, source, answer.arguments, places)
     for call_id in shared:
         record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
-    content, text, _ = read_content(answer.blocks)
-    kinds = unread_kinds(content)
-    for kind in kinds:
-        record.warn("unread-content", UNREAD_BLOCK.format(kind), path)
+    content, text = answer.blocks, answer.text
+    if text is UNSET:
+        content, text, _ = read_content(answer.blocks)
+        kinds = unread_kinds(content)
+        for kind in kinds:
+            record.warn("unread-content", UNREAD_BLOCK.format(kind), path)
+        unread = EVERYTHING if kinds else unread
     if not calls and is_written_call(text):
         record.warn("unread-content", WRITTEN_CALL, path)
         unread = EVERYTHING
@@ -265,7 +271,7 @@ def add_answer(
         content,
         text,
         calls,
-        unread=EVERYTHING if kinds else unread,
+        unread=unread,
         is_checked=True,
         at=at,
         model=model,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
 from io import BytesIO
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from bylaw.traces.records.files import BrokenCompression, Input
@@ -32,7 +32,8 @@ from bylaw.traces.records.protobuf import bare_blocks, frame_blocks, looks_bare,
 
 _HEAD_LINES = 20
 _HEAD_SIZE = 1 << 20
-_BLOCK = 1 << 18
+_BLOCK = 1 << 14
+"""bytes after which elements are passed on: few, so that the memory of the previous events is reused soon"""
 
 
 class Layout(Enum):
@@ -130,15 +131,17 @@ def _one_value(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
 
 
 def sniff(source: Input) -> Layout:
+    chunks = source.chunks()
+    start = b""
     with suppress(BrokenCompression):
-        start = next(source.chunks(), b"")
+        start = next(chunks, b"")
         if start.startswith(b"PK\x03\x04"):  # a zip archive
             return Layout.ARCHIVE
         if looks_framed(start):
             return Layout.FRAMES
         if looks_bare(start):
             return Layout.PROTOBUF
-    head, ended = head_of(source)
+    head, ended = _head(chain([start], chunks))
     every = head if ended else head[: head.rfind(b"\n") + 1]
     lines = list(islice(_filled(every), 2))
     first = head.lstrip()[:1]
@@ -191,10 +194,14 @@ def _first_records(source: Input, layout: Layout, ignored: Problems) -> Iterator
 
 def head_of(source: Input) -> tuple[bytes, bool]:
     """The first lines of the content, and whether that is all of it."""
+    return _head(source.chunks())
+
+
+def _head(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
     head = bytearray()
     newlines = 0
     with suppress(BrokenCompression):  # reported when the records are read
-        for chunk in without_bom(source.chunks()):
+        for chunk in without_bom(chunks):
             head += chunk
             newlines += chunk.count(b"\n")
             enough = len(head) >= _HEAD_SIZE and (newlines or head.lstrip()[:1] == b"[")
