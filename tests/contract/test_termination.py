@@ -154,6 +154,35 @@ def test_a_daemon_of_a_python_agent_is_found(tmp_path: Path) -> None:
 
 
 @ONLY_LINUX
+def test_adopted_processes_leave_no_zombies(tmp_path: Path) -> None:
+    agent = spec(stateless=True)
+    run_contract(contract(agent=agent, runs=3), open_agent(agent, tmp_path))
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) >= 6 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@ONLY_LINUX
+def test_daemons_that_end_by_themselves_leave_no_zombies(tmp_path: Path) -> None:
+    (tmp_path / "daemons.py").write_text(DAEMON.replace("sleep 600; exit", "exit"))
+    command = (sys.executable, "-S", "-c", "import daemons; print(daemons.daemon(2))")
+    live: Any = open_agent(AgentSpec(type="command", command=command, timeout_ms=60_000), tmp_path, ends_children=True)
+
+    async def go() -> list[int]:
+        await live.start()
+        try:
+            run = await live.run("go", Injection(run="test"))
+            pids = [int(pid) for pid in (run.answer or "").split()]
+            while any(Path(f"/proc/{pid}").exists() for pid in pids):
+                await asyncio.sleep(0.01)
+                live._environment.leftovers.reap()  # as after each later run
+            return pids
+        finally:
+            await live.stop()
+
+    assert len(asyncio.run(go())) == 2 and live.warnings == ()
+
+
+@ONLY_LINUX
 def test_afterwards_this_process_adopts_no_more_orphans(tmp_path: Path) -> None:
     def is_reaper() -> bool:
         state = ctypes.c_int()
@@ -194,7 +223,8 @@ def test_a_child_of_a_python_agent_is_ended_too_where_the_process_is_ours(tmp_pa
     pid = int(_ask_once(live).answer or "0")
     if not ends:
         os.kill(pid, signal.SIGKILL)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -(signal.SIGTERM if ends else signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL, "it was running"
+    assert not Path(f"/proc/{pid}").exists()
     (warning,) = live.warnings  # type: ignore[attr-defined]
     assert f"`sleep` ({pid})" in warning and ("ended" in warning) is ends
 

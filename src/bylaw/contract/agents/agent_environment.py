@@ -121,6 +121,7 @@ class ExternalAgent:
             )
         finally:
             await runs.close(run)
+            self._environment.leftovers.reap()
         if run.unreached:
             # Whatever the agent made of it: this is our side of the proxy, and says nothing about the agent.
             where, why = next(iter(run.unreached.items()))

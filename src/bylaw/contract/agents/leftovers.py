@@ -62,6 +62,18 @@ class Leftovers:
             self._earlier = set(_children())
             _reaper.acquire()
 
+    def reap(self) -> None:
+        """Take the exit states of adopted processes, as an init does. Only where no other code waits for children."""
+        while self._ends_unmarked and self._earlier is not None and sys.platform == "linux":
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in started:
+                return
+            with suppress(ChildProcessError):
+                os.waitpid(ended.si_pid, os.WNOHANG)
+
     async def stop(self) -> None:
         if self._earlier is None:
             return
@@ -71,6 +83,9 @@ class Leftovers:
                 ours = {pid for pid, (_, ends) in found.items() if ends}
                 await _end(ours)
                 ended = {pid for pid in ours if not _is_alive(pid)}
+                for pid in ended:
+                    with suppress(ChildProcessError):  # not adopted
+                        os.waitpid(pid, os.WNOHANG)
                 self._ended |= {pid: found[pid][0] for pid in ended}
                 self._left = {pid: name for pid, (name, _) in found.items() if pid not in ended}
                 if not ended:

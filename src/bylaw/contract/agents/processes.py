@@ -20,6 +20,7 @@ GRACE = 3.0
 _TAIL = 8 * 1024
 _CHUNK = 64 * 1024
 _POLL = 0.005
+_REAP_TRIES = 100
 
 
 class TooLarge(Exception):
@@ -48,6 +49,7 @@ async def kill(process: Process) -> None:
     """Kill the group and close the streams, even if another process keeps their other ends open."""
     kill_group(process)
     await exited(process)
+    await _reap_group(process)
     process._transport.close()  # type: ignore[attr-defined]  # there is no public method
 
 
@@ -56,6 +58,19 @@ async def exited(process: Process) -> None:
     while process.returncode is None:
         await asyncio.sleep(_POLL)
     started.discard(process.pid)
+
+
+async def _reap_group(process: Process) -> None:
+    """Take the exit states of the rest of the group, which are ours to take while we adopt orphans (`leftovers`)."""
+    for _ in range(_REAP_TRIES):
+        with suppress(ChildProcessError):
+            while os.waitpid(-process.pid, os.WNOHANG) != (0, 0):
+                pass
+        try:
+            os.killpg(process.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return
+        await asyncio.sleep(_POLL)
 
 
 def kill_group(process: Process) -> None:
