@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bylaw.traces import FORMATS
 from tests.fuzz.foreign import foreign_seeds, other_seeds
+from tests.support.yaml_files import load_yaml
+
+CASES = Path(__file__).parents[1] / "cases/formats"
 
 TRACES: list[str | None] = [*[None] * 9, *FORMATS]
 """formats forced on a mutated trace; None lets the reader detect"""
@@ -108,7 +112,13 @@ def trace_seeds() -> list[tuple[str, bytes]]:
     ]
     wholes = [_CHAT, _ANTHROPIC, _EVENTS, tau, {"messages": _ANTHROPIC, "system": "be kind"}, {"trace_events": _EVENTS}]
     found = [(".jsonl", _lines(records)) for records in [*lines, *foreign_seeds()]]
-    return [*found, *((".json", json.dumps(w, indent=1).encode()) for w in wholes), *other_seeds()]
+    return [*found, *((".json", json.dumps(w, indent=1).encode()) for w in wholes), *other_seeds(), *_case_seeds()]
+
+
+def _case_seeds() -> list[tuple[str, bytes]]:
+    """The files of the cases of each format."""
+    cases = (case for path in sorted(CASES.glob("*.yaml")) for case in load_yaml(path.read_text("utf-8")))
+    return [(case.get("suffix", ".jsonl"), case["file"].encode()) for case in cases if "file" in case]
 
 
 def _lines(records: list[Any]) -> bytes:
