@@ -52,6 +52,53 @@ def test_what_variations_do() -> None:
     assert any(ord(c) > 0x400 for c in vary(PROMPT, "homoglyphs", 0, 0))
 
 
+VALUES = (
+    "$42.50", "https://shop.example/orders/Ab7?x=Y", "A-17", "ops@shop.example", "2026-05-01", "4111 1111 1111 1111",
+    "report_v2.txt", "/var/log/App", "`refund(order)`", "QWERTZ", "+44 20 7946 0958", "10:30", "1,234.56", "#998",
+    "www.shop.example", "GB82 WEST 1234 5698 7654 32", "v1.2.3", "e.g.", "C:\\Temp",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(KINDS) - {"base64"}))
+def test_no_variation_changes_amounts_ids_and_addresses(name: str) -> None:
+    """An agent that is asked for another order has done nothing wrong if it does not find it."""
+    for number, value in enumerate(VALUES):
+        prompt = f"Please look closely at {value} for me. It concerns the customer, see {value}! Then cancel {value}."
+        for seed in range(6):
+            made = vary(prompt, name, number, seed)
+            assert made.count(value) == 3, (name, value, made)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sentences"),
+    [
+        ("It cost $42.50. Refund it.", ["It cost $42.50.", "Refund it."]),
+        ("See https://a.b/c.d?e=f. Then pay!", ["See https://a.b/c.d?e=f.", "Then pay!"]),
+        ("Ask Mr. Smith of No. 17, e.g. today. Why?", ["Ask Mr. Smith of No. 17, e.g. today.", "Why?"]),
+        ('Was it J. Doe? He said "no." Ok', ["Was it J. Doe?", 'He said "no."', "Ok"]),
+        ("1. Find it.\n2. Pay 3.5 Euro", ["1. Find it.", "2. Pay 3.5 Euro"]),
+        ("Run `a. b! c`. refund it. done", ["Run `a. b! c`.", "refund it.", "done"]),
+        ("返金して。今すぐ\uff01", ["返金して。", "今すぐ\uff01"]),
+        ("Wait... what?! Pay.", ["Wait...", "what?!", "Pay."]),
+    ],
+)
+def test_sentences_are_reordered_whole(prompt: str, sentences: list[str]) -> None:
+    for seed in range(5):
+        made = vary(prompt, "reordered", 0, seed)
+        assert made != prompt and all(sentence in made for sentence in sentences)
+        assert len(made) == len(" ".join(sentences))
+
+
+@pytest.mark.parametrize("prompt", ["It cost $42.50", "Ask Mr. Smith.", "Open https://a.b/c. 7 times"])
+def test_one_sentence_is_not_reordered(prompt: str) -> None:
+    assert vary(prompt, "reordered", 0, 0) == prompt
+
+
+@pytest.mark.parametrize("prompt", ["What does the book cost?", "Refund order A-17", "Is my flight on the list next?"])
+def test_words_that_may_be_verbs_or_nouns_have_no_synonym(prompt: str) -> None:
+    assert vary(prompt, "synonyms", 0, 0) == prompt
+
+
 _WITHOUT_WORDS = {"typos", "casing", "reordered", "synonyms", "homoglyphs", "zero_width"}
 """what changes nothing in a text without words"""
 

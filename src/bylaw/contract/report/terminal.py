@@ -9,7 +9,7 @@ import click
 from bylaw.contract.model import ContractFile
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
-from bylaw.report.text import printable, terminal_width, wrap
+from bylaw.report.text import count, printable, terminal_width, wrap
 
 LONGEST_NAME = 28
 """characters of a name in the matrix"""
@@ -54,7 +54,8 @@ def _lines(report: ContractReport) -> Iterator[str]:
     for cell in failing[:CELLS_SHOWN]:
         yield from _cell(cell)
     if len(failing) > CELLS_SHOWN:
-        yield f"… and {len(failing) - CELLS_SHOWN:,} more cells that are not ok; the JSON report has them"
+        more = len(failing) - CELLS_SHOWN
+        yield f"… and {count(more, 'more cell')} that {'is' if more == 1 else 'are'} not ok; the JSON report has all"
         yield ""
     for warning in report.warnings:
         yield from (click.style(line, fg="yellow") for line in wrap(f"warning: {warning}", hanging="  "))
@@ -127,7 +128,7 @@ def _cell(cell: Cell) -> Iterator[str]:
         for name, value in wording.run_fields(evidence):
             yield from _field(name, value)
     if len(runs) > RUNS_SHOWN:
-        yield f"    … and {len(runs) - RUNS_SHOWN:,} more runs like it"
+        yield f"    … and {count(len(runs) - RUNS_SHOWN, 'more run')} like it"
     yield ""
 
 
