@@ -54,6 +54,9 @@ class Guard(AsyncGuard):
     `close()`, or leaving `with bylaw.Guard(…) as guard:`, closes a store that the guard has opened.
     """
 
+    is_remote = False
+    """whether the rules, the reviews and the store are at a service: see `GuardClient`"""
+
     def __init__(
         self,
         rules: GuardRules,

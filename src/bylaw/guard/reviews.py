@@ -231,6 +231,9 @@ def _check_call(edited: Any, limits: Limits) -> None:
 class Reviews:
     """Lists, approves, rejects and waits for reviews."""
 
+    poll = 0.05
+    """seconds between two looks at a review"""
+
     def __init__(
         self,
         store: GuardStore,

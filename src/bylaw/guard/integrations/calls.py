@@ -59,8 +59,6 @@ class CallOptions(TypedDict, total=False):
 
 MOST_WAITING = 10_000
 """decisions that wait to be used; the oldest is dropped, and its call is decided again"""
-_POLL = 0.05
-"""seconds between two looks at a review"""
 _log = logging.getLogger("bylaw")
 
 
@@ -107,7 +105,7 @@ class Calls:
         wait: float = 0.0,
     ) -> None:
         if not isinstance(guard, Guard):
-            raise TypeError(f"guard={guard!r:.80}: expected a bylaw.Guard")
+            raise TypeError(f"guard={guard!r:.80}: expected a bylaw.Guard or a GuardClient")
         if not is_time(wait) or wait < 0:
             raise ValueError(f"wait={wait!r}: expected seconds")
         self.guard, self.agent, self.session, self.approver = guard, agent, session, approver
@@ -189,6 +187,9 @@ class Calls:
         problem = None if answer is None else self.answer(id, answer)
         if problem is not None:
             paused = replace(paused, notes=(*paused.notes, problem))
+            if answer is not None and not answer.approved:  # whoever says so, and whether or not the review says it
+                note = f": {answer.note}" if answer.note else ""
+                return replace(paused, action=Action.BLOCK, reason=f"{paused.reason} (rejected{note})", advice=None)
         review = self.guard.reviews.get(id)
         if review is not None and review.status == "pending":
             return paused
@@ -322,7 +323,7 @@ class Calls:
 
             until = time.monotonic() + self.wait
             while time.monotonic() < until:
-                await sleep(_POLL)
+                await sleep(self.guard.reviews.poll)
                 decision = await self.adecide(attempt)
                 if decision.action is not Action.PAUSE:
                     break
@@ -330,6 +331,8 @@ class Calls:
 
     def is_listed(self, tool: str) -> bool:
         """Whether the tool is on the allowlist, if the agent has one."""
+        if self.guard.is_remote:  # only the service knows, and it refuses the call
+            return True
         chain = self.guard.policies.chain(Attempt(tool=tool, agent=self.guard.policies.named(self.agent)), {})
         return chain.admits_all or all(tool in allowed for allowed in chain.allowed)
 

@@ -73,12 +73,14 @@ class ClaudeCalls(Calls):
         return {}
 
     def _attempt(self, given: Any) -> Attempt:
-        """A sub-agent that the rules know is judged by its own rules and those of the main agent."""
+        """A sub-agent that the rules know is judged by its own rules and those of the main agent. The rules of a
+        service are not known here, so that all agents are judged by those of the main agent."""
         attempt = self.attempt(
             given["tool_name"], given["tool_input"], given["tool_use_id"], given, given.get("session_id")
         )
         kind = given.get("agent_type")
-        if not given.get("agent_id") or kind not in {policy.agent for policy in self.guard.policies.all}:
+        known = () if self.guard.is_remote else {policy.agent for policy in self.guard.policies.all}
+        if not given.get("agent_id") or kind not in known:
             return attempt
         above = () if attempt.agent is None else (attempt.agent,)
         return msgspec.structs.replace(attempt, agent=kind, ancestors=(*attempt.ancestors, *above))
