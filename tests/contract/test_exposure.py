@@ -7,16 +7,19 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bylaw.contract import model as checks
 from bylaw.contract.faults.model import AnyFault, Injection
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.file.scenarios import PROFILES
 from bylaw.contract.job import run_contract
-from bylaw.contract.live_agent import AgentRun
+from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.model import Scenario
 from bylaw.contract.report import RENDERERS
+from bylaw.contract.report.wording import headline, statistics
 from bylaw.contract.results import CellOutcome
-from tests.contract.scripted import TOOL_DOWN, TOOLS, ScriptedAgent, contract, invariant, ran
+from tests.contract.scripted import SLOW_MODEL, TOOL_DOWN, TOOLS, Script, ScriptedAgent, contract, invariant, ran
 
 TEN = tuple(f"prompt {number}" for number in range(10))
 
@@ -27,7 +30,7 @@ class CallsTheToolOnceInTen(ScriptedAgent):
     async def run(self, prompt: str, injection: Injection) -> AgentRun:
         run = await super().run(prompt, injection)
         hits = {fault.id: int(prompt == TEN[0]) for fault in injection.faults}
-        return ran(run.answer, fired=hits)
+        return replace(run, fired=hits)
 
 
 def test_only_exposed_runs_count_and_the_report_says_which_they_are() -> None:
@@ -50,8 +53,40 @@ def test_a_calm_scenario_exposes_every_run() -> None:
 def test_an_invariant_that_always_holds_is_violated_in_an_unexposed_run_too() -> None:
     plan = contract(invariant("i", checks.Contains(("never",))), scenarios=[TOOLS], prompts=TEN)
     (cell,) = run_contract(plan, CallsTheToolOnceInTen("fine", has_reset=True)).cells
-    assert (cell.outcome, cell.passed, cell.decided) == (CellOutcome.VIOLATED, 0, 10)
+    assert (cell.outcome, cell.passed, cell.decided, cell.failed_unexposed) == (CellOutcome.VIOLATED, 0, 1, 9)
     assert cell.evidence[1].found.startswith("no fault fired in this run")
+
+
+@pytest.mark.parametrize(("when", "unexposed"), [("always", 3), ("tool_faults_active", 0)])
+def test_runs_that_fail_without_a_fault_are_no_share_of_the_exposed_ones(when: Any, unexposed: int) -> None:
+    """Of ten runs one is exposed, and three others crash: 1 of 1 held, whatever those three say about the agent."""
+    script: Script = lambda prompt, _: Failure("crash", "oops") if prompt in TEN[4:7] else "fine"  # noqa: E731
+    plan = contract(invariant("i", checks.Completes(), when=when), scenarios=[TOOLS], prompts=TEN)
+    report = run_contract(plan, CallsTheToolOnceInTen(script, has_reset=True))
+    (cell,) = report.cells
+    assert (cell.passed, cell.decided, cell.exposed, cell.failed_unexposed) == (1, 1, 1, unexposed)
+    assert cell.interval is not None and cell.interval[1] == 1.0 and cell.pass_k == (1.0,)
+    assert cell.outcome is (CellOutcome.VIOLATED if unexposed else CellOutcome.OK)
+    assert (cell.violated_unexposed == 3) is not bool(unexposed)
+    shown = RENDERERS["terminal"](report)
+    assert ("violated 1/1 of 10, 3 unexposed" in shown) is bool(unexposed)
+    if unexposed:
+        assert statistics(cell).endswith("; 3 runs failed in which no fault fired; 6 more runs showed nothing")
+        assert "`n unexposed`" in shown
+
+
+def test_a_run_without_an_answer_is_an_error_and_no_share_either() -> None:
+    script: Script = lambda prompt, _: Failure("crash", "oops") if prompt in TEN[4:7] else "fine"  # noqa: E731
+    plan = contract(invariant("i", when="tool_faults_active"), scenarios=[TOOLS], prompts=TEN)
+    (cell,) = run_contract(plan, CallsTheToolOnceInTen(script, has_reset=True)).cells
+    assert (cell.outcome, cell.passed, cell.decided, cell.failed_unexposed) == (CellOutcome.ERROR, 1, 1, 3)
+
+
+def test_only_faults_that_the_invariant_is_about_expose_a_run() -> None:
+    both = Scenario(name="both", tool_faults=(TOOL_DOWN,), llm_faults=(SLOW_MODEL,))
+    plan = contract(invariant("i", when="llm_faults_active"), scenarios=[both], prompts=TEN)
+    (cell,) = run_contract(plan, ScriptedAgent("fine", has_reset=True, idle=[SLOW_MODEL.id])).cells
+    assert (cell.exposed, cell.decided, cell.outcome) == (0, 0, CellOutcome.VACUOUS)
 
 
 def test_a_violation_where_no_fault_fired_is_said_plainly() -> None:
@@ -105,7 +140,9 @@ def test_vacuous_ok_needs_faults_that_reach_the_agent_somewhere() -> None:
 def test_a_run_that_shows_nothing_at_all_is_no_pass_whatever_the_file_says() -> None:
     rule = parse_contract(RULED.format(vacuous="ok").replace("    - { id: answers, type: completes }\n", "")).contract
     assert rule is not None
-    assert run_contract(rule, ScriptedAgent("no", has_reset=True)).exit_code == 3
+    report = run_contract(rule, ScriptedAgent("no", has_reset=True))
+    assert report.exit_code == 3
+    assert headline(report) == "NOT SHOWN: score 100, but every cell is kept only because of `vacuous: ok`"
 
 
 class TwoCalls(ScriptedAgent):

@@ -33,12 +33,14 @@ def make_cell(
     keys = matrix.cells[invariant.id, scenario.name]
     if not keys:
         return _inapplicable_cell(invariant, scenario)
-    judgements = {}
+    judgements, exposed = {}, set()
     for key in keys:
         calm = [made[other].run for other in matrix.baselines.get((invariant.id, key), ())]
         judgement = judge.judge(invariant, made[key].run, calm)
-        if not _is_exposed(invariant.when, scenario, made[key].run):
-            judgement = _unexposed(judgement, invariant.when, made[key].run)
+        if _is_exposed(invariant.when, scenario, made[key].run):
+            exposed.add(key)
+        else:
+            judgement = _unexposed(judgement, invariant.when)
         judgements[key] = judgement
     fired = _count_fired(made[key].run for key in keys)
     faults = tuple(FaultCount(fault.label, fired[fault.id]) for fault in scenario.faults)
@@ -49,7 +51,8 @@ def make_cell(
     )
     if is_assumed:
         outcome, reason = CellOutcome.OK, f"{reason}; counted as kept: `vacuous: ok`"
-    decided = {key: one for key, one in judgements.items() if one.outcome is not CellOutcome.VACUOUS}
+    shown = {key: one for key, one in judgements.items() if one.outcome is not CellOutcome.VACUOUS}
+    decided = {key: one for key, one in shown.items() if key in exposed}
     passed = sum(one.outcome is CellOutcome.OK for one in decided.values())
     return _cell(
         invariant,
@@ -57,9 +60,10 @@ def make_cell(
         outcome,
         redactor.text(reason),
         runs=len(keys),
-        exposed=sum(bool(_fired_in(scenario, made[key].run)) or not scenario.faults for key in keys),
+        exposed=len(exposed),
         decided=len(decided),
         passed=passed,
+        failed_unexposed=len(shown) - len(decided),
         assumed=is_assumed,
         violated_unexposed=sum(one.found.startswith(VIOLATED_UNEXPOSED) for one in judgements.values()),
         interval=share_interval(passed / len(decided), len(decided), 0.05) if decided else None,
@@ -75,12 +79,13 @@ def _is_exposed(when: When, scenario: Scenario, run: AgentRun) -> bool:
     return not wanted or any(run.fired.get(fault.id) for fault in wanted)
 
 
-def _unexposed(judgement: Judgement, when: When, run: AgentRun) -> Judgement:
+def _unexposed(judgement: Judgement, when: When) -> Judgement:
     """What a run shows in which no fault fired: nothing if the invariant held.
 
-    A violation counts, unless the invariant is only about faults. A run that failed counts in any case.
+    A violation decides the cell, unless the invariant is only about faults. An error does in any case: without an
+    answer nobody knows what the run would have shown.
     """
-    if judgement.outcome is CellOutcome.VIOLATED and when in _ONLY_UNDER_FAULTS and run.failure is None:
+    if judgement.outcome is CellOutcome.VIOLATED and when in _ONLY_UNDER_FAULTS:
         return Judgement(CellOutcome.VACUOUS, f"{VIOLATED_UNEXPOSED}: {judgement.found}", judgement.events)
     outcome = CellOutcome.VACUOUS if judgement.outcome is CellOutcome.OK else judgement.outcome
     found = f"no fault fired in this run: {judgement.found}"

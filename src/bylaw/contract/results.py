@@ -62,11 +62,13 @@ class Cell(Struct, frozen=True, kw_only=True):
     """why it has this outcome, in one line"""
     runs: int = 0
     exposed: int = 0
-    """the runs in which a fault hit a call; all of them where the scenario is calm"""
+    """the runs in which a fault that `when` asks for hit a call; all of them where the scenario is calm"""
     decided: int = 0
-    """the runs that show something: exposed ones, and any that is violated or in error"""
+    """the exposed runs that show something: the invariant held, is violated, or could not be judged"""
     passed: int = 0
     """of those that are decided"""
+    failed_unexposed: int = 0
+    """the runs in which it is violated or in error although no fault fired: they decide the cell, but are no share"""
     violated_unexposed: int = 0
     """the runs in which it is violated, and does not count: `when` asks for a fault, and none fired"""
     assumed: bool = False

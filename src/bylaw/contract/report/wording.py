@@ -39,6 +39,8 @@ def headline(report: ContractReport) -> str:
             return f"FAILED: {score}, {required}; {cells}"
         case 3 if not report.applicable:
             return "NOTHING CHECKED: no invariant applies in any scenario"
+        case 3 if not cells:
+            return f"NOT SHOWN: {score}, but every cell is kept only because of `vacuous: ok`"
         case 3:
             return f"NOT SHOWN: {score}, {required}; {cells}"
         case _:
@@ -90,9 +92,10 @@ def short_outcome(cell: Cell) -> str:
     """The outcome; where there are several runs, how many passed of those that show something."""
     if cell.assumed:
         return f"{OUTCOMES[cell.outcome]} (vacuous)"
-    if cell.runs < 2 or not cell.decided:
+    if cell.runs < 2:
         return OUTCOMES[cell.outcome]
-    return f"{OUTCOMES[cell.outcome]} {cell.passed}/{cell.decided}{_of_all(cell)}"
+    share = f" {cell.passed}/{cell.decided}{_of_all(cell)}" if cell.decided else ""
+    return OUTCOMES[cell.outcome] + share + (f", {cell.failed_unexposed} unexposed" if cell.failed_unexposed else "")
 
 
 def _of_all(cell: Cell) -> str:
@@ -101,12 +104,17 @@ def _of_all(cell: Cell) -> str:
 
 def statistics(cell: Cell) -> str:
     """How many of several runs passed, and what that says about the agent."""
-    if cell.interval is None or cell.runs < 2:
+    if cell.runs < 2:
         return ""
-    low, high = cell.interval
-    text = f"{cell.passed} of {count(cell.decided, 'run')} held, 95 % interval {low:.0%} to {high:.0%}"
-    text += f", pass^{len(cell.pass_k)} {cell.pass_k[-1]:.0%}" if len(cell.pass_k) > 1 else ""
-    return text + (f"; {count(cell.runs - cell.decided, 'more run')} showed nothing" if _of_all(cell) else "")
+    parts = []
+    if cell.interval is not None:
+        low, high = cell.interval
+        held = f"{cell.passed} of {count(cell.decided, 'run')} held, 95 % interval {low:.0%} to {high:.0%}"
+        parts = [held + (f", pass^{len(cell.pass_k)} {cell.pass_k[-1]:.0%}" if len(cell.pass_k) > 1 else "")]
+    if cell.failed_unexposed:
+        parts.append(f"{count(cell.failed_unexposed, 'run')} failed in which no fault fired")
+    idle = cell.runs - cell.decided - cell.failed_unexposed
+    return "; ".join([*parts, *([f"{count(idle, 'more run')} showed nothing"] if parts and idle else [])])
 
 
 def failing_cells(report: ContractReport) -> Iterator[Cell]:
@@ -163,6 +171,8 @@ def variations(report: ContractReport) -> Iterator[str]:
 def remarks(report: ContractReport) -> Iterator[str]:
     if any(cell.runs > 1 and cell.decided and _of_all(cell) for cell in report.cells):
         yield "`k/n of m`: k of n runs held; in the others of the m runs no fault fired, or no rule was triggered"
+    if any(cell.runs > 1 and cell.failed_unexposed for cell in report.cells):
+        yield "`n unexposed`: n runs failed although no fault fired in them, so the faults are not to blame"
     assumed = dict.fromkeys(cell.invariant for cell in report.cells if cell.assumed)
     if assumed:
         names = ", ".join(f"`{name}`" for name in assumed)
