@@ -50,6 +50,24 @@ def test_a_call_with_the_id_of_another_gets_no_decision_of_it(guard: bylaw.Guard
     assert calls.decide(attempt(calls, "look", {})).decided_by == "call-id"
 
 
+def test_a_call_that_is_not_on_the_allowlist_is_named_once_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with bylaw.Guard({"guard": {"tools": ["look"], "rules": []}}) as guard:
+        calls = Calls(guard)
+        for number in range(3):
+            assert not calls.decide(attempt(calls, "transfer_to_back", {}, f"c{number}"))
+        assert calls.decide(attempt(calls, "look", {}, "c9"))
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "`transfer_to_back` is blocked" in said and "add it to `tools:`" in said
+
+
+def test_a_rejection_of_somebody_who_may_not_answer_stops_the_call_only(guard: bylaw.Guard) -> None:
+    calls = Calls(guard, agent="desk", approver="desk")
+    review = calls.decide(attempt(calls)).review
+    stopped = calls.decide(attempt(calls), Answer(approved=False, note="too much"))
+    assert stopped.action == "block" and stopped.reason.endswith("(rejected: too much)")
+    assert review is not None and guard.reviews.get(review).status == "pending"  # type: ignore[union-attr]
+
+
 def test_an_answer_of_somebody_who_may_not_answer_leaves_the_call_waiting(guard: bylaw.Guard) -> None:
     calls = Calls(guard, agent="desk", approver="desk")
     calls.decide(attempt(calls))

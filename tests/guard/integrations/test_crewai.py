@@ -204,6 +204,21 @@ def test_an_agent_to_which_work_is_delegated_is_decided(guard: bylaw.Guard) -> N
     assert shop.runs == [("look", {})]
 
 
+@pytest.mark.parametrize("name", ["delegate_work_to_coworker", "ask_question_to_coworker"])
+def test_the_allowlist_has_to_name_delegation(name: str) -> None:
+    for allowed in (["look"], ["look", name]):
+        shop, results = Shop(), list[str]()
+        work = {"task": "look", "question": "look?", "context": "none", "coworker": "helper"}
+        outer = crew_of(shop, [[(name, work)]], results, allow_delegation=True)
+        helper = crew_of(shop, [[("look", {})]], results).agents[0]
+        helper.role = "helper"
+        outer.agents.append(helper)
+        rules = {"guard": {"tools": allowed, "rules": []}}
+        with bylaw.Guard(rules) as guard, guard.session("s"), bylaw.integrations.crewai(guard):
+            outer.kickoff()
+        assert (shop.runs == [("look", {})]) is (name in allowed)
+
+
 def test_a_result_from_the_cache_is_decided(guard: bylaw.Guard) -> None:
     shop, results = Shop(), list[str]()
     model = ScriptedModel(model="scripted", turns=iter([[("book", {"seat": 1})]] * 2), results=results, seen=set())

@@ -16,6 +16,7 @@ from google.adk.runners import InMemoryRunner
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
+from pydantic import BaseModel
 
 import bylaw
 from tests.guard.integrations.situations import (
@@ -155,6 +156,27 @@ def test_an_agent_to_which_another_transfers_is_under_the_guard(guard: bylaw.Gua
     inner = LlmAgent(name="inner", description="helps", model=script, tools=tools_of(shop))
     outcome = Team(guard, shop, []).run(LlmAgent(name="outer", model=script, sub_agents=[inner]))
     assert outcome.results[-1].startswith("tables stay") and shop.runs == []
+
+
+@pytest.mark.parametrize("name", ["transfer_to_agent", "set_model_response"])
+def test_the_allowlist_has_to_name_the_tools_of_adk_itself(name: str) -> None:
+    class Done(BaseModel):
+        text: str
+
+    def look() -> str:
+        return shop.run("look")
+
+    shop = Shop()
+    for allowed in (["look"], ["look", name]):
+        with bylaw.Guard({"guard": {"tools": allowed, "rules": []}}) as guard, guard.session("s"):
+            if name == "transfer_to_agent":
+                script = model([(name, {"agent_name": "inner"})], [])
+                inner = LlmAgent(name="inner", description="helps", model=script)
+                agent = LlmAgent(name="outer", model=script, sub_agents=[inner])
+            else:
+                agent = LlmAgent(name="one", model=model([(name, {"text": "done"})]), output_schema=Done, tools=[look])
+            outcome = Team(guard, shop, []).run(agent)
+        assert (f"`{name}` is not a tool of this agent" in str(outcome.results)) is (name not in allowed)
 
 
 def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard) -> None:

@@ -147,6 +147,19 @@ def test_an_agent_to_which_another_hands_over_is_under_the_guard(guard: bylaw.Gu
     assert shop.runs == []
 
 
+def test_the_allowlist_has_to_name_handoffs() -> None:
+    for allowed in (["look"], ["look", "handoff"]):
+        shop = Shop()
+        turns = [[("handoff", {"to_agent": "back", "reason": "help"})]]
+        front = FunctionAgent(name="front", description="asks", llm=model(turns), streaming=False)
+        back = FunctionAgent(
+            name="back", description="helps", tools=functions_of(shop), llm=model([[("look", {})]]), streaming=False
+        )
+        with bylaw.Guard({"guard": {"tools": allowed, "rules": []}}) as guard, guard.session("s"):
+            run(bylaw.integrations.llama_index(guard, AgentWorkflow([front, back], root_agent="front")))
+        assert (shop.runs == [("look", {})]) is ("handoff" in allowed)
+
+
 def test_a_tool_that_itself_waits_for_a_person_is_one_call(guard: bylaw.Guard) -> None:
     shop = Shop()
 

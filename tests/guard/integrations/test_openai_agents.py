@@ -148,6 +148,20 @@ def test_a_handoff_is_decided_like_a_call(then: str, copied: bool) -> None:
             assert run(front).final_output == "moved" and noted == ["moved"]
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_handoff_that_the_allowlist_lacks_is_named_when_the_agent_is_made(
+    is_listed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = ["look", "transfer_to_back"] if is_listed else ["look"]
+    with bylaw.Guard({"guard": {"tools": tools, "rules": []}}) as guard, guard.session("s"):
+        back = agents.Agent(name="back", model=ScriptedModel([saying("moved")]))
+        model = ScriptedModel([calls([("transfer_to_back", {})]), saying("stayed")])
+        front = bylaw.integrations.openai_agents(guard, agents.Agent(name="front", model=model, handoffs=[back]))
+        assert ("the handoff `transfer_to_back` is blocked" in caplog.text) is not is_listed
+        assert run(front).final_output == ("moved" if is_listed else "stayed")
+    assert caplog.text.count("transfer_to_back") == (0 if is_listed else 1)
+
+
 def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard) -> None:
     shop = Shop()
     guarded = bylaw.integrations.openai_agents(

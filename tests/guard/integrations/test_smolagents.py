@@ -193,6 +193,19 @@ def test_an_agent_that_is_managed_is_under_the_guard(guard: bylaw.Guard, kind: t
 
 
 @pytest.mark.parametrize("kind", [SmolagentsDriver, CodeDriver])
+def test_the_allowlist_has_to_name_managed_agents(kind: type[SmolagentsDriver]) -> None:
+    for allowed in (["look"], ["look", "helper"]):
+        shop = Shop()
+        about = {"name": "helper", "description": "helps", "verbosity_level": 0}
+        inner = kind.kind(tools=tools_of(shop), model=kind.model([[("look", {})]]), **about)  # type: ignore[arg-type]
+        script = kind.model([[("helper", {"task": "help"})]])
+        outer = kind.kind(tools=[], model=script, managed_agents=[inner], verbosity_level=0)
+        with bylaw.Guard({"guard": {"tools": allowed, "rules": []}}) as guard, guard.session("s"):
+            bylaw.integrations.smolagents(guard, outer).run("go")
+        assert (shop.runs == [("look", {})]) is ("helper" in allowed)
+
+
+@pytest.mark.parametrize("kind", [SmolagentsDriver, CodeDriver])
 def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard, kind: type[SmolagentsDriver]) -> None:
     shop = Shop()
     agent = kind.kind(tools=[], model=kind.model([[("drop", {})]]), verbosity_level=0)

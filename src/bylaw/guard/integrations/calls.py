@@ -59,6 +59,8 @@ class CallOptions(TypedDict, total=False):
 
 MOST_WAITING = 10_000
 """decisions that wait to be used; the oldest is dropped, and its call is decided again"""
+_MOST_UNLISTED = 100
+"""tools that are named in the log, since a model may make up names"""
 _log = logging.getLogger("bylaw")
 
 
@@ -112,6 +114,7 @@ class Calls:
         self.wait = wait
         self._on_broken = on_broken
         self._waiting: dict[tuple[str, str | None], tuple[Attempt, Decision]] = {}
+        self._unlisted: set[str] = set()
         self._lock = threading.Lock()
 
     def is_known(self, other: Calls | None) -> bool:
@@ -149,6 +152,8 @@ class Calls:
             asked = self.reviews_of(attempt) if answer is not None else ()
             decision = self.guard.decide(attempt)
             answer = answer if decision.review in asked else None  # nobody was asked about a call that pauses only now
+            if decision.decided_by == "allowlist":
+                self.name_unlisted(attempt.tool)
         elif answer is not None and answer.approved and not _is_same(first, attempt):
             answer = replace(answer, call=Call(attempt.tool, attempt.arguments))
         if decision.action is Action.PAUSE:
@@ -335,6 +340,12 @@ class Calls:
             return True
         chain = self.guard.policies.chain(Attempt(tool=tool, agent=self.guard.policies.named(self.agent)), {})
         return chain.admits_all or all(tool in allowed for allowed in chain.allowed)
+
+    def name_unlisted(self, tool: str, what: str = "tool") -> None:
+        """Tell the developer, once, since frameworks have tools of their own that are easily left out."""
+        if tool not in self._unlisted and len(self._unlisted) < _MOST_UNLISTED:
+            self._unlisted.add(tool)
+            _log.warning("the %s `%s` is blocked: if the agent may use it, add it to `tools:` in the rules", what, tool)
 
     def record(self, decision: Decision, content: Any, is_error: bool | None) -> None:
         """What a call returned that somebody else has run."""

@@ -177,6 +177,8 @@ def _guard_handoff(calls: OpenAIAgentsCalls, source: GuardedAgent, given: Any) -
     if not isinstance(inner, Handoff):
         inner = handoff(guard_agent(calls, inner))
     name = inner.tool_name
+    if not calls.is_listed(name):
+        calls.name_unlisted(name, "handoff")
 
     async def invoke(context: Any, text: str) -> Any:
         _refused.set(None)
