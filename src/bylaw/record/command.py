@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -117,7 +118,8 @@ def _report(recording: Recording, recorded: Recorded) -> int:
     else:
         why = "no turn could be written" if recording.lost else "no call to a model was seen"
         _print(f"bylaw: NOTHING RECORDED to {recording.file.path}: {why}")
-    _hints(recording, recorded)
+    for hint in hints(recording, recorded, os.environ):
+        _print(f"bylaw: {hint}")
     if recorded.status:
         return recorded.status
     if recording.lost:
@@ -125,21 +127,27 @@ def _report(recording: Recording, recorded: Recorded) -> int:
     return ExitCode.OK if recording.turns else ExitCode.NOTHING_CHECKED
 
 
-def _hints(recording: Recording, recorded: Recorded) -> None:
-    if not (recording.turns or recording.errors or recorded.unread or os.environ.get("OPENAI_BASE_URL")):
+def hints(recording: Recording, recorded: Recorded, environ: Mapping[str, str]) -> Iterator[str]:
+    """What was not recorded, why, and what to do."""
+    is_named = environ.get("OPENAI_BASE_URL") or environ.get("ANTHROPIC_BASE_URL")
+    is_seen = recording.turns or recording.errors or recording.lost or recorded.unread or recorded.refused
+    is_seen = is_seen or recorded.passed
+    if not (is_seen or is_named or recorded.status or recorded.unable):
         seen = "is seen if OPENAI_BASE_URL or ANTHROPIC_BASE_URL is set"
-        _print(f"bylaw: a program that ignores HTTPS_PROXY, as Node before 24 does, {seen}")
-    if recorded.unread and not recording.turns:
-        hosts = ", ".join(recorded.unread[:_SHOWN])
-        _print(f"bylaw: HTTPS to {hosts} was not decrypted; `--host {recorded.unread[0]}` decrypts it")
+        yield f"a program that ignores HTTPS_PROXY, as Node before 24 does, {seen}"
+    for what in recorded.passed[:_SHOWN]:
+        yield f"{what} passed unread and is not recorded"
+    unread = [host for host in recorded.unread if host not in recorded.refused]
+    if unread and not recording.turns:
+        yield f"HTTPS to {', '.join(unread[:_SHOWN])} was not decrypted; `--host {unread[0]}` decrypts it"
     for host in recorded.refused[:_SHOWN]:
-        _print(f"bylaw: the command does not trust our certificate for {host}")
+        yield f"the command does not trust our certificate for {host}"
     if recorded.unable:
         names = ", ".join(recorded.unable)
-        _print(f"bylaw: the Python of the command has no bylaw: of {names}, only calls over HTTP are recorded")
+        yield f"the Python of the command has no bylaw: of {names}, only calls over HTTP are recorded"
     for why, times in list(recorded.turned_away.items())[:_SHOWN]:
         requests = "a request" if times == 1 else f"{times:,} requests"
-        _print(f"bylaw: the proxy of the recording could not serve {requests}: {why}")
+        yield f"the proxy of the recording could not serve {requests}: {why}"
     if recording.lost:
         turns = "1 turn" if recording.lost == 1 else f"{recording.lost:,} turns"
-        _print(f"bylaw: {turns} could not be recorded: the recording is incomplete")
+        yield f"{turns} could not be recorded: the recording is incomplete"
