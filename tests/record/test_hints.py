@@ -16,7 +16,7 @@ BASE_URL = {"OPENAI_BASE_URL": "http://localhost:1"}
 
 def hinted(*, environ: dict[str, str] | None = None, **seen: Any) -> str:
     recording = {"turns": 0, "errors": 0, "lost": 0}
-    recorded = {"status": 0, "unread": [], "passed": {}, "refused": [], "unable": [], "turned_away": {}}
+    recorded = {"status": 0, "unread": [], "passed": [], "refused": [], "unable": [], "turned_away": {}}
     known = SimpleNamespace(**recording | {key: seen[key] for key in seen.keys() & recording})
     left = SimpleNamespace(**recorded | {key: seen[key] for key in seen.keys() & recorded})
     return "\n".join(hints(known, left, environ or {}))  # type: ignore[arg-type]
