@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import snowballstemmer
 
 import bylaw
 from bylaw.comply.model import PromptRule, Tier, ToolSpec
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.reader import extract_rules
 from bylaw.comply.prompt.statements import read_statement, read_steps
-from bylaw.comply.prompt.vocabulary import Tools
+from bylaw.comply.prompt.vocabulary import Tools, stem
 from bylaw.model.report import OutcomeCounts
 from bylaw.rules import parse_rules
 from bylaw.traces import read_trace
@@ -249,6 +250,31 @@ def test_steps_without_tools_are_in_order_only_where_the_introduction_says_so() 
 def test_a_conditional_step_is_no_link_of_the_chain() -> None:
     texts = ("Call get_order.", "If it is late, call issue_refund.", "Call send_email.")
     assert steps(*texts, introduction="Do this in order:") == ["get_order before send_email"]
+
+
+def test_words_without_a_suffix_are_their_own_stems() -> None:
+    """The stemmer is not asked for words that it would leave alone."""
+    endings = [
+        "",
+        *"abcdfghjklmnopqrtuvwxz",
+        "ant",
+        "ent",
+        "ion",
+        "er",
+        "or",
+        "ed",
+        "ing",
+        "ic",
+        "ism",
+        "al",
+        "ful",
+        "ll",
+    ]
+    words = {
+        f"{start}{end}" for start in ("book", "transfer", "relat", "organi", "b", "y", "str", "") for end in endings
+    }
+    stemmer = snowballstemmer.stemmer("english")
+    assert {word: stem(word) for word in words} == {word: stemmer.stemWord(word) for word in words}
 
 
 # Hostile text

@@ -34,6 +34,7 @@ _COMPARISONS = tuple(
         (rf"under|below|{_LESS} than", "<", "<"),
     )
 )
+_HAS_NUMBER = any_case(NUMBER)
 _DENIAL = any_case(r"\b(?:not|never|no|nor|neither|none|cannot)\b|n't\b")
 _DIGITS = re.compile(r"(?<![\w.])\$?\d")
 _UNIT_OF_SOMETHING_ELSE = any_case(
@@ -121,6 +122,8 @@ def find_bound(text: str, tools: Sequence[str], sentence: Sentence, *, is_forbid
 
 def _comparison(text: str) -> tuple[str, float, str] | None:
     """Operator, number, and its unit; None if the rest of the text denies it or has another number."""
+    if not _HAS_NUMBER.search(text):
+        return None
     matches = ((pattern.search(text), operator) for pattern, operator in _COMPARISONS)
     found, operator = next(((match, operator) for match, operator in matches if match), (None, ""))
     or_more = _OR_MORE.search(text)

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.clauses import Sentence
-from bylaw.comply.prompt.vocabulary import Tools, any_case, only_reads, root_set, roots, stems
+from bylaw.comply.prompt.vocabulary import Tools, any_case, lowered, only_reads, root_set, roots, stems
 
 _IDENTIFIER = re.compile(r"(?<![\w./@-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)(?![\w@]|-\w)")
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\(\)")
@@ -35,23 +35,23 @@ _NO_OBJECT = r"(?=\s*(?:$|[.,;:!)]|(?:and|or|first|then|once|twice|together)\b))
 _AROUND = " \t,.;:!`*\"'()"
 _MENTION = re.compile(r"(?<![A-Za-z0-9_./@<{-])[A-Za-z_][A-Za-z0-9_]*(?:[-.][A-Za-z0-9_]+)*(?![A-Za-z0-9_@])")
 _SNAKE_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
-_CHOICE = any_case(r"\bor\b|\beither\b|\b(?:one|any) of\b")
-_ANY_TOOL = any_case(
+_CHOICE = re.compile(r"\bor\b|\beither\b|\b(?:one|any) of\b")
+_ANY_TOOL = re.compile(
     r"\b(?:any|a|an|each|every|all|no|other|multiple|more|parallel)(?: other| of the| available| given)? (?:tool"
     r"|function|api)s?(?: calls?)?\b|\btool calls?\b|\btools?\s*$|\btools\b|\bany action\b(?! that)"
 )
-_THIS_TOOL = any_case(r"\b(?:this|the) (?:tool|function)\b|\bcall it\b|\buse it\b|\bit (?:must|may|should|can)\b")
-_DESTRUCTIVE = any_case(
+_THIS_TOOL = re.compile(r"\b(?:this|the) (?:tool|function)\b|\bcall it\b|\buse it\b|\bit (?:must|may|should|can)\b")
+_DESTRUCTIVE = re.compile(
     r"\b(?:destructive|irreversible|dangerous|permanent(?:ly)?|non-?reversible|(?:that|which) cannot be undone)\b"
 )
-_WRITING = any_case(
+_WRITING = re.compile(
     r"\b(?:write|consequential|mutating|state-changing|modifying) (?:actions?|operations?|tools?|calls?)\b"
     r"|\b(?:actions?|tools?|calls?|operations?|anything|steps?) (?:that|which) (?:will )?(?:update|modif|chang|writ"
     r"|alter|affect|edit)|\b(?:updat|modif|chang|writ|alter)\w* (?:to )?(?:the |any |a )?(?:\w+ )?(?:database|records?"
     r"|data|system|account state)\b|\bany (?:changes?|updates?|modifications?|writes?)\b|\bmak(?:e"
     r"|ing) (?:any )?changes\b"
 )
-_WRITING_WORDS = any_case(rf"(?:{_WRITING.pattern})\w*")
+_CLASS_PHRASES = any_case(rf"(?:{_WRITING.pattern})\w*|{_DESTRUCTIVE.pattern}")
 _CLASS_WORDS = root_set(
     """action actions operation operations step steps command commands change changes database sql query queries
     statement statements anything thing things data record records system take taking taken tables rows making
@@ -72,7 +72,7 @@ _VAGUE_VERBS = root_set(
 """verbs so common that one of them alone identifies no tool"""
 _LEAST_LIKENESS = 0.5
 """of a phrase and a tool's description; below it, the tool found is wrong more often than right"""
-_SPEAKS_OF_SQL = any_case(r"\bsql\b|\b(?:database|db) (?:quer(?:y|ies)|statements?|commands?|operations?)\b")
+_SPEAKS_OF_SQL = re.compile(r"\bsql\b|\b(?:database|db) (?:quer(?:y|ies)|statements?|commands?|operations?)\b")
 _DATABASE_WORDS = root_set("table database row record column schema index view collection sql query")
 _SQL_PARAMS = root_set("sql query statement command")
 
@@ -119,20 +119,20 @@ def bind(phrase: str, sentence: Sentence, *, likeness: bool = True) -> Bound:
     found = _bind(phrase, sentence)
     if not found and likeness:
         return bind_by_likeness(phrase, sentence.tools)
-    return replace(found, is_choice=_CHOICE.search(phrase) is not None) if len(found.tools) > 1 else found
+    return replace(found, is_choice=_CHOICE.search(lowered(phrase)) is not None) if len(found.tools) > 1 else found
 
 
 def _bind(phrase: str, sentence: Sentence) -> Bound:
     tools = sentence.tools
     if named := _named_tools(phrase, sentence) or tools.aliased(phrase):
         return Bound(named, is_named=True)
-    if sentence.section and _THIS_TOOL.search(phrase):
+    if sentence.section and _THIS_TOOL.search(lowered(phrase)):
         return Bound((sentence.section,), is_named=True)
     if found := _class_of_tools(phrase, tools):
         return Bound(found, Tier.LIKELY, 0.7)
     if by_words := _by_words(phrase, tools):
         return by_words
-    return Bound(("*",)) if _ANY_TOOL.search(phrase) else Bound()
+    return Bound(("*",)) if _ANY_TOOL.search(lowered(phrase)) else Bound()
 
 
 # -- by name -----------------------------------------------------------------------------------------------------------
@@ -182,9 +182,9 @@ def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:
 
 def _class_of_tools(phrase: str, tools: Tools) -> tuple[str, ...]:
     """`destructive tools`, `any action that changes the database`."""
-    if _DESTRUCTIVE.search(phrase):
+    if _DESTRUCTIVE.search(lowered(phrase)):
         return tuple(name for name in tools.specs if is_destructive(name)) or _DESTRUCTIVE_GLOBS
-    if not _WRITING.search(phrase):
+    if not _WRITING.search(lowered(phrase)):
         return ()
     return tuple(
         name
@@ -195,9 +195,9 @@ def _class_of_tools(phrase: str, tools: Tools) -> tuple[str, ...]:
 
 def without_class(phrase: str) -> str:
     """The phrase without the words that mean tools by their effect on data; the others narrow which calls are meant."""
-    if not (_DESTRUCTIVE.search(phrase) or _WRITING.search(phrase)):
+    if not (_DESTRUCTIVE.search(lowered(phrase)) or _WRITING.search(lowered(phrase))):
         return phrase
-    rest = re.sub(r"\([^()]*\)", " ", _DESTRUCTIVE.sub(" ", _WRITING_WORDS.sub(" ", phrase)))
+    rest = re.sub(r"\([^()]*\)", " ", _CLASS_PHRASES.sub(" ", phrase))
     return " ".join(word for word in rest.split() if not set(roots(word)) <= _CLASS_WORDS)
 
 
@@ -206,7 +206,7 @@ def is_destructive(tool: str) -> bool:
 
 
 def speaks_of_destructive_sql(phrase: str) -> bool:
-    return bool(_SPEAKS_OF_SQL.search(phrase) and _DESTRUCTIVE.search(phrase))
+    return bool(_SPEAKS_OF_SQL.search(lowered(phrase)) and _DESTRUCTIVE.search(lowered(phrase)))
 
 
 def only_database_tools(phrase: str, bound: Bound) -> Bound:

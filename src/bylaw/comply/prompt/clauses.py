@@ -15,7 +15,7 @@ import re
 from msgspec import Struct
 
 from bylaw.comply.prompt.markers import Force, find_marker, imperative_at
-from bylaw.comply.prompt.vocabulary import Tools, any_case
+from bylaw.comply.prompt.vocabulary import Tools, any_case, lowered
 
 MAX_SENTENCE = 1_000
 """characters; some patterns take time quadratic in the length of a sentence"""
@@ -29,11 +29,11 @@ _LABEL = any_case(
     r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)"
     r"([A-Za-z][\w /&'-]{0,60}?):\s+(?=\S)"
 )
-_EXAMPLE = any_case(
+_EXAMPLE = re.compile(
     r"\W*(?:for example|for instance|e\.g\.?|example|examples|as an example|sample)\b(?!\s+(?:of|tool|must))"
 )
 _QUESTION = re.compile(r"\?[\"'”’)\]*_\s]*$")
-_NO_LIMITS = any_case(
+_NO_LIMITS = re.compile(
     r"\b(?:(?:for|under|in|at|on) (?:any|whatever|all) (?:reasons?|circumstances?|cases?|situations?|events?"
     r"|conditions?|way"
     r"|times?|points?|account)(?: at all)?(?: whatsoever)?|no matter (?:what|how|who|why|when)\b(?:[^,;.]*[^\s,;.])?"
@@ -41,7 +41,7 @@ _NO_LIMITS = any_case(
     r"|even (?:if|when|though|after)\b(?:[^,;.]*[^\s,;.])?)(?!\w)"
 )
 """words that say that a rule holds in all cases"""
-_REASON = any_case(
+_REASON = re.compile(
     r"[\s,(]*(?:[\u2013\u2014-]\s*)?\b(?:because\b|due to\b|(?:as|since) (?:it|this|that|these|those|they"
     r"|doing (?:so|this)"
     r"|(?:the |our |your )?\w+(?= (?:is|are|can|cannot|may|will|would|could|has|have)\b))\b)"
@@ -50,18 +50,21 @@ _REASON = any_case(
     r"|cannot|can't|could|may|might|will|would|has|have|does|do|often|usually|\w+s)\b)"
 )
 """where the reason for a rule begins: `because it is slow`, `, it is dangerous`"""
-_ALTERNATIVE = any_case(
+_MAY_REASON = re.compile(
+    r"\b(?:because|due to|as|since)\b|(?:,|\s[\u2013\u2014-]|\s\()\s*(?:it|this|that|these|those|they|doing|which)\b"
+)
+_ALTERNATIVE = re.compile(
     r"\s*(?:[(:\u2013\u2014\u2192]|-+>?|=>)\s*(?:(?:please|rather|instead|just|always) )?"
     r"(?:(?:use|call|prefer|try|run) (?:the )?(?P<name>\w+)(?: (?:tool|function))?(?: (?:instead|rather))?"
     r"|(?P<other>\w+) instead)\s*\)?(?=\s*(?:[.!]\s*)?$)"
 )
 """what to do instead of what is forbidden: `(use A)`, `— use A instead`"""
-_DEMANDS_MORE = any_case(
+_DEMANDS_MORE = re.compile(
     r"\b(?:unless|except|if|until|only|but|however|instead|always|never|must|don't|do not|should|shall|required"
     r"|please|first"
     r"|before|after|then|call|use|ask|when(?:ever)?|need(?:s|ed)?|not (?:allowed|permitted))\b|[.;:]\s"
 )
-_SUBORDINATE = any_case(
+_SUBORDINATE = re.compile(
     r"\b(?:"
     r"(?P<before>(?:immediately |right |just )?before|prior to|ahead of)"
     r"|(?P<until>until(?: after)?|till|not before)"
@@ -77,14 +80,14 @@ _SUBORDINATE = any_case(
     r"|(?P<if>(?<!even )(?:if|when)|whenever|in case|in the event)"
     r")\b"
 )
-_MAIN_BEGINS = any_case(
+_MAIN_BEGINS = re.compile(
     r",\s*(?=(?:then |so )?(?:you|the (?:agent|assistant|model|bot|tool|system|user|customer)|the \w+ (?:tool"
     r"|function)|it|they|we|always|never|do not|don't|must|please"
     r"|make sure|ensure|first|only|refunds?|under no circumstances|no \w+)\b)"
 )
-_AGENT_BEGINS = any_case(r"(?<=\w)\s(?=(?:you|the (?:agent|assistant)) (?:must|should|shall|need to|have to)\b)")
+_AGENT_BEGINS = re.compile(r"(?<=\w)\s(?=(?:you|the (?:agent|assistant)) (?:must|should|shall|need to|have to)\b)")
 """`Before B you must call A`: a main part without a comma in front"""
-_COORDINATE = any_case(
+_COORDINATE = re.compile(
     r"\s{0,20};\s{0,20}(?:and |but |however,? )?|\s{1,20}[–—-]\s{1,20}(?=(?:never|always|do not|don't|must|only)\b)"
     r"|,?\s{1,20}(?:and|but|or|so|then)\s{1,20}(?:then\s{1,20})?(?=(?:you |the (?:agent|assistant|user|model) "
     r"|it )?(?:must|should|shall|may not|cannot|never|always|do not|don't|need to|have to)\b)|,\s{0,20}(?:and"
@@ -141,7 +144,7 @@ def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentenc
             blank = "_" * (literal.end - literal.start - 2)
             masked = f"{masked[: literal.start + 1]}{blank}{masked[literal.end - 1 :]}"
     is_aside = re.search(r"\?\W*\)\W*$", masked) and not masked.lstrip(" *_").startswith("(")
-    if _EXAMPLE.match(masked) or (_QUESTION.search(masked) and not is_aside):
+    if _EXAMPLE.match(lowered(masked)) or (_QUESTION.search(masked) and not is_aside):
         return None
     masked = _without_alternative(_without_reasons(masked), tools)
     label = _LABEL.match(masked)
@@ -157,25 +160,31 @@ def _without_reasons(masked: str) -> str:
     A reason goes to the end of the sentence. If it has words of a demand or a condition, it stays: then the rule is
     left undecided, since not every word of it is understood.
     """
-    masked = _NO_LIMITS.sub(lambda found: " " * len(found[0]), masked)
-    for found in _REASON.finditer(masked):
-        reason = masked[found.end() :]
-        if _demands(masked[: found.start()]) and not _DEMANDS_MORE.search(reason):
+    masked = _blank(masked, *(found.span() for found in _NO_LIMITS.finditer(lowered(masked))))
+    low = lowered(masked)
+    for found in _REASON.finditer(low) if _MAY_REASON.search(low) else ():
+        if _demands(masked[: found.start()]) and not _DEMANDS_MORE.search(low[found.end() :]):
             end = len(masked.rstrip(" .!")) if masked.rstrip()[-1:] in ".!" else len(masked)
-            return masked[: found.start()] + " " * (end - found.start()) + masked[end:]
+            return _blank(masked, (found.start(), end))
     return masked
+
+
+def _blank(text: str, *spans: tuple[int, int]) -> str:
+    for start, end in spans:
+        text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
+    return text
 
 
 def _without_alternative(masked: str, tools: Tools) -> str:
     """`Never call A (use B).` says nothing against B."""
-    found = _ALTERNATIVE.search(masked)
-    name = (found["name"] or found["other"]) if found else ""
+    found = _ALTERNATIVE.search(lowered(masked))
+    group = "name" if found and found["name"] else "other"
+    name = masked[found.start(group) : found.end(group)] if found else ""
     if found is None or not (name in tools.specs or "_" in name.strip("_")) or not _demands(masked[: found.start()]):
         return masked
     marker = find_marker(masked[: found.start()])
-    if marker is None or marker.force is not Force.FORBID:
-        return masked
-    return masked[: found.start()] + " " * len(found[0]) + masked[found.end() :]
+    is_ban = marker is not None and marker.force is Force.FORBID
+    return _blank(masked, found.span()) if is_ban else masked
 
 
 def label_of(text: str) -> str:
@@ -229,7 +238,7 @@ def _stretches(masked: str, begin: int) -> list[tuple[int, int]]:
     """Cut the text where one demand ends and another begins."""
     cuts: list[tuple[int, int]] = []
     start = begin
-    for found in _COORDINATE.finditer(masked, begin):
+    for found in _COORDINATE.finditer(lowered(masked), begin):
         left, right = masked[start : found.start()], masked[found.end() :]
         goes_on = ";" in found[0] or _demands(right)
         if goes_on and (_demands(left) or _THEREFORE.search(found[0])):
@@ -255,7 +264,7 @@ def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[Part, ...], C
             break
         leading.append(_part(found, masked, close))
         at = close + 1
-    marks = [found for found in _SUBORDINATE.finditer(masked, at, end) if found.start() > at]
+    marks = [found for found in _SUBORDINATE.finditer(lowered(masked), at, end) if found.start() > at]
     bounds = [*(mark.start() for mark in marks), end]
     main = Part("main", masked[at : bounds[0]], at, bounds[0])
     trailing = [_part(found, masked, close) for found, close in zip(marks, bounds[1:], strict=True)]
@@ -263,17 +272,18 @@ def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[Part, ...], C
 
 
 def _part(found: re.Match[str], masked: str, end: int) -> Part:
-    return Part(found.lastgroup or "if", masked[found.end() : end], found.end(), end, found[0].lower())
+    return Part(found.lastgroup or "if", masked[found.end() : end], found.end(), end, found[0])
 
 
 def _conjunction_at(masked: str, at: int, end: int) -> re.Match[str] | None:
+    masked = lowered(masked)
     skipped = _CONNECTIVE.match(masked, at, end)
     return _SUBORDINATE.match(masked, skipped.end() if skipped else at, end)
 
 
 def _end_of_leading_part(masked: str, conjunction: re.Match[str], end: int) -> int | None:
     """The comma that ends a part in front: the first one with a main part behind it, or else the first one."""
-    at = conjunction.end()
+    at, masked = conjunction.end(), lowered(masked)
     if found := _MAIN_BEGINS.search(masked, at, end):
         return found.start()
     if conjunction.lastgroup in ("before", "after") and (found := _AGENT_BEGINS.search(masked, at + 1, end)):

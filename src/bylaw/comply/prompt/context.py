@@ -15,7 +15,7 @@ from bylaw.comply.model import PromptRule
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope, topic_words
-from bylaw.comply.prompt.markers import TAKES_BACK, Force, find_marker, imperative_at
+from bylaw.comply.prompt.markers import Force, find_marker, has_exception, imperative_at
 from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots
 
@@ -114,7 +114,7 @@ def _why_partial(text: str, tools: Tools) -> str:
 
 def _takes_back(part: str) -> bool:
     marker = find_marker(part)
-    return bool(TAKES_BACK.search(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
+    return bool(has_exception(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
 
 
 # -- neighbours --------------------------------------------------------------------------------------------------------

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import RuleSeverity
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.vocabulary import lowered
 
 
 class Force(StrEnum):
@@ -41,16 +42,19 @@ class Marker(Struct, frozen=True):
 
 
 _NEG = r"(?:never|do not|don't|does not|must not|mustn't|should not|shouldn't|cannot|can't|may not|shall not)"
-_WAIVE = any_case(
+_WAIVE = re.compile(
     r"\bno need (?:to|for)\b|\b(?:do|does|did|need) not (?:need|have) to\b|\b(?:don't|doesn't) (?:need|have) to\b"
     r"|\b(?:do|does) not (?:need|require)\b|\b(?:don't|doesn't) (?:need|require)\b|\bneed not\b|\bneedn't\b"
     r"|\bnot (?:strictly )?(?:required|obliged|necessary|mandatory|obligatory|needed)\b"
     r"|\bunnecessary to\b|\b(?:is|are) optional\b|\b(?:do not|don't|never|not) hesitate\b|\b(?:is|are|was|were|it's)"
     r" not (?:only|just|merely)\b|\bnot a problem\b"
 )
-_DOUBLE_NEGATIVE = any_case(rf"\b{_NEG} (?:ever )?(?:forget|fail|omit|neglect|skip|miss)(?:ting|ping)?(?: to)?\b")
-_ONLY = any_case(r"(?<!not )(?<!the )(?<!read-)(?<!read )\b(?:only|exclusively|solely)\b(?!-)(?! the first)")
-_FORBID = any_case(
+_DOUBLE_NEGATIVE = re.compile(rf"\b{_NEG} (?:ever )?(?:forget|fail|omit|neglect|skip|miss)(?:ting|ping)?(?: to)?\b")
+_ONLY = re.compile(
+    r"\b(?:only\b(?<!not only)(?<!the only)(?<!read-only)(?<!read only)|(?:exclusively|solely)\b(?<!not exclusively)"
+    r"(?<!not solely))(?!-)(?! the first)"
+)
+_FORBID = re.compile(
     rf"\b(?:under no circumstances|in no case|at no (?:point|time)|on no account)\b|\b{_NEG}\b|\bmust never\b"
     rf"|\bought not\b"
     r"|\b(?:is|are|be|remains?) (?:strictly |absolutely |expressly |explicitly )?"
@@ -66,94 +70,108 @@ _FORBID = any_case(
     r"(?!.*\b(?:must|need(?:s|ed)?|ha(?:ve|s) to|required|necessary|optional)\b)"
     r"|\bdoes not (?:allow|permit)\b"
 )
-_REQUIRE = any_case(
+_REQUIRE = re.compile(
     r"\b(?:must|shall|always|should|ought to|(?:have|has|need|needs) to|(?:is|are|be) (?:required|mandatory|expected"
     r"|obliged)|(?:is|are) (?:limited|capped|restricted) (?=to|at)|required|requires?|mandatory|ensure|make sure"
     r"|be sure to|needs? (?:[a-z']+ ){0,3}?(?:approval|confirmation|verification|authori[sz]ation|consent)|(?:is"
     r"|are) (?:essential|important|critical|imperative|crucial)|try to|aim to|prefer|remember to)\b"
 )
-_PERMIT = any_case(
+_PERMIT = re.compile(
     r"\b(?:feel free to|(?:is|are) free to|may|can|could|might|(?:is|are) (?:allowed|permitted)|(?:is"
     r"|are) (?:able|welcome) to|optionally)\b"
 )
-_DESCRIBES = any_case(
+_DESCRIBES = re.compile(
     r"\b(?:is|are) (?:not )?(?:required|mandatory) (?:by|in) the (?:api|schema)\b|\bthe (?:api|tool|system"
     r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b"
     r"|^(?!\W*(?:never|do not|don't|always|you must|must|avoid)\b)[^,;]*?\b(?:indicates?|means|denotes"
     r"|represents?|refers? to)\b|(?<!that )(?<!which )\b(?:cannot|can't) be (?:undone|reversed|recovered)\b"
     r"(?!.*\b(?:never|do not|don't|must|always)\b)"
 )
-_CRITICAL = any_case(
+_MAY_DESCRIBE = re.compile(
+    r"api|schema|indicat|means|denote|represent|refer|validate|verify|check|undone|reverse|recover"
+)
+"""one of these is in everything that `_DESCRIBES` finds; it saves most searches"""
+_CRITICAL = re.compile(
     r"under no circumstances|on no account|in no case|at no (?:point|time)|strictly (?:forbidden|prohibited)|\bcritical"
 )
-_STRONG = any_case(
+_SAYS_CRITICAL = re.compile(r"\bcritical(?:ly)?:|\bunder no circumstances\b")
+_STRONG = re.compile(
     r"never|do not|don't|must|mustn't|always|shall|forbidden|prohibited|cannot|can't|may not"
     r"|not (?:be )?(?:allowed|permitted)|required|requires"
     r"|mandatory|have to|has to|needs? to|obliged|no \w+|only|essential|imperative|crucial|ensure|make sure|be sure"
 )
-_WEAK = any_case(r"try to|aim to|prefer")
-_SHOULD = any_case(r"\bshould\b")
-_LIMITS = any_case(r"\b(?:at most|no more than|up to|a maximum of|exactly|not more than)\b")
+_WEAK = re.compile(r"try to|aim to|prefer")
+_SHOULD = re.compile(r"\bshould\b")
+_LIMITS = re.compile(r"\b(?:at most|no more than|up to|a maximum of|exactly|not more than)\b")
 """`may call A at most twice` permits and limits; only the limit can be broken"""
-_NO_DENIAL = any_case(
+_NO_DENIAL = re.compile(
     r"\b(?:no|not|never) (?:be )?(?:(?:more|less|greater|higher|larger|bigger|lower|smaller|fewer) than|exceed\w*|over"
     r"|above|under|below)\b|\b(?:that|which) (?:cannot|can't) be (?:undone|reversed|recovered)\b"
 )
 """bounds and properties in negative words"""
 _NOBODY = r"\b(?:neither|none|nobody|no one|no-one|nothing|nowhere)\b"
-_DENIES = any_case(
+_DENIES = re.compile(
     _NOBODY + r"|\b(?:not|never|no|cannot|hardly|rarely|seldom|avoid\w*|refrain\w*|abstain\w*|forbid\w*|prohibit\w*"
     r"|disallow\w*|bann?(?:ed|ing|s)?|off[- ]limits)\b|n't\b"
 )
-_NOBODY_ELSE = any_case(_NOBODY)
-_NOT_ALWAYS = any_case(r"\W*(?:you |we )?(?:always|necessarily|usually|generally|ha(?:ve|s) to|need to)\b")
+_NOBODY_ELSE = re.compile(_NOBODY)
+_NOT_ALWAYS = re.compile(r"\W*(?:you |we )?(?:always|necessarily|usually|generally|ha(?:ve|s) to|need to)\b")
 _NEAR = 14
 """the most characters between `must` and a `never` that belongs to it"""
 
 
 def find_marker(text: str, start: int = 0, *, whole: str = "") -> Marker | None:
     """The marker in the masked text of a clause; `whole` is the sentence, for words such as `critical`."""
-    if _DESCRIBES.search(text):
+    found = _find(lowered(text))
+    if found is None:
+        return None
+    severity: RuleSeverity = "critical" if _SAYS_CRITICAL.search(lowered(whole)) else found.severity
+    return replace(found, start=found.start + start, end=found.end + start, severity=severity)
+
+
+@lru_cache(maxsize=4_096)
+def _find(text: str) -> Marker | None:
+    if only_describes(text):
         return None
     if found := _WAIVE.search(text):
-        return _marker(Force.WAIVE, found, start, whole)
+        return _marker(Force.WAIVE, found)
     if found := _DOUBLE_NEGATIVE.search(text):
-        return _marker(Force.REQUIRE, found, start, whole)
+        return _marker(Force.REQUIRE, found)
     forbid, require = _FORBID.search(text), _REQUIRE.search(text)
     only = _ONLY.search(text)
     if only and not (forbid and forbid.start() < only.start()):
-        marker = _marker(Force.ONLY, only, start, whole)
+        marker = _marker(Force.ONLY, only)
         return replace(marker, severity="medium") if _SHOULD.search(text, 0, only.start()) else marker
     if forbid and (require is None or forbid.start() <= require.end() + _NEAR):
-        return _marker(Force.FORBID, forbid, start, whole)
+        return _marker(Force.FORBID, forbid)
     permit = _PERMIT.search(text)
-    if require and not (permit and permit.start() < require.start() and permit[0].lower() in ("may", "can")):
-        return _marker(Force.REQUIRE, require, start, whole)
+    if require and not (permit and permit.start() < require.start() and permit[0] in ("may", "can")):
+        return _marker(Force.REQUIRE, require)
     if permit and _LIMITS.search(text):
-        return Marker(Force.REQUIRE, start + permit.start(), start + permit.end(), permit[0].lower(), "high")
-    return _marker(Force.PERMIT, permit, start, whole) if permit else None
+        return Marker(Force.REQUIRE, permit.start(), permit.end(), permit[0], "high")
+    return _marker(Force.PERMIT, permit) if permit else None
 
 
 def is_denied_twice(marker: Marker, before: str, behind: str) -> bool:
     """`must never avoid`, `not forbidden`, `don't always have to`: the rest of the clause turns its marker round."""
-    rest = _NO_DENIAL.sub(" ", f"{before} {behind}")
+    rest = _NO_DENIAL.sub(" ", lowered(f"{before} {behind}"))
     if marker.force is Force.REQUIRE and not _DOUBLE_NEGATIVE.fullmatch(marker.word):
         return _NOBODY_ELSE.search(rest) is not None
-    is_partial = marker.force is Force.FORBID and _NOT_ALWAYS.match(behind)
+    is_partial = marker.force is Force.FORBID and _NOT_ALWAYS.match(lowered(behind))
     return _DENIES.search(rest) is not None or bool(is_partial)
 
 
 def only_describes(text: str) -> bool:
-    return _DESCRIBES.search(text) is not None
+    text = lowered(text)
+    return _MAY_DESCRIBE.search(text) is not None and _DESCRIBES.search(text) is not None
 
 
-def _marker(force: Force, found: re.Match[str], start: int, whole: str) -> Marker:
-    word = found[0].lower()
-    return Marker(force, start + found.start(), start + found.end(), word, _severity(word, whole))
+def _marker(force: Force, found: re.Match[str]) -> Marker:
+    return Marker(force, found.start(), found.end(), found[0], _severity(found[0]))
 
 
-def _severity(word: str, whole: str) -> RuleSeverity:
-    if _CRITICAL.search(word) or re.search(r"\bcritical(?:ly)?:|\bunder no circumstances\b", whole, re.IGNORECASE):
+def _severity(word: str) -> RuleSeverity:
+    if _CRITICAL.search(word):
         return "critical"
     if _STRONG.search(word):
         return "high"
@@ -162,12 +180,12 @@ def _severity(word: str, whole: str) -> RuleSeverity:
 
 # -- exceptions --------------------------------------------------------------------------------------------------------
 
-_EXCEPTION = any_case(
+_EXCEPTION = re.compile(
     r"\W*(?:(?:and|so)\W+)?(?:(?:the )?(?:only |sole |one )?exceptions?(?: to (?:this|that))?\b|except\b|unless\b"
     r"|however\b|but\b|that said\b|nevertheless\b|nonetheless\b|having said that\b)"
 )
 """how a sentence begins that takes something back from those before it"""
-_LIMITATION = any_case(
+_LIMITATION = re.compile(
     r"\W*(?:otherwise\b|this (?:rule |limit )?"
     r"(?:does not|doesn't|only) appl|(?:this|it|that) (?:is (?:only|not)|only|may be|can be|does not|doesn't)\b"
     r"|(?:you|it|they) (?:may|can) (?:still|also|skip|ignore|omit|use|do)\b|(?:only|ignore|skip) (?:this|it"
@@ -177,7 +195,7 @@ _LIMITATION = any_case(
     r"|the only (?:time|case)\b|for (?:everything|anything|all) else\b)"
 )
 """how one begins that may take something back, if it stands in the same paragraph or below"""
-TAKES_BACK = any_case(
+_TAKES_BACK = re.compile(
     r"\bexempt|(?<!no )(?<!without )(?<!any )\bexceptions?\b|\bexcluded\b|\b(?:do|does) not apply\b|\bneeds? no\b"
     r"|\bneed not\b|\bno (?:\w+ ){1,2}(?:is|are) (?:needed|required|necessary)\b|\bnot (?:needed|required|necessary)\b"
     r"|\bwaived?\b|^(?!\W*(?:these|this|they|it|the above|such|my|our|your|rules?|system)\b).*\b(?:overrides?|prevails?"
@@ -185,16 +203,27 @@ TAKES_BACK = any_case(
     r"|^\W*(?:for|with|in|on) [^.;]{1,60}?,? (?:you|it|they|this|that) (?:may|can|could|is|are)\b"
 )
 """words of a sentence or of a part of one that take something back"""
+_MAY_TAKE_BACK = re.compile(
+    r"exempt|exception|excluded|not apply|needs? no|not needed|(?:is|are) needed|required|necessary|waive|overrid"
+    r"|prevail|preceden|priority|(?:you|it|they|this|that) (?:may|can|could|is|are)\b"
+)
+"""one of these is in all that it finds"""
+
+
+def has_exception(text: str) -> bool:
+    text = lowered(text)
+    return _MAY_TAKE_BACK.search(text) is not None and _TAKES_BACK.search(text) is not None
 
 
 def takes_back(text: str, *, is_tied: bool) -> bool:
     """Whether a sentence takes something back from those before it; `is_tied`: it stands in their paragraph."""
-    return bool(_EXCEPTION.match(text) or (is_tied and (_LIMITATION.match(text) or TAKES_BACK.search(text))))
+    text = lowered(text)
+    return bool(_EXCEPTION.match(text) or (is_tied and (_LIMITATION.match(text) or has_exception(text))))
 
 
 # -- imperatives -------------------------------------------------------------------------------------------------------
 
-_LEAD = any_case(
+_LEAD = re.compile(
     r"\W*(?:(?:and|but|then|also|please|first|next|finally|instead|otherwise|so|immediately|kindly)\b[,\s]*)*"
 )
 VERBS = """
@@ -209,7 +238,7 @@ VERBS = """
     set share show sign start state stay stick stop store submit suggest summari[sz]e take tell terminate thank
     transfer translate treat try update use validate verify wait warn write be
 """
-_IMPERATIVE = any_case(
+_IMPERATIVE = re.compile(
     rf"(?:{'|'.join(VERBS.split())})\b"
     r"(?!\s+(?:is|are|was|were|has|have|can|will|may|tool|tools|policy|contains|returns)\b)"
 )
@@ -217,6 +246,7 @@ _IMPERATIVE = any_case(
 
 def imperative_at(text: str) -> tuple[int, int] | None:
     """The position of the verb in a bare imperative; None if the clause is not an imperative."""
+    text = lowered(text)
     begin = _LEAD.match(text)
     at = begin.end() if begin else 0
     found = _IMPERATIVE.match(text, at)

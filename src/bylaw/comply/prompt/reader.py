@@ -37,7 +37,7 @@ _OTHERS_MAY = any_case(r"\W*(?!(?:you|we|it|this|the|agents?|assistants?)\b)[\w'
 _MAY = any_case(r"\b(?:may|can|are allowed to|is allowed)\b")
 _FIRST = any_case(
     r"\W*(?:(?:always|please|you must) )*"
-    r"(?:(?:call|run|use) `?(?P<name>\w+)`? (?:first|beforehand)|`?(?P<other>\w+)`? (?:must|should|shall|has to|needs to)"
+    r"(?:(?:call|run|use) `?(?P<name>\w+)`? (?:first|beforehand)|`?(?P<other>\w+)`? (?:must|should|has to|needs to)"
     r" (?:always )?be (?:called|run|used) (?:first|beforehand|before(?: this)?))\W*"
 )
 """in the section of a tool: `get_pass must be called first`"""
@@ -96,9 +96,11 @@ def extract_rules(
     read = statements[:MAX_STATEMENTS]
     found = [_read(statement, every) for statement in read]
     for index, statement in enumerate(read[1:], 1):
-        named = [name for name in _NAME.findall(statement.text[:MAX_SENTENCE]) if name in every.specs]
-        if takes_back(statement.text[:MAX_SENTENCE], is_tied=not statement.leads or statement.is_below or bool(named)):
-            _except(found, read, index, named)
+        mentioned = [name for name in _NAME.findall(statement.text[:MAX_SENTENCE]) if name in every.specs]
+        if takes_back(
+            statement.text[:MAX_SENTENCE], is_tied=not statement.leads or statement.is_below or bool(mentioned)
+        ):
+            _except(found, read, index, mentioned)
         elif _MAY.search(statement.text[:MAX_SENTENCE]):
             _permit(found, read, index, every)
     wanted = _wanted_calls(found, read, every)

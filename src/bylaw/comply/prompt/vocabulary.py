@@ -25,6 +25,17 @@ def any_case(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
+@lru_cache(maxsize=4_096)
+def lowered(text: str) -> str:
+    """The text in small letters, each at its place.
+
+    Alternatives are tried several times faster by a pattern that heeds case, so the patterns that every sentence is
+    searched for are written in small letters, and search this.
+    """
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(one.lower() if len(one.lower()) == 1 else one for one in text)
+
+
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][a-z]+)?")
 _PLAIN_WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -51,8 +62,16 @@ STOP_WORDS = word_set(
 _stemmer = snowballstemmer.stemmer("english")
 
 
+_NO_SUFFIX = re.compile(
+    r"[a-z]*(?:[abfhjkopquvwxz]|(?<![ae]n)t|(?<!io)n|(?<![eo])r|(?<!e)d|(?<!in)g|(?<!i)c|(?<!is)m|(?<![aul])l)"
+)
+"""words without an ending that the stemmer removes; half of all words, and it is slow"""
+
+
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
+    if _NO_SUFFIX.fullmatch(word):
+        return word
     return str(_stemmer.stemWord(word.lower().replace("\u2019", "'").removesuffix("'s")))
 
 
