@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import time
 from collections.abc import Iterator
@@ -322,6 +323,17 @@ def test_settings_that_cannot_be_used_are_told_before_anything_is_sent(tmp_path:
     with pytest.raises(ValueError) as caught:
         open_channels(read_notify(str(tmp_path / "serve.yaml")), environment={})
     assert why in str(caught.value)
+
+
+def test_the_example_of_the_guide_can_be_used(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text("utf-8")
+    text = page.split('```yaml title="notify.yaml"\n')[1].split("```")[0]
+    (tmp_path / "notify.yaml").write_text(text)
+    notify = read_notify(str(tmp_path / "notify.yaml"))
+    assert notify.channels == {"first": ["webhook", "slack", "email"], "second": ["email"]}
+    assert set(re.findall(r"BYLAW_\w+(?==)", page)) >= {SECRET, SLACK, PASSWORD}
+    secrets = {SECRET: KEY, SLACK: "https://chat.example.org/x", PASSWORD: "p"}
+    assert set(open_channels(notify, environment=secrets)) == {"first", "second"}
 
 
 @pytest.fixture(autouse=True)

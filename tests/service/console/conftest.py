@@ -1,4 +1,4 @@
-"""A service with the demo's traffic, visited without a browser or with Debian's Chromium (`open_page`).
+"""A service with the demo's traffic, visited without a browser or with Debian's Chromium (`browser`).
 
 One store serves all tests of a file; a test that changes something uses sessions of its own.
 """
@@ -90,31 +90,6 @@ def signed_in(browser: Any, served: Site) -> Callable[[str], Any]:
         return known[name]
 
     return state
-
-
-@pytest.fixture
-def open_page(browser: Any, served: Site, signed_in: Callable[[str], Any]) -> Iterator[Callable[..., Any]]:
-    """A new window of somebody. Whatever its pages report as an error fails the test."""
-    contexts, problems = [], []
-
-    def note(message: Any) -> None:
-        if message.type in ("error", "warning"):
-            problems.append(message.text)
-
-    def opened(name: str = "ann", **options: Any) -> Any:
-        context = browser.new_context(storage_state=signed_in(name), base_url=served.url, **options)
-        context.set_default_timeout(WAIT)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", note)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.problems = problems
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert problems == []
 
 
 @pytest.fixture(scope="session")

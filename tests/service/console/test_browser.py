@@ -1,7 +1,7 @@
 """Every page in Debian's Chromium: light, dark and on a phone, without errors, accessible, and inert to hostile text.
 
-A page is loaded once: the theme and the width are changed in the open window, since only the style sheet depends on
-them. Then come whole stories: what people do on several pages, and what it means for the agent. All share one browser.
+Starting a browser, opening a window and loading a page are what costs time here. So all tests share one window, a page
+is loaded once and its theme and width are changed while it is open, and a story looks at the pages that it visits.
 """
 
 from __future__ import annotations
@@ -22,19 +22,34 @@ from bylaw.model.events import Message, Origin
 from bylaw.model.guard_policy import Action
 from tests.service.console.site import Site
 
-PAGES = (
-    "login", "tasks", "reviews", "incidents", "live", "sessions", "session?name=ticket-5007", "rules", "rules/source",
-    "rules/shadow", "rules/versions", "rules/versions/rules-1", "rules/edit", "rule?name=large-refund", "proposals",
-    "audit", "agents", "agents/import", "a review", "an incident", "a proposal",
+ALONE = (
+    "login", "tasks?status=completed", "sessions", "session?name=ticket-5007", "rules", "rules/source",
+    "rules/versions/rules-1", "rules/edit", "agents", "agents/import", "keys", "notifications",
 )  # fmt: skip
-COLOURFUL = ("login", "tasks", "live", "session?name=ticket-5007", "rules", "agents", "a review", "an incident")
-"""pages on which every colour occurs; the proof below looks at all pages"""
+IN_STORIES = (
+    "live", "tasks", "reviews", "a review", "audit", "incidents", "an incident", "proposals", "a proposal",
+    "rules/shadow", "rules/versions", "rule?name=large-refund",
+)  # fmt: skip
+"""pages that a story looks at while it is there"""
+SEARCHED = ("login", "session?name=ticket-5007", "agents", "keys", "notifications")
+"""those of `ALONE` that axe searches, with those of `IN_STORIES` that ask for it; the proof below searches all pages"""
+COLOURFUL = ("session?name=ticket-5007", "agents")
 DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 DARK = "rgb(15, 18, 22)"
 WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+REPEATED = [["tbody tr:nth-child(n+5)"], [".story > li:nth-child(n+9)"]]
+"""rows like those before them"""
+TOO_WIDE = "document.documentElement.scrollWidth > window.innerWidth"
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+WATCH_NOTIFICATIONS = """
+    window.told = [];
+    const Real = window.Notification;
+    window.Notification = class extends Real {
+      constructor(title, options) { super(title, options); window.told.push([title, options.body]); }
+    };
+"""
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-OpenPage = Callable[..., Any]
 LONG = 120.0
 """seconds that an agent waits"""
 
@@ -54,62 +69,79 @@ def address(site: Site, page: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def window(browser: Any, served: Site, signed_in: Callable[[str], Any]) -> Iterator[Any]:
-    """One window for all pages; `problems` is what they report."""
-    context = browser.new_context(storage_state=signed_in("ann"), base_url=served.url)
+def opened(browser: Any, served: Site, signed_in: Callable[[str], Any]) -> Iterator[Any]:
+    """One window of Ann for all tests. She says yes to every question, and has let the console notify her."""
+    context = browser.new_context(storage_state=signed_in("ann"), base_url=served.url, permissions=["notifications"])
+    context.set_default_timeout(LONG * 1000)
+    context.add_init_script(WATCH_NOTIFICATIONS)
     page = context.new_page()
-    page.problems = []
+    page.problems, page.is_phone = [], False
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(DESKTOP)
     page.on("console", lambda one: page.problems.append(one.text) if one.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("dialog", lambda dialog: dialog.accept())
     yield page
     context.close()
 
 
-def serious(page: Any, axe: str | None, only: dict[str, Any]) -> list[Any]:
+@pytest.fixture
+def window(opened: Any) -> Iterator[Any]:
+    """Whatever its pages report as an error fails the test."""
+    opened.problems.clear()
+    yield opened
+    assert opened.problems == []
+
+
+def serious(page: Any, axe: str | None, only: dict[str, Any], *, everything: bool = False) -> list[Any]:
     """What axe finds that keeps people from using the page."""
     if axe is None:
         return []
     if not page.evaluate("'axe' in window"):
         page.evaluate(axe)
     options = {"runOnly": only, "resultTypes": ["violations"], "iframes": False}
-    found = page.evaluate("options => axe.run(document, options)", options)["violations"]
+    where = {"exclude": [] if everything else REPEATED}
+    found = page.evaluate("([where, options]) => axe.run(where, options)", [where, options])["violations"]
     bad = [one for one in found if one["impact"] in ("serious", "critical")]
     return [(one["id"], [node["html"][:160] for node in one["nodes"][:3]]) for one in bad]
 
 
-@pytest.mark.parametrize("name", PAGES)
+def look(page: Any, axe: str | None = None, *, twice: bool = False) -> None:
+    """The open page fits a light desktop and a dark phone, and axe finds nothing; `twice`: in neither of them. The
+    window stays as it is then, since each change draws the page anew: so half of the pages are loaded on the phone."""
+    assert page.locator("h1").count() == 1
+    for last in (False, True):
+        if last:
+            page.is_phone = not page.is_phone
+            page.emulate_media(color_scheme="dark" if page.is_phone else "light")
+            page.set_viewport_size(PHONE if page.is_phone else DESKTOP)
+        assert not page.evaluate(TOO_WIDE) and (page.evaluate(BACKGROUND) == DARK) is page.is_phone
+        if twice or not last:
+            assert serious(page, axe, CONTRAST if last else WCAG) == []
+
+
+@pytest.mark.parametrize("name", ALONE)
 def test_a_page_is_light_dark_fits_a_phone_and_is_accessible(
     served: Site, window: Any, axe: str | None, name: str
 ) -> None:
-    window.problems.clear()
-    window.emulate_media(color_scheme="light")
-    window.set_viewport_size(DESKTOP)
     window.goto(address(served, name))
-    assert window.locator("h1").count() == 1
-    too_wide = "document.documentElement.scrollWidth > window.innerWidth"
-    background = "getComputedStyle(document.body).backgroundColor"
-    assert not window.evaluate(too_wide) and window.evaluate(background) != DARK
-    if name in COLOURFUL:
-        assert serious(window, axe, WCAG) == []
-    window.emulate_media(color_scheme="dark")
-    assert window.evaluate(background) == DARK
-    if name in COLOURFUL:
-        assert serious(window, axe, CONTRAST) == []
-    window.set_viewport_size(PHONE)
-    assert not window.evaluate(too_wide)
-    assert window.problems == []
+    look(window, axe if name in SEARCHED else None, twice=name in COLOURFUL)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_is_accessible(
-    served: Site, open_page: OpenPage, axe: str | None, scheme: str, size: dict[str, int]
+    served: Site, window: Any, axe: str | None, scheme: str, size: dict[str, int]
 ) -> None:
-    page = open_page(viewport=size, color_scheme=scheme, has_touch=size is PHONE)
-    for name in PAGES:
-        page.goto(address(served, name))
-        assert serious(page, axe, WCAG) == [], name
+    window.emulate_media(color_scheme=scheme)
+    window.set_viewport_size(size)
+    for name in (*ALONE, *IN_STORIES):
+        window.goto(address(served, name))
+        assert serious(window, axe, WCAG, everything=True) == [], name
+    window.emulate_media(color_scheme="light")
+    window.set_viewport_size(DESKTOP)
+    window.is_phone = False
 
 
 def test_axe_can_be_fetched(axe: str | None) -> None:
@@ -118,17 +150,20 @@ def test_axe_can_be_fetched(axe: str | None) -> None:
     assert "axe" in axe
 
 
-def test_the_theme_is_switched_and_remembered(open_page: OpenPage) -> None:
-    page = open_page(color_scheme="light")
-    page.goto("/console/tasks")
-    page.click("[data-do=theme]")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == DARK
-    page.goto("/console/live")
-    assert page.get_attribute("html", "data-theme") == "dark"
+def test_the_theme_is_switched_and_remembered(window: Any) -> None:
+    window.goto("/console/tasks")
+    look(window)
+    window.click("[data-do=theme]")
+    assert (window.evaluate(BACKGROUND) == DARK) is not window.is_phone
+    window.goto("/console/incidents")
+    assert window.get_attribute("html", "data-theme") == ("light" if window.is_phone else "dark")
+    assert (window.evaluate(BACKGROUND) == DARK) is not window.is_phone
+    window.context.clear_cookies(name="bylaw_theme")
 
 
-def test_hostile_text_does_nothing(served: Site, open_page: OpenPage) -> None:
-    """Tool names, arguments, reasons, notes, ids of sessions and runs, names of agents, and texts of a conversation."""
+def test_hostile_text_does_nothing(served: Site, window: Any) -> None:
+    """Tool names, arguments, reasons, notes, ids of sessions and runs, names of agents and keys, and texts of a
+    conversation."""
     session = f"s-{EVIL}"
     guard = served.guard
     guard.start_run(session, f"r-{EVIL}", agent="support")
@@ -147,73 +182,76 @@ def test_hostile_text_does_nothing(served: Site, open_page: OpenPage) -> None:
     incident = served.operations.incidents.list(session=session)[0]
     served.operations.incidents.assign(incident.id, EVIL, by=EVIL, note=EVIL)
     guard.kill(f"a-{EVIL}", EVIL)
-    page = open_page()
-    page.goto("/console/live")
-    page.get_by_title(session, exact=True).first.click()
-    page.wait_for_url("**/console/session?name=*")
-    assert page.locator("h1").inner_text().startswith(session)
-    assert page.title() == f"{session} · Bylaw"
-    for path in (f"reviews/{review}", f"incidents/{incident.id}", "agents", "tasks", "incidents", "audit"):
-        page.goto(f"/console/{path}")
-        assert page.title() != "owned" and page.locator("img").count() == 0
+    served.key(EVIL, "agent", agents=[EVIL])
+    window.goto("/console/live")
+    look(window)
+    window.get_by_title(session, exact=True).first.click()
+    window.wait_for_url("**/console/session?name=*")
+    assert window.locator("h1").inner_text().startswith(session)
+    assert window.title() == f"{session} · Bylaw"
+    for path in (f"reviews/{review}", f"incidents/{incident.id}", "agents", "tasks", "incidents", "audit", "keys"):
+        window.goto(f"/console/{path}")
+        assert window.title() != "owned" and window.locator("img").count() == 0
+    assert window.locator("tbody b", has_text=EVIL).count() == 1  # the key
     guard.revive(f"a-{EVIL}")
 
 
-def test_the_console_cannot_be_framed(served: Site, open_page: OpenPage) -> None:
-    page = open_page()
-    page.goto("/console/login")
-    with page.expect_console_message(lambda one: "frame" in one.text.lower()):
-        page.set_content(f'<iframe src="{served.url}/console/tasks"></iframe>')
-    assert all("/console/tasks" not in frame.url for frame in page.frames)
-    page.problems.clear()
+def test_the_console_cannot_be_framed(served: Site, window: Any) -> None:
+    window.goto("/console/login")
+    with window.expect_console_message(lambda one: "frame" in one.text.lower()):
+        window.set_content(f'<iframe src="{served.url}/console/tasks"></iframe>')
+    assert all("/console/tasks" not in frame.url for frame in window.frames)
+    window.problems.clear()
 
 
-def test_keys_move_and_answer(served: Site, open_page: OpenPage) -> None:
-    page = open_page()
-    page.goto("/console/tasks")
-    page.keyboard.press("g")
-    page.keyboard.press("r")
-    page.wait_for_url("**/console/reviews")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/console/reviews/review-*")
-    page.keyboard.press("n")
-    page.keyboard.type("ra")  # in a field, keys are text
-    assert page.input_value("#note") == "ra"
-    page.keyboard.press("Tab")
-    page.keyboard.press("e")
-    page.locator("#edited").wait_for()
-    page.evaluate("document.activeElement.blur()")
-    with page.expect_navigation(url="**done=rejected"):
-        page.keyboard.press("r")
-    assert page.locator("h1 .tag").inner_text() == "rejected"
-    page.keyboard.press("?")
-    page.locator("dialog#help").wait_for()
-    page.keyboard.press("Escape")
-    page.locator("dialog#help").wait_for(state="hidden")
+def test_a_review_is_found_and_rejected_with_keys_alone(served: Site, window: Any, axe: str | None) -> None:
+    window.goto("/console/notifications")
+    window.keyboard.press("g")
+    window.wait_for_timeout(1300)  # milliseconds: however slowly, the second key belongs to the first
+    window.keyboard.press("r")
+    window.wait_for_url("**/console/reviews")
+    look(window)
+    window.keyboard.press("j")
+    window.evaluate("document.getElementById('list').dataset.before = 'yes'")
+    window.evaluate("document.body.dispatchEvent(new Event('bylaw-review'))")
+    window.locator("#list:not([data-before])").wait_for()  # loaded again, and the keys go on where they were
+    window.keyboard.press("Enter")
+    window.wait_for_url("**/console/reviews/review-*")
+    look(window, axe, twice=True)
+    window.keyboard.press("n")
+    window.keyboard.type("ra")  # in a field, keys are text
+    assert window.input_value("#note") == "ra"
+    window.keyboard.press("Tab")
+    with window.expect_navigation(url="**done=rejected"):
+        window.keyboard.press("r")
+    assert window.locator("h1 .tag").inner_text() == "rejected"
+    window.keyboard.press("?")
+    window.locator("dialog#help").wait_for()
+    window.keyboard.press("Escape")
+    window.locator("dialog#help").wait_for(state="hidden")
 
 
-def test_decisions_appear_as_they_are_made(served: Site, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_appear_as_they_are_made(served: Site, window: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo goes on while it is served."""
-    monkeypatch.setattr(demo, "PACE", 0.1)
-    page = open_page()
-    page.goto("/console/live")
-    page.locator("html[data-stream=open]").wait_for(state="attached")
+    monkeypatch.setattr(demo, "PACE", 1.0)
+    window.goto("/console/live")
+    window.locator("html[data-stream=open]").wait_for(state="attached")
     stop = threading.Event()
     agents = threading.Thread(target=demo.keep_going, args=(served.demo, stop))
     agents.start()
     try:
-        page.get_by_title(re.compile(r"^(ticket|invoice|campaign)-60\d\d$")).first.wait_for()
+        window.get_by_title(re.compile(r"^(ticket|invoice|campaign)-60\d\d$")).first.wait_for()
     finally:
         stop.set()
         agents.join()
-    assert page.locator("#plot svg").count() == 1
+    assert window.locator("#plot svg").count() == 1
 
 
 # -- stories ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_paused_call_is_edited_approved_run_and_audited(served: Site, open_page: OpenPage) -> None:
+def test_a_paused_call_is_edited_with_keys_approved_run_and_audited(served: Site, window: Any) -> None:
+    page = window
     key = served.key("refund bot", "agent", agents=["support", "refunds"])
     agent = GuardClient(served.url, key=key, timeout=LONG)
     agent.start_run("story-1", "r1", agent="support")
@@ -224,7 +262,6 @@ def test_a_paused_call_is_edited_approved_run_and_audited(served: Site, open_pag
         return Attempt(tool=tool, arguments=arguments, agent="refunds", session="story-1", run="r2")
 
     agent.record(agent.decide(attempt("confirm_refund_amount")), True)
-    page = open_page("ann")
     page.goto("/console/reviews")
     page.locator("html[data-stream=open]").wait_for(state="attached")
     before = page.locator("#list tbody tr").count()
@@ -233,21 +270,28 @@ def test_a_paused_call_is_edited_approved_run_and_audited(served: Site, open_pag
         row = page.locator("#list tr", has_text="story-1")
         row.wait_for()  # it appears by itself
         assert page.locator("#list tbody tr").count() == before + 1
-        row.locator("a.whole").click()
+        assert page.evaluate("told") == [["A call waits for you", "issue_refund"]]  # by the browser
+        row.locator("a.whole").focus()
+        page.keyboard.press("Enter")
         assert "a refund over 500 needs a person" in page.locator(".head").inner_text()
         assert "id: large-refund" in page.locator(".source-lines").inner_text()
-        page.click("summary[data-key=e]")
+        page.keyboard.press("n")
+        page.keyboard.type("seven hundred, not thousand")
+        page.keyboard.press("Tab")
+        page.keyboard.press("e")  # the cursor is in the arguments now
         edited = json.loads(page.input_value("#edited")) | {"amount": 700}
-        page.fill("#edited", json.dumps(edited))
-        page.fill("#note", "seven hundred, not thousand")
-        page.click("text=Approve the edited call")
-        page.wait_for_url("**done=approved")
+        page.keyboard.press("ControlOrMeta+a")
+        page.keyboard.insert_text(json.dumps(edited))
+        page.keyboard.press("Tab")
+        with page.expect_navigation(url="**done=approved"):
+            page.keyboard.press("Enter")
         decision = waiting.result(LONG)
     assert decision.action is Action.ALLOW and decision.call is not None
     assert decision.call.arguments == {"order_id": "A-7", "amount": 700, "reason": "broken"}
     agent.record(decision, "done")
     review = page.url.split("/reviews/")[1].split("?")[0]
     page.goto(f"/console/audit?text={review}")
+    look(page)
     text = page.locator("main").inner_text()
     assert f"{review} approved by ann" in text and f"{review} spent" in text
     page.goto("/console/session?name=story-1")
@@ -255,24 +299,27 @@ def test_a_paused_call_is_edited_approved_run_and_audited(served: Site, open_pag
     agent.close()
 
 
-def test_an_incident_from_the_first_alert_to_solved(served: Site, open_page: OpenPage) -> None:
+def test_an_incident_from_the_first_alert_to_solved(served: Site, window: Any, axe: str | None) -> None:
+    page = window
     served.guard.start_run("story-2", "r1", agent="support")
     served.guard.start_run("story-2", "r2", agent="mailer", parent_run="r1")
     for number in range(13):
         mail = {"to": f"customer{number}@example.org"}
         sent = Attempt(tool="send_email", arguments=mail, agent="mailer", session="story-2", run="r2")
         assert served.guard.decide(sent).allowed  # a window never stops a call
-    page = open_page("ann")
     page.goto("/console/tasks?kind=anomaly_alert")
     page.locator("html[data-stream=open]").wait_for(state="attached")
     served.follow()
     task = page.locator("#list tr", has_text="story-2")
     task.wait_for()
+    assert ["A rule was broken", "mail-burst"] in page.evaluate("told")
     task.get_by_role("button", name="Acknowledge").click()
     page.wait_for_url("**done=acknowledged")
     page.goto("/console/incidents?status=acknowledged")
+    look(page)
     page.locator("tr", has_text="story-2").locator("a.whole").click()
     assert "more than 12 mails in five minutes" in page.locator(".head").inner_text()
+    look(page, axe)
     page.fill("#to", "marek")
     page.fill("#note", "was this announced?")
     page.get_by_role("button", name="Assign", exact=True).click()
@@ -289,19 +336,20 @@ def test_an_incident_from_the_first_alert_to_solved(served: Site, open_page: Ope
     assert "solved" in page.locator("main").inner_text()
 
 
-def test_a_proposal_from_its_evidence_over_shadow_to_active(served: Site, open_page: OpenPage) -> None:
+def test_a_proposal_from_its_evidence_over_shadow_to_active(served: Site, window: Any) -> None:
+    page = window
     for number in range(24):
         with served.guard.session(f"evidence-{number}", agent="support") as session:
             for tool in ("lookup_order", "send_reply"):
                 session.record(session.decide(tool, {"order_id": f"A-{number}"}), "done")
-    page = open_page("ann")
-    page.on("dialog", lambda dialog: dialog.accept())
     page.goto("/console/proposals")
     page.get_by_role("button", name="Search the record").click()
     page.wait_for_url("**done=mined")
+    look(page)
     page.locator("a.whole", has_text="send_reply only after lookup_order").first.click()
     page.locator("text=recorded calls in").wait_for()  # it was tried on the record
     assert "calls of" in page.locator(".stats").inner_text()
+    look(page)
     page.get_by_role("button", name="Accept into shadow").click()
     page.wait_for_url("**done=accepted")
     rule = "send_reply-after-lookup_order"
@@ -317,11 +365,14 @@ def test_a_proposal_from_its_evidence_over_shadow_to_active(served: Site, open_p
     page.goto("/console/rules/shadow")
     card = page.locator("section", has_text="story-3").first
     assert "allow → block: 1" in card.inner_text()
+    look(page)
     page.goto(f"/console/rule?name={rule}")
+    look(page)
     page.get_by_role("button", name="Turn it on").click()
     page.wait_for_url("**done=promoted")
     served.operations.versions.look(now=True)
     stopped = reply("story-4")
     assert stopped.action is Action.BLOCK and stopped.decided_by == rule
     page.goto("/console/rules/versions")
+    look(page)
     assert "is on" in page.locator("tbody tr").first.inner_text()

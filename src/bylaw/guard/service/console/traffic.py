@@ -59,7 +59,7 @@ def sessions(visit: Visit) -> Response:
 def session(visit: Visit) -> Response:
     name = visit.name()
     if not name:  # rows without a session, such as kill switches
-        raise NotFound("which session?")
+        raise NotFound("the address names no session")
     view = visit.operations.sessions.get(name)
     runs = _flat(view.tree)
     lanes, marks = _plot(runs, view.summary.last_at)

@@ -53,7 +53,8 @@
   });
 
   // Shortcuts: only outside of fields, and they can be switched off (see the dialog `?`).
-  let chord = "";
+  let chord = "";  // ends with the next key or click and not with time: after `g`, a late `r` must not reject
+  document.addEventListener("pointerdown", () => { chord = ""; });
   const rows = () => [...document.querySelectorAll("[data-row] a.whole")];
   const step = (by) => {
     const all = rows();
@@ -70,11 +71,14 @@
       if (link) { event.preventDefault(); link.click(); }
       return;
     }
-    if (key === "g") { chord = "g"; setTimeout(() => { chord = ""; }, 1200); return; }
+    if (key === "g") { chord = "g"; return; }
     if (key === "?") { event.preventDefault(); actions.help(); return; }
     if (key === "j" || key === "k") { event.preventDefault(); step(key === "j" ? 1 : -1); return; }
     const target = document.querySelector(`main [data-key="${CSS.escape(key)}"]`);
-    if (target) { event.preventDefault(); target.matches("button, a, summary") ? target.click() : target.focus(); }
+    if (!target) return;
+    event.preventDefault();
+    if (target.matches("button, a, summary")) target.click(); else target.focus();
+    if (target.matches("summary") && target.parentElement.open) target.parentElement.querySelector("textarea")?.focus();
   });
 
   // Live updates. One tab listens and tells the others, since browsers allow few open connections to a server.
