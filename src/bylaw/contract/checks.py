@@ -6,6 +6,7 @@ the second alone, so `found` describes the answer either way.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -43,21 +44,38 @@ def excerpt(text: str, longest: int = 160) -> str:
 def readings(answer: str) -> Iterator[str]:
     """The answer as a person or a program reads it, where that differs from how it is written.
 
-    Escapes of JSON, invisible characters, marks of emphasis and seams between items must not hide what is forbidden.
+    Escapes of JSON and HTML, invisible characters, marks of Markdown and seams between items must not hide what is
+    forbidden.
     """
     value = json_of(answer) if answer.lstrip()[:1] in ("{", "[", '"') else msgspec.UNSET
     if value is msgspec.UNSET and answer.lstrip()[:1] == "{":  # an object on each line
         lines = [json_of(line) for line in answer.splitlines() if line.strip()]
         value = msgspec.UNSET if msgspec.UNSET in lines else lines
     if value is not msgspec.UNSET:
-        yield "\n".join(_texts(value))
+        yield "\n\n".join(_texts(value))
         yield from _columns(value) if isinstance(value, list) else ()
-    shown = _NOT_SHOWN.sub("", answer)
+    shown = _as_shown(answer)
     if shown != answer:
         yield shown
 
 
-_NOT_SHOWN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]|\\*\\*|~~|`")
+def _as_shown(answer: str) -> str:
+    """Markdown and HTML as they are displayed."""
+    if "<" in answer:
+        answer = _OTHER_TAGS.sub("\n\n", _INLINE_TAGS.sub("", _LINE_BREAK.sub("\n", answer)))
+    if "&" in answer:
+        answer = html.unescape(answer)
+    return _ESCAPED.sub(r"\1", _NOT_SHOWN.sub("", _LINK.sub(r"\1", answer)))
+
+
+_NOT_SHOWN = re.compile(
+    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]|[*`]|~~|(?<![^\\W_])_+(?=[^\\W_])|(?<=[^\\W_])_+(?![^\\W_])"
+)
+_LINK = re.compile(r"\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_LINE_BREAK = re.compile(r"(?i)<br\s?/?>")
+_INLINE_TAGS = re.compile(r"(?i)</?(?:a|b|code|em|font|i|mark|s|small|span|strong|sub|sup|u)(?:\s[^<>]{0,200})?>")
+_OTHER_TAGS = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 
 def _columns(items: list[Any]) -> Iterator[str]:
@@ -165,11 +183,17 @@ _PII_SHOWN = 5
 
 
 def has_no_pii(answer: str) -> CheckResult:
-    found = [f"{kind} {_mask(text)}" for kind, text in find_pii(answer)]
+    """A line break inside a number or an address does not hide it; the numbers of a long column are not one number."""
+    pieces = list(find_pii(answer)) or list(find_pii(_BREAK.sub("", _COLUMN.sub("\n\n", answer))))
+    found = [f"{kind} {_mask(text)}" for kind, text in pieces]
     if not found:
         return CheckResult(True, "no personal data and no secret found")
     more = f" and {len(found) - _PII_SHOWN} more" if len(found) > _PII_SHOWN else ""
     return CheckResult(False, f"found {', '.join(found[:_PII_SHOWN])}{more}")
+
+
+_BREAK = re.compile(r"(?<=\S)[ \t]*(?:\r?\n|[\v\f\x85\u2028\u2029])[ \t>]*(?=\S)")
+_COLUMN = re.compile(r"(?m)^(?:[\d .,-]+\n){6,}[\d .,-]*$")
 
 
 def find_pii(text: str) -> Iterator[tuple[str, str]]:

@@ -78,14 +78,12 @@ class Judge:
         """The last answer of a conversation counts, and every one where the invariant says what must not be in it."""
         check = invariant.check
         forbids = isinstance(check, _FORBIDDING) is not invariant.negate and isinstance(check, _ABOUT_WORDS)
-        for number, answer in enumerate(run.answers if forbids else (), 1):
-            result = self._check_answer(check, run, answer)
-            if result.holds is invariant.negate:
-                return CheckResult(result.holds, f"answer {number} of {len(run.answers) + 1}: {result.found}")
-        for reading in readings(last) if forbids else ():
-            result = self._check_answer(check, run, reading)
-            if result.holds is invariant.negate:
-                return result
+        for number, answer in enumerate((*run.answers, last) if forbids else (), 1):
+            of = f"answer {number} of {len(run.answers) + 1}: " if number <= len(run.answers) else ""
+            for reading in (*readings(answer), answer):
+                result = self._check_answer(check, run, reading)
+                if result.holds is invariant.negate:
+                    return CheckResult(result.holds, f"{of}{result.found}")
         return self._check_answer(check, run, last)
 
     def _check_answer(self, check: Check, run: AgentRun, answer: str) -> CheckResult:

@@ -86,3 +86,15 @@ def test_a_tool_of_an_mcp_server(mode: str) -> None:
     assert ("error" in answer) is is_lost and bool(call.delay) is (mode in ("slow_body", "jitter"))
     (attempt,) = proxied_run.plan.attempts.all()
     assert (attempt.arguments, attempt.took_effect) == ({"order": 7}, mode != "dns_failure")
+
+
+@pytest.mark.parametrize("version", [None, "2026-07-28"])
+def test_a_failing_tool_of_an_mcp_server_has_the_fields_of_its_protocol(version: str | None) -> None:
+    """Results have a type since requests name the version of the protocol."""
+    proxied_run = ProxiedRun(Injection(faults=(tool("error"),), run="test"), "hello")
+    meta = {} if version is None else {"_meta": {"io.modelcontextprotocol/protocolVersion": version}}
+    params = {"name": "pay", "arguments": {}, **meta}
+    call = McpRun(proxied_run.plan, proxied_run.recorder).begin({"id": 1, "method": "tools/call", "params": params})
+    assert call is not None and call.reply is not None
+    fields = {"content", "isError"} | ({"resultType"} if version else set())
+    assert call.reply["result"].keys() == fields

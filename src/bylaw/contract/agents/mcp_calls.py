@@ -20,6 +20,7 @@ from bylaw.contract.faults.recorder import Recorder
 from bylaw.wire.exchange import json_of
 
 _TIMED_OUT, _CLOSED = -32001, -32000
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _WRAPPER = "result"
 """servers wrap a value that is not an object under this one key"""
 Message: TypeAlias = dict[str, Any]
@@ -52,6 +53,9 @@ class McpCall:
         self, message: Message, name: str, run: McpRun, fault: ToolFault | None, attacks: list[ContextAttack]
     ) -> None:
         self.id = message.get("id")
+        meta = message["params"].get("_meta")
+        self._is_typed = isinstance(meta, dict) and _VERSION_KEY in meta
+        """whether results have a type: since 2026-07-28, when requests name the version of the protocol"""
         self.delay = 0.0
         self.reply: Message | None = None
         self._name = name
@@ -72,7 +76,8 @@ class McpCall:
     def _failure(self, fault: ToolFault) -> Message | None:
         if fault.mode == "error":
             text = f"{fault.error_code}: {fault.message or reason_of(fault.error_code)}"
-            result = {"resultType": "complete", "content": [{"type": "text", "text": text}], "isError": True}
+            result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
+            result |= {"resultType": "complete"} if self._is_typed else {}
             return {"jsonrpc": "2.0", "id": self.id, "result": result}
         if fault.mode == "timeout":
             error = {"code": _TIMED_OUT, "message": fault.message or "the request timed out"}
