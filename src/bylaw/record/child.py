@@ -110,6 +110,8 @@ class Recorded(Struct, frozen=True):
     """frameworks whose calls without HTTP were not recorded"""
     turned_away: dict[str, int]
     """how many requests the proxy could not serve, by the reason; they count as lost"""
+    passed: list[str] = []
+    """connections in protocols that cannot be recorded, such as `a web socket to example.com`"""
 
 
 def record_command(
@@ -135,7 +137,7 @@ def record_command(
     recording.add_counts(found.counts["turn"], found.counts["error"], lost)
     unread = [host for host, _ in proxy.unread.most_common()]
     refused = [host for host, _ in proxy.refused.most_common()]
-    return Recorded(status, unread, refused, found.unable, dict(proxy.turned_away))
+    return Recorded(status, unread, refused, found.unable, dict(proxy.turned_away), list(proxy.passed))
 
 
 def was_killed(status: int) -> bool:

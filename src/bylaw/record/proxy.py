@@ -29,6 +29,8 @@ class RecordingProxy(Proxy):
         self._hosts = (*MODEL_HOSTS, *(host.lower() for host in hosts))
         self.unread: Counter[str] = Counter()
         """tunnels that were not decrypted, by host"""
+        self.passed: Counter[str] = Counter()
+        """connections in protocols that cannot be recorded, such as `a web socket to example.com`"""
         self.refused: Counter[str] = Counter()
         """tunnels that were decrypted and whose client did not trust the certificate, by host"""
         self.turned_away: Counter[str] = Counter()
@@ -41,10 +43,13 @@ class RecordingProxy(Proxy):
     def decrypts(self, host: str) -> bool:
         if host in self.refused:  # a client that does not trust us gets through unread from now on
             return False
-        is_known = any(fnmatchcase(host.lower(), known) for known in self._hosts)
-        if not is_known:
+        return any(fnmatchcase(host.lower(), known) for known in self._hosts)
+
+    def on_unread(self, host: str, what: str) -> None:
+        if what == "HTTPS":
             self.unread[host] += 1
-        return is_known
+        else:
+            self.passed[f"{what} to {host}"] += 1
 
     def on_tls_refused(self, host: str, token: str | None) -> None:
         self.refused[host] += 1

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 import ssl
+import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+import websockets
 
 from bylaw.contract.agents import open_agent
-from bylaw.contract.agents.proxy import ChaosProxy
+from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun
+from bylaw.contract.faults.model import Injection
 from bylaw.contract.job import run_contract
+from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Scenario
+from bylaw.wire.proxy import tunnel_start, upstream
 from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.client_hello import protocols_in
+from bylaw.wire.proxy.tunnel_start import protocols_in
 from tests.contract.scripted import contract
 from tests.live.proxy.support import llm, proxied, server
 
@@ -137,6 +144,174 @@ def test_a_stream_keeps_its_timing(tmp_path: Path) -> None:
 
     first, second, third = asyncio.run(go())
     assert second - first > 0.03 and third - second > 0.03
+
+
+# Tunnels that are not what they seem
+
+
+class _Counted(ChaosProxy):
+    """Notes what passes unread."""
+
+    def __init__(self, *, decrypts: bool, **keys: Any) -> None:
+        super().__init__(decrypts_all=decrypts, **keys)
+        self.unread: list[str] = []
+
+    def on_unread(self, host: str, what: str) -> None:
+        self.unread.append(what)
+
+
+@contextlib.asynccontextmanager
+async def _tunnelled(folder: Path, port: int, *, decrypts: bool) -> AsyncIterator[Any]:
+    """A connection in a tunnel through the proxy, the proxy, and the run."""
+    proxy = _Counted(decrypts=decrypts, base=folder, authority=Authority.temporary(folder))
+    await proxy.start()
+    run = ProxiedRun(Injection(faults=(llm("truncated_response", max_tokens=2),), run="test"), "hello")
+    proxy.runs.open(run)
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    try:
+        yield reader, writer, proxy, run
+    finally:
+        await _closed(writer)
+        await proxy.runs.close(run)
+        await proxy.stop()
+
+
+@pytest.mark.parametrize("decrypts", [True, False])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_plain_http_in_a_tunnel_is_read(tmp_path: Path, decrypts: bool, pieces: int) -> None:
+    """Node, and clients of web sockets, ask for a tunnel to servers without TLS as well."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    said = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "one two three four"}}]}
+
+    async def go(port: int) -> tuple[bytes, list[str], int]:
+        async with _tunnelled(tmp_path, port, decrypts=decrypts) as (reader, writer, proxy, run):
+            step = len(head) // pieces + 1
+            for at in range(0, len(head), step):
+                writer.write(head[at : at + step])
+                await asyncio.sleep(0.02)
+            writer.write(body)
+            answer = await reader.readuntil(b"]}")
+            return answer, proxy.unread, run.plan.fired["llm_faults[0]"]
+
+    with server(lambda seen: (200, "application/json", json.dumps(said).encode())) as (url, seen):
+        answer, unread, fired = asyncio.run(go(int(url.rpartition(":")[2])))
+    assert b'"one two"' in answer and (unread, fired, len(seen)) == ([], 1, 1)
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+@pytest.mark.parametrize("decrypts", [True, False])
+@pytest.mark.parametrize("first", [PREFACE, b"EHLO me\r\n", b"\x00\x01\x02"])
+def test_another_protocol_in_a_tunnel_passes_untouched(tmp_path: Path, decrypts: bool, first: bytes) -> None:
+    async def go() -> tuple[bytes, list[str]]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"seen " + await reader.readexactly(len(first)))
+            writer.close()
+
+        async with (
+            await asyncio.start_server(serve, "127.0.0.1", 0) as real,
+            _tunnelled(tmp_path, real.sockets[0].getsockname()[1], decrypts=decrypts) as (reader, writer, proxy, _),
+        ):
+            writer.write(first)
+            return await reader.readexactly(5 + len(first)), proxy.unread
+
+    assert asyncio.run(go()) == (b"seen " + first, ["another protocol than HTTP/1.1"])
+
+
+@pytest.mark.parametrize("decrypts", [True, False])
+def test_a_server_that_speaks_first_is_heard(tmp_path: Path, decrypts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel_start, "_PATIENCE", 0.05)
+
+    async def go() -> bytes:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"220 ready\r\n")
+            writer.close()
+
+        async with (
+            await asyncio.start_server(serve, "127.0.0.1", 0) as real,
+            _tunnelled(tmp_path, real.sockets[0].getsockname()[1], decrypts=decrypts) as (reader, _, _, _),
+        ):
+            line: bytes = await reader.readline()
+            return line
+
+    assert asyncio.run(go()) == b"220 ready\r\n"
+
+
+def test_http_2_that_was_not_agreed_on_passes_to_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of httpx with `http1=False`, which speaks HTTP/2 whatever protocol was chosen."""
+    ca = trustme.CA()
+    real = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    real.set_alpn_protocols(["h2"])
+    ca.issue_cert("127.0.0.1").configure_cert(real)
+
+    def trust(protocol: str) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        ca.configure_trust(context)
+        context.set_alpn_protocols([protocol])
+        return context
+
+    monkeypatch.setattr(upstream, "trust", trust)
+
+    async def go() -> tuple[bytes, list[str]]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            chosen = writer.get_extra_info("ssl_object").selected_alpn_protocol().encode()
+            writer.write(chosen + b" " + await reader.readexactly(len(PREFACE)))
+            writer.close()
+
+        async with (
+            await asyncio.start_server(serve, "127.0.0.1", 0, ssl=real) as started,
+            _tunnelled(tmp_path, started.sockets[0].getsockname()[1], decrypts=True) as (reader, writer, proxy, _),
+        ):
+            client = ssl.create_default_context(cafile=str(proxy.authority.file))
+            client.set_alpn_protocols(["http/1.1", "h2"])
+            await writer.start_tls(client, server_hostname="127.0.0.1")
+            writer.write(PREFACE)
+            return await reader.readexactly(3 + len(PREFACE)), proxy.unread
+
+    assert asyncio.run(go()) == (b"h2 " + PREFACE, ["HTTP/2"])
+
+
+WEB_SOCKETS = """
+import asyncio, os, sys, aiohttp, websockets
+async def go():
+    async with websockets.connect(sys.argv[1], additional_headers={"authorization": "Bearer k"}) as talk:
+        await talk.send("x" * 200_000)
+        print("websockets", len(await talk.recv()), end=" ")
+    async with aiohttp.ClientSession(trust_env=True) as session, session.ws_connect(sys.argv[1]) as talk:
+        await talk.send_str("hello")
+        print("aiohttp", (await talk.receive()).data)
+asyncio.run(go())
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("trusts_ca", [True, False])
+def test_clients_of_web_sockets_get_through(tmp_path: Path, trusts_ca: bool) -> None:
+    """One of them asks for a tunnel, the other for the whole URL."""
+    (tmp_path / "agent.py").write_text(WEB_SOCKETS)
+
+    async def echo(talk: Any) -> None:
+        async for message in talk:
+            await talk.send(message)
+
+    async def go() -> AgentRun:
+        async with websockets.serve(echo, "127.0.0.1", 0) as real:
+            url = f"ws://127.0.0.1:{real.sockets[0].getsockname()[1]}/v1/realtime?model=m"
+            command = (sys.executable, "agent.py", url)
+            spec = AgentSpec(type="command", command=command, timeout_ms=300_000, trusts_ca=trusts_ca)
+            live = open_agent(spec, tmp_path)
+            await live.start()
+            try:
+                return await live.run("go", Injection(run="test"))
+            finally:
+                await live.stop()
+
+    run = asyncio.run(go())
+    assert (run.answer, run.failure) == ("websockets 200000 aiohttp hello", None)
 
 
 NODE = """

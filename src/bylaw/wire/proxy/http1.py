@@ -64,12 +64,15 @@ class Request(Struct, frozen=True):
 
 
 class Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: bytes = b"") -> None:
+        """`first`: bytes of the client that were read before."""
         self.reader = reader
         self.writer = writer
         # `drain` waits until data is sent, so that a cut happens at the right byte. Not 0: TLS would wait forever.
         writer.transport.set_write_buffer_limits(high=1, low=0)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEADERS)
+        if first:
+            self._http.receive_data(first)
         self._is_head = False
 
     # Reading

@@ -7,6 +7,7 @@ recording writes exchanges down.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeAlias
@@ -14,9 +15,9 @@ from urllib.parse import urlsplit
 
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
 from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.client_hello import speaks_http1
 from bylaw.wire.proxy.http1 import (
     HOP_BY_HOP,
+    IDLE,
     MOST_BODY,
     TOO_LARGE,
     BadRequest,
@@ -27,6 +28,7 @@ from bylaw.wire.proxy.http1 import (
     route_of,
     token_of,
 )
+from bylaw.wire.proxy.tunnel_start import HTTP2_PREFACE, read_start, start_in
 from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_for, open_tunnel, target_of
 from bylaw.wire.trickle import Pace
 
@@ -85,6 +87,9 @@ class Proxy:
 
     def on_tls_refused(self, host: str, token: str | None) -> None:
         """The client does not trust our certificate for the host."""
+
+    def on_unread(self, host: str, what: str) -> None:
+        """What passes to the host unread: `HTTPS` that is not decrypted, or a protocol that is not read here."""
 
     def on_refused(self, why: str) -> None:
         """The proxy itself has refused a request or a connection, which would have been served without it."""
@@ -165,6 +170,7 @@ class Proxy:
         except UpstreamFailure as failure:
             await connection.reply(proxy_error(502, str(failure)))
             return
+        self.on_unread(urlsplit(url).hostname or "", "a web socket")
         target, headers = target_of(url, by_proxy)
         headers += [pair for pair in request.headers if pair[0] != "host" and not pair[0].startswith("proxy-")]
         head = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
@@ -172,46 +178,69 @@ class Proxy:
         await _copy_both_ways(connection, reader, writer)
 
     async def _tunnel(self, connection: Connection, request: Request) -> None:
+        """Serve requests inside if they can be read: plain ones, and those in TLS where the host is decrypted."""
         host, _, port = request.target.rpartition(":")
         host = host.strip("[]")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             await connection.reply(proxy_error(400, f"`{request.target}` is not an address"))
             return
+        context = None
         if self.authority is not None and self.decrypts(host):
-            await self._decrypted_tunnel(connection, host, int(port), token_of(request), self.authority)
-            return
+            try:
+                context = self.authority.context(host)
+            except ValueError as error:
+                await connection.reply(proxy_error(400, str(error)))
+                return
+        streams: Streams | None = None
+        if context is None:
+            try:
+                streams = await self.connect(host, int(port))
+            except UpstreamFailure as error:
+                await connection.reply(proxy_error(502, str(error)))
+                return
         try:
-            reader, writer = await self.connect(host, int(port))
-        except UpstreamFailure as error:
-            await connection.reply(proxy_error(502, str(error)))
-            return
-        await connection.switch(200)
-        await _copy_both_ways(connection, reader, writer)
+            transport: Any = connection.writer.transport
+            transport.pause_reading()  # no byte of TLS may be read as text
+            await connection.switch(200)
+            early = connection.leftover()
+            start = start_in(early) or "other" if early else await read_start(transport)
+            transport.resume_reading()
+            token, address = token_of(request), f"{host}:{port}"
+            if start == "http":
+                inside = Connection(connection.reader, connection.writer, early)
+                await self._serve_all(inside, tunnel=(f"http://{address.removesuffix(':80')}", token))
+            elif start == "tls" and context is not None and not early:
+                transport.pause_reading()
+                await self._decrypted_tunnel(connection, host, int(port), token, context)
+            else:
+                self.on_unread(host, "HTTPS" if start == "tls" else "another protocol than HTTP/1.1")
+                with suppress(UpstreamFailure):
+                    streams = streams or await self.connect(host, int(port))
+                    await _copy_both_ways(connection, *streams)
+        finally:
+            if streams is not None:
+                streams[1].close()
 
     async def _decrypted_tunnel(
-        self, connection: Connection, host: str, port: int, token: str | None, authority: Authority
+        self, connection: Connection, host: str, port: int, token: str | None, context: ssl.SSLContext
     ) -> None:
         """Answer as the host, with a certificate of our own, and serve the requests inside."""
-        try:
-            context = authority.context(host)
-        except ValueError as error:
-            await connection.reply(proxy_error(400, str(error)))
-            return
-        transport: Any = connection.writer.transport
-        transport.pause_reading()  # no byte of TLS may be read as text
-        await connection.switch(200)
-        if not await speaks_http1(transport):
-            transport.resume_reading()
-            with suppress(UpstreamFailure):
-                await _copy_both_ways(connection, *await self.connect(host, port))
-            return
         try:
             await connection.writer.start_tls(context)
         except (OSError, TimeoutError):
             self.on_tls_refused(host, token)
             return
+        async with asyncio.timeout(IDLE):
+            first = await connection.reader.read(_CHUNK)
+        if first.startswith(HTTP2_PREFACE):  # although HTTP/1.1 was agreed on
+            self.on_unread(host, "HTTP/2")
+            with suppress(UpstreamFailure):
+                reader, writer = await open_tunnel(host, port, protocol="h2")
+                writer.write(first)
+                await _copy_both_ways(connection, reader, writer)
+            return
         address = f"https://{host}" if port == 443 else f"https://{host}:{port}"
-        await self._serve_all(Connection(connection.reader, connection.writer), tunnel=(address, token))
+        await self._serve_all(Connection(connection.reader, connection.writer, first), tunnel=(address, token))
 
 
 def outgoing(request: Request, url: str) -> Outgoing:

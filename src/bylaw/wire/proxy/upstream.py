@@ -98,18 +98,23 @@ async def open_for(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     parts = _split(url)
     secure = parts.scheme == "https"
     host, port = parts.hostname or "", parts.port or (443 if secure else 80)
-    proxy = _proxy_for(host, port, secure=secure)
+    if secure:
+        return *await open_tunnel(host, port, protocol="http/1.1"), None
+    proxy = _proxy_for(host, port, secure=False)
     if proxy is None:
-        return *await connect(host, port, secure=secure), None
-    if not secure:
-        return *await connect(proxy.hostname or "", proxy.port or 80, secure=False), proxy
-    return *await _tunnel(host, port, proxy, secure=True), None
+        return *await connect(host, port), None
+    return *await connect(proxy.hostname or "", proxy.port or 80), proxy
 
 
-async def open_tunnel(host: str, port: int) -> Streams:
-    """A connection whose bytes are passed on unread; the proxy for HTTPS is used. Raises UpstreamFailure."""
+async def open_tunnel(host: str, port: int, *, protocol: str | None = None) -> Streams:
+    """A connection whose bytes pass any proxy for HTTPS unread; with a protocol, TLS in which it is spoken.
+
+    Raises UpstreamFailure.
+    """
     proxy = _proxy_for(host, port, secure=True)
-    return await (connect(host, port, secure=False) if proxy is None else _tunnel(host, port, proxy, secure=False))
+    if proxy is None:
+        return await connect(host, port, protocol=protocol)
+    return await _tunnel(host, port, proxy, protocol)
 
 
 def _split(url: str) -> SplitResult:
@@ -133,8 +138,8 @@ def _proxy_for(host: str, port: int, *, secure: bool) -> SplitResult | None:
     return parts
 
 
-async def _tunnel(host: str, port: int, proxy: SplitResult, *, secure: bool) -> Streams:
-    reader, writer = await connect(proxy.hostname or "", proxy.port or 80, secure=False)
+async def _tunnel(host: str, port: int, proxy: SplitResult, protocol: str | None) -> Streams:
+    reader, writer = await connect(proxy.hostname or "", proxy.port or 80)
     lines = [f"CONNECT {host}:{port} HTTP/1.1", f"host: {host}:{port}"]
     lines += [f"{name}: {value}" for name, value in proxy_credentials(proxy)]
     try:
@@ -145,8 +150,8 @@ async def _tunnel(host: str, port: int, proxy: SplitResult, *, secure: bool) -> 
             status = head.split(b" ", 2)[1:2]
             if len(head) > MOST_HEADERS or status != [b"200"]:
                 raise OSError(f"the proxy answered {b''.join(status).decode('latin-1')}")
-            if secure:
-                await writer.start_tls(trust(), server_hostname=host)
+            if protocol is not None:
+                await writer.start_tls(trust(protocol), server_hostname=host)
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         writer.close()
         raise UpstreamFailure(f"cannot connect to {host}:{port} through {proxy.hostname}: {error}") from None
@@ -160,18 +165,20 @@ def proxy_credentials(proxy: SplitResult) -> list[tuple[str, str]]:
     return [("proxy-authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")]
 
 
-async def connect(host: str, port: int, *, secure: bool) -> Streams:
-    """Raises UpstreamFailure."""
+async def connect(host: str, port: int, *, protocol: str | None = None) -> Streams:
+    """With a protocol, over TLS. Raises UpstreamFailure."""
     try:
         async with asyncio.timeout(CONNECT_PATIENCE):
-            return await asyncio.open_connection(host, port, ssl=trust() if secure else None)
+            return await asyncio.open_connection(host, port, ssl=None if protocol is None else trust(protocol))
     except (OSError, TimeoutError, ValueError, UnicodeError) as error:
         raise UpstreamFailure(f"cannot connect to {host}:{port}: {str(error) or type(error).__name__}") from None
 
 
 @cache
-def trust() -> ssl.SSLContext:
-    return ssl.create_default_context()
+def trust(protocol: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols([protocol])
+    return context
 
 
 def target_of(url: str, by_proxy: SplitResult | None) -> tuple[str, list[tuple[str, str]]]:
