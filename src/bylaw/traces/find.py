@@ -19,7 +19,7 @@ from bylaw.traces.formats.langfuse_tables import holds_observations, is_table, s
 from bylaw.traces.records.files import no_such_file, open_path
 from bylaw.traces.records.layout import sample, sniff
 
-_PLAIN = (".jsonl", ".ndjson", ".json", ".agentlog", ".eval", ".traj")
+_PLAIN = (".jsonl", ".ndjson", ".json", ".agentlog", ".eval", ".traj", ".har")
 SUFFIXES = tuple(suffix + packed for suffix in _PLAIN for packed in ("", ".gz", ".zst"))
 
 _TABLES = (".csv", ".csv.gz", ".csv.zst")

@@ -1,4 +1,4 @@
-"""Exports of OpenAI's Agents SDK: `trace` and `trace.span` objects, one a line or in batches.
+"""Exports of OpenAI's Agents SDK: `trace` and `trace.span` objects, one a line or in batches, and saved runs.
 
 Spans of functions have no call id, so they are matched to answers by name. `group_id` is the session.
 """
@@ -10,9 +10,11 @@ from typing import Any
 from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import answer_of, answer_of_items
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.responses_items import messages_of
+from bylaw.traces.formats.run_states import RunStateReader, is_saved_run
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.recorded_input import RecordedInput
@@ -27,8 +29,13 @@ _UNDECODED: Undecoded = {"span_data": frozenset(("input",))}
 def claims(value: Any) -> bool:
     parts = value.get("data") if isinstance(value, dict) else value
     if isinstance(parts, list):
-        return bool(parts) and _is_part(parts[0])
-    return _is_part(value)
+        return bool(parts) and (_is_part(parts[0]) or is_saved_run(parts))
+    return _is_part(value) or is_saved_run(value)
+
+
+def reader(opened: Opened) -> Reader:
+    first = parsed(opened.first_record().decode(errors="replace"))
+    return RunStateReader(opened) if is_saved_run(first) else AgentsSdkReader(opened)
 
 
 def _is_part(value: Any) -> bool:

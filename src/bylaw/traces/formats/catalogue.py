@@ -85,7 +85,7 @@ CATALOGUE: dict[str, Format] = {
     "responses": _with_history(
         "OpenAI Responses: items, or whole responses with their `output`", "responses:ResponsesReader"
     ),
-    "agents-sdk": _with_history("OpenAI Agents SDK: exported traces and spans", "agents_sdk:AgentsSdkReader"),
+    "agents-sdk": _with_history("OpenAI Agents SDK: exported spans, saved runs, raw responses", "agents_sdk:reader"),
     "langsmith": _with_history("LangSmith: runs, one a line, in a list, or nested", "langsmith:LangSmithReader"),
     "langfuse": _with_history("Langfuse: observations of its API or its blob export", "langfuse:LangfuseReader"),
     "agentdojo": Format("AgentDojo: a run with its messages", "agentdojo:AgentDojoReader"),
@@ -96,13 +96,16 @@ CATALOGUE: dict[str, Format] = {
     "copilot-cli": Format("Copilot CLI: a session's events", "copilot_cli:CopilotCliReader"),
     "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
     "gemini-cli": Format("Gemini CLI: a recorded session, or what `stream-json` prints", "gemini_cli:reader"),
+    "har": _with_history("HAR: requests to a model that a browser or a proxy recorded", "har:HarReader"),
     "langchain": Format("LangChain messages: a list, one a line, or a LangGraph state", "langchain:LangChainReader"),
     "mlflow": _with_history("MLflow: traces with their spans", "mlflow:MlflowReader"),
     "opencode": Format("opencode: an exported session, or its events", "opencode:OpencodeReader"),
     "openhands": Format("OpenHands: events of a trajectory, or of its SDK", "openhands:OpenHandsReader"),
     "pydantic-ai": Format("pydantic-ai: a message history", "pydantic_ai:PydanticAIReader"),
+    "sharegpt": Format("ShareGPT: conversations with `from` and `value`", "sharegpt:ShareGptReader"),
     "swe-agent": Format("SWE-agent, mini-SWE-agent: a trajectory", "swe_agent:SweAgentReader"),
     "tau2": Format("tau2-bench: results with simulations", "tau2:Tau2Reader"),
+    "vercel": Format("Vercel AI SDK: the steps of a result", "vercel_steps:VercelStepsReader"),
     "weave": _with_history("W&B Weave: exported calls", "weave:WeaveReader"),
     "atif": _with_history("ATIF: a trajectory of steps", "atif:reader"),
 }

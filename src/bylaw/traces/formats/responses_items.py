@@ -20,13 +20,20 @@ _CALLS = {
     "code_interpreter_call": ("server_tool_use", "code_interpreter", "code"),
     "image_generation_call": ("server_tool_use", "image_generation", "action"),
     "tool_search_call": ("server_tool_use", "tool_search", "arguments"),
+    "hosted_tool_call": ("server_tool_use", None, "arguments"),
 }
 """kinds of calls: the block they become, the name of the tool if it is fixed, and the key of the arguments"""
-_INLINE_RESULTS = {"mcp_call": "output", "file_search_call": "results", "code_interpreter_call": "outputs"}
+_INLINE_RESULTS = {
+    "mcp_call": "output",
+    "file_search_call": "results",
+    "code_interpreter_call": "outputs",
+    "hosted_tool_call": "output",
+}
 """calls that OpenAI runs itself carry their result"""
 OUTPUTS = frozenset((*_CALLS, "reasoning"))
 """items that the model gave, apart from messages"""
-RESULTS = frozenset(f"{kind}_output" for kind in _CALLS)
+RESULTS = frozenset(f"{kind}_{end}" for kind in _CALLS for end in ("output", "result"))
+"""the Agents SDK of JavaScript calls them `…_call_result`, and has `callId` for `call_id`"""
 MARKS = frozenset(("mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "compaction", "item_reference"))
 ITEMS = OUTPUTS | RESULTS
 """items, apart from messages, that stand among the input"""
@@ -81,11 +88,19 @@ def inline_result(item: dict[str, Any], kind: str) -> Result | None:
 def output_of(item: dict[str, Any]) -> Result:
     """The result of a call that the client ran."""
     failed = item.get("status") == "failed"
-    return Result(call_id_of(item), None, item.get("output"), True if failed else None)
+    return Result(call_id_of(item), None, _output(item), True if failed else None)
+
+
+def _output(item: dict[str, Any]) -> Any:
+    """What a call returned, without the object around a text of the JavaScript SDK."""
+    output = item.get("output")
+    if isinstance(output, dict) and output.keys() == {"type", "text"} and output["type"] == "text":
+        return output["text"]
+    return output
 
 
 def call_id_of(item: dict[str, Any]) -> str | None:
-    return text_field(item, "call_id", "id")
+    return text_field(item, "call_id", "callId", "id")
 
 
 def messages_of(items: Any) -> list[dict[str, Any]] | None:
@@ -103,7 +118,7 @@ def message_of(item: dict[str, Any]) -> dict[str, Any]:
         content = item.get("content")
         return {"role": item.get("role"), "content": _texts(content) if isinstance(content, list) else content}
     if kind in RESULTS:
-        return {"role": "tool", "tool_call_id": call_id_of(item), "content": item.get("output")}
+        return {"role": "tool", "tool_call_id": call_id_of(item), "content": _output(item)}
     if kind in OUTPUTS:
         answer = AssistantContent()
         try:

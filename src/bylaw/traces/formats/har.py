@@ -1,0 +1,74 @@
+"""HAR: what a browser or a debugging proxy recorded of HTTP. Requests to a model are read as a log of pairs is."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime, timedelta
+from typing import Any
+
+from bylaw.traces.formats.pairs import PairsReader, pairs_in
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
+
+
+def claims(value: Any) -> bool:
+    log = object_field(value, "log")
+    return isinstance(log.get("version"), str) and isinstance(log.get("entries"), list)
+
+
+class HarReader(PairsReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._others = 0
+        """requests that are not to a model"""
+
+    def read_record(self, record: Record) -> None:
+        entries = list_field(object_field(record.value, "log"), "entries")
+        if not entries and record.expect_object("a recording"):
+            return
+        order = sorted(range(len(entries)), key=lambda index: (_started(entries[index]), index))
+        for index in order:
+            path = ("log", "entries", index)
+            exchange = _exchange(entries[index])
+            pairs = pairs_in(exchange) if exchange is not None else []
+            self._others += not pairs
+            for pair in pairs:
+                try:
+                    self._read(record, pair, path)
+                except MalformedRecord as error:
+                    record.malformed(error, path)
+
+    def notes(self) -> list[str]:
+        noun = "request is" if self._others == 1 else "requests are"
+        return [*super().notes(), *([f"{self._others:,} {noun} not to a model"] if self._others else [])]
+
+
+def _exchange(entry: Any) -> dict[str, Any] | None:
+    """One entry in the shape of a proxy's log."""
+    posted = text_field(object_field(object_field(entry, "request"), "postData"), "text")
+    if posted is None:
+        return None
+    content = object_field(object_field(entry, "response"), "content")
+    text = text_field(content, "text")
+    if text is not None and content.get("encoding") == "base64":
+        try:
+            text = base64.b64decode(text, validate=True).decode(errors="replace")
+        except (binascii.Error, ValueError):
+            text = None
+    exchange = {"request": posted, "response": text, "start_time": entry.get("startedDateTime")}
+    return {key: value for key, value in {**exchange, "end_time": _ended(entry)}.items() if value is not None}
+
+
+def _started(entry: Any) -> str:
+    return (text_field(entry, "startedDateTime") or "") if isinstance(entry, dict) else ""
+
+
+def _ended(entry: dict[str, Any]) -> str | None:
+    took = entry.get("time")
+    if not isinstance(took, (int, float)) or took < 0:
+        return None
+    try:
+        return (datetime.fromisoformat(_started(entry)) + timedelta(milliseconds=took)).isoformat()
+    except (ValueError, OverflowError):
+        return None
