@@ -53,9 +53,9 @@ score: .venv/.dev  ## how well prompts are read, and how often the gate of diff 
 	$(BIN)/python bench/diff_score.py
 
 # The tests marked `proof`, and every property with a thousand random examples.
-proof: .venv/.tests .venv/.chromium .venv/.embeddings .venv/.openapi fuzz  ## the long proofs, fuzzing included
+proof: .venv/.tests .venv/.chromium .venv/.embeddings .venv/.openapi .venv/.otel fuzz  ## the long proofs, fuzzing included
 	HYPOTHESIS_PROFILE=proof $(BIN)/pytest -n auto -m "proof or hypothesis"
-	$(BIN)/pytest tests/unit/diff/test_embeddings.py
+	$(BIN)/pytest tests/unit/diff/test_embeddings.py tests/service/test_otel.py
 
 fuzz: .venv/.dev  ## FUZZ_INPUTS=200000 mutated traces and rule files
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS)
@@ -87,7 +87,7 @@ clean:  ## remove everything made here, .venv included
 	@sh scripts/chromium.sh
 	@touch $@
 
-.venv/.dev .venv/.docs .venv/.embeddings .venv/.frameworks .venv/.openapi: .venv/.%: .venv/.base
+.venv/.dev .venv/.docs .venv/.embeddings .venv/.frameworks .venv/.openapi .venv/.otel: .venv/.%: .venv/.base
 	@echo "installing the $* tools into .venv" >&2
 	@$(PIP) --no-build-isolation -e '.[$*]'
 	@touch $@

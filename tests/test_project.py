@@ -62,7 +62,7 @@ def test_constraints_are_plain_sorted_pins() -> None:
     names = list(pins())
     assert names == sorted(names)
     assert all(name == canonicalize_name(name) for name in names)
-    assert all(re.fullmatch(r"[0-9.]+", version) for version in pins().values())
+    assert all(re.fullmatch(r"[0-9.]+(b[0-9]+)?", version) for version in pins().values())
 
 
 def test_supported_pythons_are_the_tested_ones() -> None:

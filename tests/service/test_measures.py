@@ -47,7 +47,7 @@ class Tracer:
         return self
 
     @contextmanager
-    def start_as_current_span(self, name: str, *, context: Any, kind: Any, attributes: Any) -> Iterator[Any]:
+    def start_as_current_span(self, name: str, *, context: Any, attributes: Any, **_: Any) -> Iterator[Any]:
         from opentelemetry import trace
 
         above = trace.get_current_span(context).get_span_context().trace_id
@@ -72,3 +72,4 @@ def test_a_decision_is_a_span_below_that_of_the_agent(site: Site) -> None:
     site.raw("support", "POST", "/v1/decide", call, headers={"traceparent": f"00-{above}-b7ad6b7169203331-01"})
     [span] = tracer.spans
     assert span["name"] == "POST /v1/decide" and span["trace"] == above and span["bylaw.action"] == "pause"
+    assert span["http.response.status_code"] == 200

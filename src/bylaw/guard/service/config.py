@@ -63,7 +63,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     webhook: str | None = None
     escalate_to: str | None = None
     metrics: str | None = None
-    """the folder that workers share"""
+    """the folder that workers share, with their metrics and who has asked how often"""
     jobs: str | None = None
     """where other jobs are: `module:attribute`, a mapping from names to functions"""
     otel: bool = False

@@ -17,6 +17,7 @@ from bylaw.guard.service.errors import Unauthorized
 from bylaw.guard.service.group_commit import GroupCommit
 from bylaw.guard.service.metrics import Metrics
 from bylaw.guard.service.operations import Operations
+from bylaw.guard.service.rates import Moments
 from bylaw.guard.service.session_owners import SessionOwners
 from bylaw.guard.service.spans import NoSpans, Spans
 
@@ -37,7 +38,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body_seconds: float = 10.0
     """within which a request has to arrive as a whole"""
     rate: float = 500.0
-    """requests a second of one key, person or unknown address, on average"""
+    """requests a second of one key, person or unknown address, on average, over all workers"""
     burst: float = 1000.0
     """requests at once"""
     stream_seconds: float = 3600.0
@@ -68,7 +69,9 @@ class Context:
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         spans: Spans | None = None,
+        moments: Moments | None = None,
     ) -> None:
+        """`moments`: how often somebody has asked, if several workers share that."""
         self.operations = operations
         self.credentials = credentials or Credentials(operations.guard.store, operations.clock)
         self.people = people or People()
@@ -76,6 +79,7 @@ class Context:
         self.sessions = SessionOwners(operations.sessions, operations.guard)
         self.metrics = metrics or Metrics()
         self.spans: Spans = spans or NoSpans()
+        self.moments = moments
         self.oidc: Any = None
         """the identity provider, if there is one: `service.oidc.Provider`"""
         self.hub: Any = None
@@ -128,6 +132,7 @@ class Context:
     def close(self) -> None:
         self._threads.shutdown(wait=True)
         self._heavy.shutdown(wait=True, cancel_futures=True)
+        self.spans.close()
 
 
 def principal_of(request: Request) -> Principal:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import suppress
 from types import coroutine
@@ -32,13 +31,13 @@ from bylaw.guard.service.errors import (
     Unauthorized,
     Unavailable,
 )
+from bylaw.guard.service.rates import Rates
 from bylaw.guard.stores.ports import StoreUnavailable
 
 LOGIN = "__Host-bylaw"
 FORMS = "__Host-bylaw-forms"
 """cookies: who has signed in; and what forms are bound to if a proxy says who it is"""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-MOST_ASKING = 10_000
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -69,7 +68,7 @@ _NONE: dict[str, Any] = {}
 class Gate:
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app, self._context = app, context
-        self._rates = Rates(context.settings.rate, context.settings.burst)
+        self._rates = Rates(context.settings.rate, context.settings.burst, context.moments)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -272,30 +271,6 @@ def _resume(waiting: Any, first: Any) -> Generator[Any, Any, Any]:
                 first = waiting.send(sent)
     except StopIteration as done:
         return done.value
-
-
-class Rates:
-    """A bucket for each who asks: `rate` a second, `burst` at once. Whoever was silent longest is forgotten."""
-
-    def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def check(self, who: str) -> None:
-        """Raises TooMany if nothing is left."""
-        known = self._left.get(who)
-        if known is not None and known[0] + (time.monotonic() - known[1]) * self._rate < 1.0:
-            raise TooMany("too many requests; wait a moment")
-
-    def spend(self, who: str) -> None:
-        now = time.monotonic()
-        left, at = self._left.pop(who, (self._burst, now))
-        left = min(self._burst, left + (now - at) * self._rate)
-        self._left[who] = (left - 1.0 if left >= 1.0 else left), now
-        if len(self._left) > MOST_ASKING:
-            self._left.popitem(last=False)
-        if left < 1.0:
-            raise TooMany("too many requests; wait a moment", retry_after=1)
 
 
 def error_response(scope: Scope, problem: ServiceError) -> Response:

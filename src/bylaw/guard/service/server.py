@@ -34,6 +34,7 @@ from bylaw.guard.service.context import Context
 from bylaw.guard.service.metrics import Metrics
 from bylaw.guard.service.oidc import Provider
 from bylaw.guard.service.operations import Operations
+from bylaw.guard.service.rates import SharedMoments
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.service.spans import make_exporter
 from bylaw.guard.stores.ports import GuardStore
@@ -83,11 +84,19 @@ def make_context(config: ServeConfig, store: GuardStore) -> Context:
         settings=config.file.limits,
         metrics=Metrics(config.metrics),
         spans=make_exporter() if config.otel else None,
+        moments=_shared_moments(config),
     )
     context.operations.notifications.channels = config.notify.channels
     if config.file.oidc is not None:
         context.oidc = Provider(config.file.oidc, os.environ.get(OIDC_SECRET))
     return context
+
+
+def _shared_moments(config: ServeConfig) -> SharedMoments | None:
+    """None if there is only one worker, or if the system has no locks for it: then each worker counts by itself."""
+    if config.metrics is None or config.workers == 1 or os.name != "posix":
+        return None
+    return SharedMoments(Path(config.metrics) / "rates")
 
 
 def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:

@@ -12,6 +12,10 @@ INSTALL = "spans need OpenTelemetry: pip install 'bylaw[otel]'"
 class Spans(Protocol):
     def request(self, method: str, path: str, scope: Mapping[str, Any]) -> Any: ...
 
+    def close(self) -> None:
+        """Send what has not been sent."""
+        ...
+
 
 class NoSpans:
     def __init__(self) -> None:
@@ -19,6 +23,8 @@ class NoSpans:
 
     def request(self, method: str, path: str, scope: Mapping[str, Any]) -> Any:
         return self._nothing
+
+    def close(self) -> None: ...
 
 
 class OpenTelemetrySpans:
@@ -29,6 +35,7 @@ class OpenTelemetrySpans:
             from opentelemetry import propagate, trace
         except ImportError:
             raise RuntimeError(INSTALL) from None
+        self._provider = provider
         self._tracer = trace.get_tracer("bylaw", tracer_provider=provider)
         self._extract, self._kind, self._status = propagate.extract, trace.SpanKind.SERVER, trace.StatusCode
 
@@ -37,9 +44,28 @@ class OpenTelemetrySpans:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         about = {"http.request.method": method, "http.route": path}
         with self._tracer.start_as_current_span(
-            f"{method} {path}", context=self._extract(headers), kind=self._kind, attributes=about
+            f"{method} {path}",
+            context=self._extract(headers),
+            kind=self._kind,
+            attributes=about,
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
-            yield span
+            status = 200
+            try:
+                yield span
+            except BaseException as problem:
+                status = getattr(problem, "status", 500)
+                if status >= 500:  # the mistakes of a client are none of the service
+                    span.record_exception(problem)
+                    span.set_status(self._status.ERROR)
+                raise
+            finally:
+                span.set_attribute("http.response.status_code", status)
+
+    def close(self) -> None:
+        if self._provider is not None:
+            self._provider.shutdown()
 
 
 def make_exporter() -> OpenTelemetrySpans:
