@@ -11,8 +11,8 @@ import pytest
 
 import bylaw
 from bylaw.comply.decide import CompiledPrompt
-from bylaw.comply.model import PromptRule, State, Tier
-from bylaw.comply.prompt.reader import parse_prompt_rules, prompt_hash
+from bylaw.comply.model import PromptRule, State, Tier, ToolSpec
+from bylaw.comply.prompt.reader import parse_prompt_rules, prompt_hash, read_prompt
 from bylaw.comply.rule_file import read_rule_file, render_rule_file
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 from tests.support.yaml_files import load_yaml
@@ -41,7 +41,12 @@ def every_rule() -> list[PromptRule]:
 def test_the_file_is_an_ordinary_rule_file(tmp_path: Path) -> None:
     path = emitted(every_rule(), tmp_path)
     found = bylaw.load_rules(path)
-    assert [rule.id for rule in found.rules] == ["never-drop-table", "look-up-first", "look-up-once"]
+    assert [rule.id for rule in found.rules] == [
+        "never-drop-table",
+        "look-up-first",
+        "look-up-first-done",
+        "look-up-once",
+    ]
     assert found.diagnostics == ()
 
 
@@ -75,6 +80,53 @@ def test_the_file_gives_the_same_result(name: str, tmp_path: Path) -> None:
     by_id = {rule.rule_id: rule for rule in before.extracted_rules}
     assert {rule.rule_id: rule for rule in after.extracted_rules} == by_id
     assert after.degraded == []
+
+
+def dialogue(*calls: tuple[str, bool | None]) -> list[dict[str, Any]]:
+    """Calls, each with whether its result is an error, on the same order."""
+    events: list[dict[str, Any]] = [{"type": "user_message", "content": "Go ahead."}]
+    for name, failed in calls:
+        events.append({"type": "tool_call", "name": name, "args": {"order_id": "o"}})
+        events.append({"type": "tool_result", "name": name, "content": "x", "is_error": failed})
+    return events
+
+
+@pytest.mark.parametrize(
+    ("sentence", "needed", "call"),
+    [
+        ("Always call get_order before cancel_order.", "get_order", "cancel_order"),
+        ("Do not call open_gate until check_brakes has been called.", "check_brakes", "open_gate"),
+        ("Every free_bed must be approved with sign_chart for the same order.", "sign_chart", "free_bed"),
+        ("After open_case, call notify_owner.", "notify_owner", "open_case"),
+    ],
+)
+def test_a_call_that_failed_did_nothing_in_the_file_either(
+    sentence: str, needed: str, call: str, tmp_path: Path
+) -> None:
+    tools = [ToolSpec(name=name, params={"order_id": {"type": "string"}}) for name in (needed, call)]
+    prompt = read_prompt(sentence, tools=tools)
+    path = tmp_path / "rules.yaml"
+    path.write_text(render_rule_file(prompt, "prompt.md", sentence), "utf-8")
+
+    def outcomes(*tries: bool | None) -> set[str]:
+        calls = [(needed, failed) for failed in tries]
+        calls = [(call, False), *calls] if sentence.startswith("After") else [*calls, (call, False)]
+        trace = bylaw.load_trace(dialogue(*calls))
+        again = CompiledPrompt(read_rule_file(path, sentence, prompt.rules)).check(trace)
+        assert again.extracted_rules == CompiledPrompt(prompt).check(trace).extracted_rules
+        return {finding.verdict.outcome.value for finding in bylaw.check(trace, path).findings}
+
+    assert "violated" in outcomes(True)
+    assert "violated" not in outcomes(False)
+    assert "violated" not in outcomes(True, False)
+    assert "violated" not in outcomes(None), "the trace does not say whether it failed"
+    assert "violated" in outcomes()
+
+
+def test_a_count_says_that_it_counts_calls_that_failed(tmp_path: Path) -> None:
+    prompt = "Call get_order at most once."
+    text = render_rule_file(read_prompt(prompt), "prompt.md", prompt)
+    assert "# a call that failed counts as made here" in text
 
 
 def test_another_version_of_the_prompt_is_reported(tmp_path: Path) -> None:

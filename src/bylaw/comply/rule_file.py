@@ -7,7 +7,9 @@ stays undecided.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +24,8 @@ from bylaw.rules.located import plain
 from bylaw.rules.source import Problems, Source
 
 PIN = "x-prompt"
+_NEEDS = re.compile(r"G \((?P<call>tool\([^()/]*\)) -> (?P<when>[OF]) (?:tool|result)\((?P<needed>[^()/]*)\)\)")
+"""a call that needs another one before or behind it"""
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
@@ -33,14 +37,15 @@ def render_rule_file(prompt: PromptRules, file: str, text: str) -> str:
 def _lines(prompt: PromptRules, file: str, text: str) -> Iterator[str]:
     yield f"# The rules that {wording.one_line(file)} states, as far as they can be checked. Edit or remove any."
     yield "# `bylaw check TRACE --policy FILE` runs them; `bylaw comply --rules FILE` says when the prompt has changed."
-    yield "# For `bylaw check` a call that failed was made; `bylaw comply` leaves a rule undecided that depends on it."
+    yield "# A call that failed did nothing: a rule `…-done` says so where another call must come first, or follow."
     yield from _yaml({PIN: {"file": file, "sha256": prompt.sha256}})
     checked = [rule for rule in prompt.rules if _usable(rule, prompt)]
     yield "" if checked else "\nrules: []"
     if checked:
         yield "rules:"
+    taken = set(prompt.owners)
     for rule in checked:
-        yield from _rule(rule, prompt, text)
+        yield from _rule(rule, prompt, text, taken)
     unchecked = [rule for rule in prompt.rules if not _usable(rule, prompt)]
     if unchecked:
         yield "\n# Not checkable as they stand:"
@@ -55,18 +60,51 @@ def _usable(rule: PromptRule, prompt: PromptRules) -> bool:
     return any(one.item["id"] in prompt.owners for one in rule.items)
 
 
-def _rule(rule: PromptRule, prompt: PromptRules, text: str) -> Iterator[str]:
+def _rule(rule: PromptRule, prompt: PromptRules, text: str, taken: set[str]) -> Iterator[str]:
     yield f"\n  # {_about(rule, text)}"
     yield f"  # {wording.one_line(rule.description)}"
     if rule.undecided:
         yield f"  # not checked: {wording.one_line(rule.undecided)}"
     for one in rule.items:
         if one.item["id"] in prompt.owners:
-            first, *rest = _yaml(one.item)
-            yield f"  - {first}"
-            yield from (f"    {line}" if line else "" for line in rest)
-            flow = "\n".join(_yaml(_pin(rule, one), default_flow_style=True, width=10**6))
-            yield f"    {PIN}: {flow}"
+            yield from _engine_rule(one.item, _pin(rule, one))
+            yield from _when_it_fails(rule, one, taken)
+
+
+def _engine_rule(item: Mapping[str, Any], pin: dict[str, Any]) -> Iterator[str]:
+    first, *rest = _yaml(item)
+    yield f"  - {first}"
+    yield from (f"    {line}" if line else "" for line in rest)
+    yield f"    {PIN}: " + "\n".join(_yaml(pin, default_flow_style=True, width=10**6))
+
+
+def _when_it_fails(rule: PromptRule, one: EngineItem, taken: set[str]) -> Iterator[str]:
+    """A second rule, which a call breaks if the calls that must come before or behind it have all failed.
+
+    `bylaw comply` folds the trace a second time without the calls that failed, so it does not read this rule back. A
+    count has no such rule: it would be inconclusive wherever the trace does not say which calls failed.
+    """
+    params = one.item.get("params", {})
+    if one.item["kind"] == "must_call_before":
+        call, when, needed = f"tool({_names(params['second'])})", "O", _names(params["first"])
+    elif (found := _NEEDS.fullmatch(str(params.get("formula", "")))) and "over" not in params:
+        call, when, needed = found["call"], found["when"], found["needed"]
+    else:
+        if one.aspect == "count":
+            yield "    # a call that failed counts as made here"
+        return
+    failed, done = (f"{when} result({needed}, error = {flag})" for flag in ("true", "false"))
+    params = {"formula": f"G ({call} -> !({failed} & !{done}))"}
+    name = f"{one.item['id']}-done"
+    if name not in taken:
+        taken.add(name)
+        yield from _engine_rule(
+            {**one.item, "id": name, "kind": "temporal", "params": params}, {"rule": rule.rule_id, "failed_calls": True}
+        )
+
+
+def _names(tools: str | Sequence[str]) -> str:
+    return " | ".join(json.dumps(one) for one in ([tools] if isinstance(tools, str) else tools))
 
 
 def _about(rule: PromptRule, text: str) -> str:
@@ -105,10 +143,10 @@ def _yaml(value: Mapping[str, Any], **more: Any) -> list[str]:
 
 def read_rule_file(path: str | os.PathLike[str], prompt: str, stated: Sequence[PromptRule] = ()) -> PromptRules:
     """The rules of the file. `stated` are the rules of the prompt as it is now. Raises InputError."""
-    found = load_rules(path)
     top, pins = _pins(os.fspath(path))
+    engine = tuple(rule for rule in load_rules(path).rules if not pins.get(rule.id, {}).get("failed_calls"))
     groups: dict[str, list[Rule]] = {}
-    for rule in found.rules:
+    for rule in engine:
         groups.setdefault(_text(pins.get(rule.id, {}), "rule") or rule.id, []).append(rule)
     changed = None if _text(top, "sha256") == prompt_hash(prompt) else prompt
     rules = [_prompt_rule(name, group, pins, changed) for name, group in groups.items()]
@@ -116,7 +154,7 @@ def read_rule_file(path: str | os.PathLike[str], prompt: str, stated: Sequence[P
     return PromptRules(
         sha256=prompt_hash(prompt),
         rules=(*rules, *unchecked),
-        engine=found.rules,
+        engine=engine,
         owners={rule.id: name for name, group in groups.items() for rule in group},
         notes=_notes(os.fspath(path), top, prompt),
     )
