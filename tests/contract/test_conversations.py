@@ -183,7 +183,7 @@ def test_graphs_and_agents_of_frameworks_get_all_messages() -> None:
     """In the forms that LangGraph and the OpenAI Agents SDK have; their real agents are in `tests/live`."""
     asked: list[Any] = []
 
-    async def invoke(state: Any, config: dict[str, Any]) -> Any:
+    async def invoke(state: Any, config: dict[str, Any], _given: dict[str, Any]) -> Any:
         asked.append((state, config))
         return {"messages": [*state["messages"], "answer"]}
 
@@ -208,7 +208,10 @@ def test_graphs_and_agents_of_frameworks_get_all_messages() -> None:
     async def run(_agent: Any, given: list[Any]) -> Result:
         return Result(given)
 
-    talk = talk_to_openai_agent(None, run, dict)()
+    async def nothing() -> dict[str, Any]:
+        return {}
+
+    talk = talk_to_openai_agent(None, run, nothing)()
     asyncio.run(talk("a"))
     assert len(asyncio.run(talk("b")).given) == 3
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableLambda
-from pydantic_ai import Agent
+from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -20,9 +21,9 @@ from tests.live.python.test_setup import _graph, remembers
 TALK = Conversation(["a", "b", "c"])
 
 
-def answers(agent: Any) -> tuple[str, ...]:
+def answers(agent: Any, **options: Any) -> tuple[str, ...]:
     async def once() -> AgentRun:
-        async with started(agent) as live:
+        async with started(agent, **options) as live:
             assert live.why_no_conversation() is None
             run: AgentRun = await live.run(TALK, Injection(run="run"))
             return run
@@ -50,6 +51,41 @@ def test_an_agent_of_pydantic_ai_gets_its_history() -> None:
         return ModelResponse(parts=[TextPart(str(len(messages)))])
 
     assert answers(Agent(FunctionModel(reply))) == ("1", "3", "5")
+
+
+shops = itertools.count(1)
+
+
+def a_shop() -> int:
+    return next(shops)
+
+
+def test_dependencies_are_made_once_for_a_conversation() -> None:
+    def reply(_messages: list[Any], info: Any) -> ModelResponse:
+        return ModelResponse(parts=[TextPart(info.instructions)])
+
+    agent = Agent(FunctionModel(reply), deps_type=int)
+
+    @agent.instructions
+    def instruct(context: RunContext[int]) -> str:
+        return f"shop {context.deps}"
+
+    said = [answers(agent, deps=f"{__name__}:a_shop") for _ in range(2)]
+    assert [set(one) for one in said] == [{said[0][0]}, {said[1][0]}] and said[0] != said[1]
+
+
+def test_a_graph_gets_its_context_once_for_a_conversation() -> None:
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.runtime import Runtime
+
+    def answer(_state: Any, runtime: Runtime[int]) -> Any:
+        return {"messages": [("ai", f"shop {runtime.context}")]}
+
+    graph = StateGraph(MessagesState, context_schema=int)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "answer")
+    said = [answers(graph.compile(), deps=f"{__name__}:a_shop") for _ in range(2)]
+    assert [len(set(one)) for one in said] == [1, 1] and said[0] != said[1]
 
 
 def test_an_agent_of_the_openai_sdk_gets_its_items() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -80,7 +82,21 @@ def a_shop() -> Shop:
     return Shop("Bern", 7)
 
 
-@pytest.mark.parametrize("deps", [{"name": "Bern", "stock": 7}, f"{__name__}:a_shop"])
+async def a_shop_later() -> Shop:
+    return a_shop()
+
+
+@contextlib.contextmanager
+def an_open_shop() -> Iterator[Shop]:
+    yield a_shop()
+
+
+@contextlib.asynccontextmanager
+async def an_agent_that_is_open() -> AsyncIterator[Any]:
+    yield _with_deps()
+
+
+@pytest.mark.parametrize("deps", [{"name": "Bern", "stock": 7}, f"{__name__}:a_shop", f"{__name__}:a_shop_later"])
 def test_pydantic_ai_gets_its_dependencies(deps: Any) -> None:
     assert ask(_with_deps(), deps=deps).answer == '{"stock":"7 at Bern"}'
 
@@ -111,12 +127,25 @@ def test_a_function_gets_what_it_takes() -> None:
     assert ask(agent, prompt="hi", config={"mode": "short"}, deps={"shop": "Bern"}).answer == "hi short Bern"
 
 
+def test_a_function_gets_dependencies_that_are_made_asynchronously() -> None:
+    async def later(prompt: str, deps: Shop) -> str:
+        return f"{prompt} {deps.name}"
+
+    for agent in (later, lambda prompt, deps: f"{prompt} {deps.name}"):
+        assert ask(agent, prompt="hi", deps=f"{__name__}:a_shop_later").answer == "hi Bern"
+
+
 @pytest.mark.parametrize(
     ("agent", "keys", "reason"),
     [
         (lambda prompt: "x", {"deps": {"a": 1}}, "does not take what the contract gives it"),
         ("text", {"factory": True}, "no function that makes an agent"),
         (lambda: 1 / 0, {"factory": True}, "failed: ZeroDivisionError"),
+        (an_agent_that_is_open, {"factory": True}, "yields the agent, as a context manager does"),
+        (lambda: "x", {}, "takes no prompt; write `factory: true`"),
+        (_with_deps(), {"deps": {"nme": "Bern"}}, "does not fit `Shop`: .*'name'"),
+        (_with_deps(), {"deps": f"{__name__}:an_open_shop"}, "yields the dependencies"),
+        (_with_deps(), {"config": {"nonsense": 1}}, "unexpected keyword argument 'nonsense'"),
     ],
 )
 def test_what_does_not_fit_is_said(agent: Any, keys: dict[str, Any], reason: str) -> None:

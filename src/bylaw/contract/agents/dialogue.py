@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from bylaw.contract.model import AgentSpec
@@ -97,12 +97,18 @@ def needs_talk(start: Callable[[], Talk] | None) -> bool:
     return getattr(start, "is_needed", False)
 
 
-def talk_to_pydantic_ai(agent: Any, arguments: Callable[[], dict[str, Any]]) -> Callable[[], Talk]:
+Arguments: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+"""makes the arguments of one run, which are the same for all messages of a conversation"""
+
+
+def talk_to_pydantic_ai(agent: Any, arguments: Arguments) -> Callable[[], Talk]:
     def start() -> Talk:
         earlier: list[Any] = []
+        given: dict[str, Any] = {}
 
         async def ask(prompt: str) -> Any:
-            result = await agent.run(prompt, message_history=list(earlier), **arguments())
+            given.update({} if given else await arguments())
+            result = await agent.run(prompt, message_history=list(earlier), **given)
             earlier[:] = result.all_messages()
             return result
 
@@ -111,12 +117,14 @@ def talk_to_pydantic_ai(agent: Any, arguments: Callable[[], dict[str, Any]]) -> 
     return start
 
 
-def talk_to_openai_agent(agent: Any, run: Any, arguments: Callable[[], dict[str, Any]]) -> Callable[[], Talk]:
+def talk_to_openai_agent(agent: Any, run: Any, arguments: Arguments) -> Callable[[], Talk]:
     def start() -> Talk:
         earlier: list[Any] = []
+        given: dict[str, Any] = {}
 
         async def ask(prompt: str) -> Any:
-            result = await run(agent, [*earlier, {"role": "user", "content": prompt}], **arguments())
+            given.update({} if given else await arguments())
+            result = await run(agent, [*earlier, {"role": "user", "content": prompt}], **given)
             earlier[:] = result.to_input_list()
             return result
 
@@ -126,9 +134,15 @@ def talk_to_openai_agent(agent: Any, run: Any, arguments: Callable[[], dict[str,
 
 
 def talk_to_graph(
-    agent: Any, invoke: Callable[[Any, dict[str, Any]], Any], first: Callable[[str], Any], config: dict[str, Any]
+    agent: Any,
+    invoke: Callable[[Any, dict[str, Any], dict[str, Any]], Any],
+    first: Callable[[str], Any],
+    config: dict[str, Any],
 ) -> Callable[[], Talk] | None:
-    """A graph that stores threads gets the same thread again, another one all messages so far."""
+    """A graph that stores threads gets the same thread again, another one all messages so far.
+
+    `invoke` takes the input, the configuration, and a mapping in which it stores arguments for the next message.
+    """
     stores = bool(getattr(agent, "checkpointer", None))
     sample = first("")
     if not stores and not (isinstance(sample, dict) and isinstance(sample.get("messages"), list)):
@@ -136,6 +150,7 @@ def talk_to_graph(
 
     def start() -> Talk:
         earlier: list[Any] = []
+        given: dict[str, Any] = {}
         thread = {"thread_id": uuid.uuid4().hex}
         own = {**config, "configurable": {**thread, **(config.get("configurable") or {})}} if stores else config
 
@@ -143,7 +158,7 @@ def talk_to_graph(
             asked = first(prompt)
             if not stores:
                 asked = {**asked, "messages": [*earlier, *asked["messages"]]}
-            result = await invoke(asked, own)
+            result = await invoke(asked, own, given)
             if isinstance(result, dict) and isinstance(result.get("messages"), list):
                 earlier[:] = result["messages"]
             return result

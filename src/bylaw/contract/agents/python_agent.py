@@ -31,6 +31,7 @@ from bylaw.contract.agents.prompts import fill_template
 from bylaw.contract.agents.python_target import (
     Setup,
     Target,
+    check_deps,
     import_path,
     instance_of,
     load,
@@ -166,6 +167,7 @@ class PythonAgent:
         setup = Setup(
             config=self._spec.config,
             deps=None if self._spec.deps is None else make_deps(self._spec.deps, self._folder),
+            check_deps=None if self._spec.deps is None else functools.partial(check_deps, self._spec.deps),
             state=None if self._spec.request_template is None else functools.partial(fill_template, self._spec),
         )
         self._found, self._setup = found, setup

@@ -89,6 +89,7 @@ def made_by(factory: Any, address: str) -> Any:
     """The agent that a factory makes. Raises AgentUnreachable."""
     if not callable(factory):
         raise AgentUnreachable(f"`{address}` is no function that makes an agent, as `factory: true` says")
+    _refuse_context_manager(factory, address, "the agent")
     try:
         made = factory()
     except Exception as error:  # the agent's own code
@@ -97,6 +98,15 @@ def made_by(factory: Any, address: str) -> Any:
         made.close()
         raise AgentUnreachable(f"the factory `{address}` is async; name a function that returns the agent itself")
     return made
+
+
+def _refuse_context_manager(function: Any, address: str, what: str) -> None:
+    inner = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise AgentUnreachable(
+            f"`{address}` yields {what}, as a context manager does; name a function that returns it, and close what it "
+            "opens in `reset_function`"
+        )
 
 
 class Target(Struct, frozen=True):
@@ -116,13 +126,22 @@ class Setup(Struct, frozen=True):
 
     config: dict[str, Any] = {}
     deps: Callable[[Any], Any] | None = None
-    """makes the dependencies for one run; takes the type that the agent states for them"""
+    """makes the dependencies for one run; takes the type that the agent states for them; may return an awaitable"""
+    check_deps: Callable[[Any], None] | None = None
+    """raises AgentUnreachable if the dependencies do not fit the type"""
     state: Callable[[str], Any] | None = None
     """makes the input from a prompt, for a graph with a state of its own"""
 
-    def arguments(self, name: str, kind: Any = None) -> dict[str, Any]:
+    async def arguments(self, name: str, kind: Any = None) -> dict[str, Any]:
         """The configuration, and the dependencies under the name that the framework has for them."""
-        return {**self.config, **({} if self.deps is None else {name: self.deps(kind)})}
+        return {**self.config, **await self.made(name, kind)}
+
+    async def made(self, name: str, kind: Any = None) -> dict[str, Any]:
+        """The dependencies for one run under this name, if the contract gives any."""
+        if self.deps is None:
+            return {}
+        made = self.deps(kind)
+        return {name: await made if inspect.isawaitable(made) else made}
 
 
 _PLAIN = Setup()
@@ -133,13 +152,25 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
     pydantic_ai = sys.modules.get("pydantic_ai.agent")
     if pydantic_ai is not None and isinstance(agent, pydantic_ai.AbstractAgent):
         kind = getattr(agent, "deps_type", None)
+        _check_takes(agent.run, setup.config, address)
+        if setup.check_deps is not None:
+            setup.check_deps(kind)
+
+        async def run_pydantic_ai(prompt: str) -> Any:
+            return await agent.run(prompt, **await setup.arguments("deps", kind))
+
         talk = talk_to_pydantic_ai(agent, lambda: setup.arguments("deps", kind))
-        return Target(lambda prompt: agent.run(prompt, **setup.arguments("deps", kind)), True, "pydantic_ai", talk)
+        return Target(run_pydantic_ai, True, "pydantic_ai", talk)
     openai_agents: Any = sys.modules.get("agents")
     if hasattr(openai_agents, "Runner") and isinstance(agent, getattr(openai_agents, "Agent", ())):
         run = openai_agents.Runner.run
+        _check_takes(functools.partial(run, agent), setup.config, address)
+
+        async def run_openai_agent(prompt: str) -> Any:
+            return await run(agent, prompt, **await setup.arguments("context"))
+
         talk = talk_to_openai_agent(agent, run, lambda: setup.arguments("context"))
-        return Target(lambda prompt: run(agent, prompt, **setup.arguments("context")), True, "openai_agents", talk)
+        return Target(run_openai_agent, True, "openai_agents", talk)
     langchain = sys.modules.get("langchain_core.runnables")
     if langchain is not None and isinstance(agent, langchain.Runnable):
         return Target(
@@ -157,13 +188,19 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
 
         def ask(prompt: str) -> Any:
             own = {**given, **({"deps": setup.deps(None)} if setup.deps else {})}
-            return asked(prompt if setup.state is None else setup.state(prompt), **own)
+            state = prompt if setup.state is None else setup.state(prompt)
+            return _with_awaited(asked, state, own) if inspect.isawaitable(own.get("deps")) else asked(state, **own)
 
         is_plain = setup.state is None and not setup.deps
         started = talk_to_function(functools.partial(asked, **given)) if is_plain else None
         return Target(ask, is_async or asked is ainvoke, None, started)
     type_name = type(agent).__name__
     raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")
+
+
+async def _with_awaited(asked: Callable[..., Any], state: Any, given: dict[str, Any]) -> Any:
+    answer = asked(state, **{**given, "deps": await given["deps"]})
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _check_takes(function: Any, given: Mapping[str, Any], address: str) -> None:
@@ -173,24 +210,29 @@ def _check_takes(function: Any, given: Mapping[str, Any], address: str) -> None:
     except TypeError as error:
         if given:
             raise AgentUnreachable(f"`{address}` does not take what the contract gives it: {one_line(error)}") from None
+        if not inspect.signature(function).parameters:
+            raise AgentUnreachable(
+                f"`{address}` takes no prompt; write `factory: true` if it is a function that makes the agent"
+            ) from None
     except ValueError:
         return  # a function without a signature
 
 
-def _ask_runnable(agent: Any, prompt: str, setup: Setup) -> Any:
+async def _ask_runnable(agent: Any, prompt: str, setup: Setup) -> Any:
     """Each run is a conversation of its own, also for a graph that stores conversations by their thread."""
     config = dict(setup.config)
     if getattr(agent, "checkpointer", None):
         config["configurable"] = {"thread_id": uuid.uuid4().hex, **(config.get("configurable") or {})}
-    given = {} if setup.deps is None else {"context": setup.deps(getattr(agent, "context_schema", None))}
+    given = await setup.made("context", getattr(agent, "context_schema", None))
     state = _langchain_input(agent, prompt) if setup.state is None else setup.state(prompt)
-    return agent.ainvoke(state, config=config or None, **given)
+    return await agent.ainvoke(state, config=config or None, **given)
 
 
 def _talk_to_runnable(agent: Any, setup: Setup) -> Callable[[], Callable[[str], Any]] | None:
-    def invoke(state: Any, config: dict[str, Any]) -> Any:
-        given = {} if setup.deps is None else {"context": setup.deps(getattr(agent, "context_schema", None))}
-        return agent.ainvoke(state, config=config or None, **given)
+    async def invoke(state: Any, config: dict[str, Any], given: dict[str, Any]) -> Any:
+        if setup.deps is not None and not given:  # once for each conversation
+            given |= await setup.made("context", getattr(agent, "context_schema", None))
+        return await agent.ainvoke(state, config=config or None, **given)
 
     first = functools.partial(_langchain_input, agent) if setup.state is None else setup.state
     return talk_to_graph(agent, invoke, first, setup.config)
@@ -200,13 +242,27 @@ def make_deps(given: dict[str, Any] | str, folder: Path) -> Callable[[Any], Any]
     """Makes dependencies from fields, or from `module:attribute`, whose function or class is called for each run."""
     if isinstance(given, str):
         found = load(given, folder)
+        if callable(found):
+            _refuse_context_manager(found, given, "the dependencies")
         return lambda _kind: found() if callable(found) else found
 
-    def make(kind: Any) -> Any:
-        is_class = isinstance(kind, type) and not issubclass(kind, dict | type(None)) and kind is not object
-        return kind(**given) if is_class else dict(given)
+    return lambda kind: kind(**given) if _is_class(kind) else dict(given)
 
-    return make
+
+def check_deps(given: dict[str, Any] | str, kind: Any) -> None:
+    """Raise AgentUnreachable for fields that the type of the dependencies does not take."""
+    if isinstance(given, str) or not _is_class(kind):
+        return
+    try:
+        inspect.signature(kind).bind(**given)
+    except TypeError as error:
+        raise AgentUnreachable(f"`agent.deps` does not fit `{kind.__name__}`: {one_line(error)}") from None
+    except ValueError:
+        return  # a class without a signature
+
+
+def _is_class(kind: Any) -> bool:
+    return isinstance(kind, type) and not issubclass(kind, dict | type(None)) and kind is not object
 
 
 def _langchain_input(agent: Any, prompt: str) -> Any:
