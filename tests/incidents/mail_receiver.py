@@ -60,6 +60,8 @@ class _Handler(socketserver.BaseRequestHandler):
             self.request.close()
 
     def _encrypt(self) -> None:
+        if self.to.answers.get("TLS") == "hang":
+            self.to.released.wait(600)
         assert self.to.tls is not None
         self.request: Any = self.to.tls.wrap_socket(self.request, server_side=True)
 

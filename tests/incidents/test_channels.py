@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -262,10 +263,31 @@ def test_a_mail_server_that_hangs_is_left(command: str, how: str) -> None:
     assert (posted.problem, posted.final) == ("no answer within 0.3 s", False)
 
 
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+def test_a_mail_server_that_hangs_before_it_encrypts_is_left(
+    certificates: tuple[ssl.SSLContext, str], security: Any
+) -> None:
+    with receiving_mail(certificates[0], at_once=security == "tls") as box:
+        box.answers = {"TLS": "hang"}
+        started = time.monotonic()
+        posted = Mailer(mail(box, security=security, certificates=certificates[1]), seconds=0.5)(
+            opened(), key="n", at=1.0
+        )
+        took = time.monotonic() - started
+    assert posted.problem == "no answer within 0.5 s" and took < 60
+
+
 def test_a_mail_that_was_taken_is_delivered_however_the_server_says_goodbye() -> None:
     with receiving_mail() as box:
         box.answers = {"QUIT": "hang"}
-        assert Mailer(mail(box), seconds=0.5)(opened(), key="n", at=1.0).delivered
+
+        def end_when_taken() -> None:
+            while not box.got:
+                time.sleep(0.01)
+            box.released.set()  # it closes the connection without an answer
+
+        threading.Thread(target=end_when_taken, daemon=True).start()
+        assert Mailer(mail(box), seconds=60.0)(opened(), key="n", at=1.0).delivered
 
 
 def test_a_mail_that_some_have_is_not_sent_to_them_again() -> None:

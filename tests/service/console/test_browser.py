@@ -188,7 +188,6 @@ def test_hostile_text_does_nothing(served: Site, window: Any) -> None:
     incident = served.operations.incidents.list(session=session)[0]
     served.operations.incidents.assign(incident.id, EVIL, by=EVIL, note=EVIL)
     guard.kill(f"a-{EVIL}", EVIL)
-    served.key(EVIL, "agent", agents=[EVIL])
     window.goto("/console/live")
     look(window)
     window.get_by_title(session, exact=True).first.click()
@@ -198,7 +197,14 @@ def test_hostile_text_does_nothing(served: Site, window: Any) -> None:
     for path in (f"reviews/{review}", f"incidents/{incident.id}", "agents", "tasks", "incidents", "audit", "keys"):
         window.goto(f"/console/{path}")
         assert window.title() != "owned" and window.locator("img").count() == 0
-    assert window.locator("tbody b", has_text=EVIL).count() == 1  # the key
+    window.fill("#label", EVIL)
+    window.select_option("#scope", "agent")
+    window.fill("#agents", EVIL)
+    window.get_by_role("button", name="Make the key").click()
+    window.locator("#new-key").wait_for()
+    window.reload()  # shows the key no more, and makes no second one
+    assert window.locator("#new-key").count() == 0 and window.locator("tbody b", has_text=EVIL).count() == 1
+    assert window.title() != "owned" and window.locator("img").count() == 0
     guard.revive(f"a-{EVIL}")
 
 

@@ -1,8 +1,9 @@
 """Notifications by e-mail, through an SMTP server.
 
 The connection is encrypted, and the certificate of the server is checked, unless the settings say `plain`; a server
-that offers no encryption is not used. The whole exchange has one deadline: `smtplib` alone would wait anew for every
-byte. A message has the same id at each delivery, so that mail programs drop repeats.
+that offers no encryption is not used. The exchange runs in a thread, as in `wire.client`, so that it has one deadline:
+`smtplib` alone would wait anew for every byte. A message has the same id at each delivery, so that mail programs drop
+repeats.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import smtplib
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -78,56 +79,40 @@ class Mailer:
         if leads_to_link_local(host, self._port):
             return Posted(problem=f"`{host}` leads to a link-local address", final=True)
         mail = self.compose(body, key=key, at=at)
-        expired, refused = threading.Event(), {}
-        try:
-            with self._connected(expired) as server:
-                refused = server.send_message(mail, self._settings.sender, list(self._settings.to))
-                if expired.is_set():  # then its last answer may be half of one
-                    raise TimeoutError
-        except (OSError, smtplib.SMTPException, ValueError) as problem:
-            if expired.is_set() or isinstance(problem, TimeoutError):
-                return Posted(problem=f"no answer within {self._seconds:g} s")
-            return _failure(problem)
-        if refused:  # the others have it, so it is not sent again
-            names = ", ".join(map(line, refused))
-            return Posted(answer=250, problem=f"the mail server refused it for {names}", final=True)
-        return Posted(answer=250)
+        server, results = self._make_client(), list[Posted]()
+        exchange = threading.Thread(target=self._send, args=(server, mail, results), name="bylaw-mail", daemon=True)
+        exchange.start()
+        exchange.join(self._seconds)
+        if results:
+            return results[0]
+        _hang_up(server)
+        return Posted(problem=f"no answer within {self._seconds:g} s")
 
-    @contextmanager
-    def _connected(self, expired: threading.Event) -> Iterator[smtplib.SMTP]:
-        """A connection that is cut at the deadline."""
-        settings, limit = self._settings, 2 * self._seconds  # the timer comes first
-        server = smtplib.SMTP(timeout=limit)
+    def _make_client(self) -> smtplib.SMTP:
+        """Not connected yet. Its timeout ends a thread that nobody waits for any more."""
+        settings, limit = self._settings, 2 * self._seconds
+        client = smtplib.SMTP(timeout=limit)
         if settings.security == "tls":
             assert self._tls is not None
-            server = smtplib.SMTP_SSL(timeout=limit, context=self._tls)
-        server._host = settings.host  # type: ignore[attr-defined]  # the name that the certificate must have
+            client = smtplib.SMTP_SSL(timeout=limit, context=self._tls)
+        client._host = settings.host  # type: ignore[attr-defined]  # the name that the certificate must have
+        return client
 
-        def cut() -> None:
-            expired.set()
-            if server.sock is not None:
-                try:
-                    socket.socket.shutdown(server.sock, socket.SHUT_RDWR)
-                except OSError:
-                    server.sock.close()
-
-        timer = threading.Timer(self._seconds, cut)
-        timer.daemon = True
-        timer.start()
+    def _send(self, server: smtplib.SMTP, mail: EmailMessage, results: list[Posted]) -> None:
+        settings = self._settings
         try:
-            code, text = server.connect(settings.host, self._port)
-            if code != 220:
-                raise smtplib.SMTPConnectError(code, text)
-            if settings.security == "starttls":
-                server.starttls(context=self._tls)
-            if settings.user is not None:
-                server.login(settings.user, self._password)
-            yield server
-            with suppress(OSError, smtplib.SMTPException):  # it has the mail already
+            with closing(server):
+                code, text = server.connect(settings.host, self._port)
+                if code != 220:
+                    raise smtplib.SMTPConnectError(code, text)
+                if settings.security == "starttls":
+                    server.starttls(context=self._tls)
+                if settings.user is not None:
+                    server.login(settings.user, self._password)
+                results.append(_taken(server.send_message(mail, settings.sender, list(settings.to))))
                 server.quit()
-        finally:
-            timer.cancel()
-            server.close()
+        except (OSError, smtplib.SMTPException, ValueError) as problem:
+            results.append(_failure(problem))  # which counts only if the mail was not taken before
 
     def compose(self, body: bytes, *, key: str, at: float) -> EmailMessage:
         told = message(body, self._public_url)
@@ -143,6 +128,19 @@ class Mailer:
         return mail
 
 
+def _hang_up(server: smtplib.SMTP) -> None:
+    if server.sock is not None:
+        with suppress(OSError):
+            server.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _taken(refused: Mapping[str, object]) -> Posted:
+    if not refused:
+        return Posted(answer=250)
+    names = ", ".join(map(line, refused))  # the others have it, so it is not sent again
+    return Posted(answer=250, problem=f"the mail server refused it for {names}", final=True)
+
+
 def _failure(problem: Exception) -> Posted:
     match problem:
         case smtplib.SMTPRecipientsRefused():
@@ -153,6 +151,8 @@ def _failure(problem: Exception) -> Posted:
             return Posted(problem="the mail server offers no encryption, or no sign-in", final=True)
         case ssl.SSLCertVerificationError():
             return Posted(problem=f"the certificate of the mail server is refused: {problem.verify_message}")
+        case TimeoutError():
+            return Posted(problem="no answer in time")
     reason = getattr(problem, "strerror", None) or "the connection broke"
     return Posted(problem=f"cannot be reached: {line(reason)}")
 
