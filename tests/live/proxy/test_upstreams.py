@@ -20,7 +20,7 @@ from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Completes
 from bylaw.record.child import child_environment
 from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.child_environment import named_addresses
+from bylaw.wire.proxy.child_environment import named_addresses, proxy_variables
 from tests.contract.scripted import contract, invariant
 from tests.live.proxy.support import Seen, llm, server
 
@@ -40,7 +40,9 @@ except Exception:
 @pytest.fixture(autouse=True)
 def _nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.upper() in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY"):
+        if name.upper() in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL") or name.upper().endswith(
+            "_PROXY"
+        ):
             monkeypatch.delenv(name)
 
 
@@ -123,6 +125,42 @@ def test_a_default_in_the_code_is_the_upstream_and_faults_reach_it(tmp_path: Pat
     assert (calm.answer, calm.models) == ("All is well.", {url})
     assert hit.answer == "All is" and hit.fired == {"llm_faults[0]": 1}
     assert [one["headers"]["authorization"] for one in seen] == ["Bearer our-key"] * 2
+
+
+def test_exceptions_are_about_the_users_proxy_and_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host in `NO_PROXY` is asked directly, and by us: faults reach it, and it is recorded."""
+    with server(says) as (url, _), server() as (users_proxy, passed):
+        monkeypatch.setenv("HTTP_PROXY", users_proxy)
+        monkeypatch.setenv("ALL_PROXY", users_proxy)
+        for excepted in ("127.0.0.1", "127.0.0.0/8", "*"):
+            monkeypatch.setenv("NO_PROXY", excepted)
+            run = ask(spec(AGENT.format(default=f"{url}/v1")), tmp_path, llm("truncated_response", max_tokens=2))
+            assert (run.answer, run.fired) == ("All is", {"llm_faults[0]": 1}), excepted
+        assert passed == []
+        monkeypatch.setenv("NO_PROXY", "elsewhere.example")
+        ask(spec(AGENT.format(default=f"{url}/v1")), tmp_path)
+    assert [one["path"] for one in passed] == [f"{url}/v1/chat/completions"]
+
+
+def test_no_variable_leads_past_the_proxy() -> None:
+    own = {"ALL_PROXY": "socks5://x:1", "wss_proxy": "http://x:2", "NO_PROXY": "a.example", "ftp_proxy": "http://x:3"}
+    env = {**own, **proxy_variables(own, "http://ours:1")}
+    ours = {name for name, value in env.items() if value == "http://ours:1"}
+    assert ours == {"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "wss_proxy"}
+    assert (env["NO_PROXY"], env["no_proxy"], env["ftp_proxy"]) == ("", "", "http://x:3")
+
+
+@pytest.mark.parametrize(("excepted", "is_proxied"), [("", True), (".example", False)])
+def test_an_agent_elsewhere_is_asked_through_the_users_proxy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, excepted: str, is_proxied: bool
+) -> None:
+    with server(lambda seen: (200, "text/plain", b"through the proxy")) as (users_proxy, passed):
+        monkeypatch.setenv("HTTP_PROXY", users_proxy)
+        monkeypatch.setenv("NO_PROXY", excepted)
+        run = ask(AgentSpec(type="http", endpoint="http://agent.example/ask", timeout_ms=60_000), tmp_path)
+        here = ask(AgentSpec(type="http", endpoint="http://127.0.0.1:9/ask", timeout_ms=60_000), tmp_path)
+    assert run.answer == ("through the proxy" if is_proxied else None)
+    assert len(passed) == is_proxied and here.failure is not None and here.failure.kind == "down"
 
 
 def test_a_model_that_the_proxy_cannot_reach_is_never_the_agents_fault(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -24,6 +25,7 @@ from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec
+from bylaw.wire.proxy.upstream import UpstreamFailure, proxy_for
 from bylaw.wire.values import one_line
 
 CONNECT_WITHIN = 5.0
@@ -52,18 +54,30 @@ class HttpAgent(ExternalAgent):
 
     async def start(self) -> None:
         await super().start()
-        # Proxies in the environment are for the agent, not for asking it. Connections are reused only for HTTPS, where
-        # opening one is slow: one that the server closes meanwhile would look like a crash.
+        # Connections are reused only for HTTPS, where opening one is slow: one that the server closes meanwhile would
+        # look like a crash.
         reused = None if self._url.startswith("https:") else 0
         limits = httpx2.Limits(max_keepalive_connections=reused)
         timeout = httpx2.Timeout(None, connect=CONNECT_WITHIN)
-        self._client = httpx2.AsyncClient(trust_env=False, timeout=timeout, limits=limits)
+        self._client = httpx2.AsyncClient(trust_env=False, proxy=self._proxy(), timeout=timeout, limits=limits)
         if self._spec.command:
             environment = self._environment
             self._server = ServerProcess(
                 self._spec.command, self._url, cwd=environment.folder, env=environment.variables()
             )
             await self._server.start()
+
+    def _proxy(self) -> str | None:
+        """The proxy that the user's environment names for the agent's host; none for an agent on this machine."""
+        parts = urlsplit(self._url)
+        host, secure = parts.hostname or "", parts.scheme == "https"
+        if host == "localhost" or host.startswith("127.") or host == "::1":
+            return None
+        try:
+            proxy = proxy_for(host, parts.port or (443 if secure else 80), secure=secure)
+        except UpstreamFailure as failure:
+            raise AgentUnreachable(f"`{self.name}` cannot be asked: {failure}") from None
+        return None if proxy is None else proxy.geturl()
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -35,7 +35,8 @@ MODEL_HOSTS = (
     "openrouter.ai",
 )
 """hosts that serve models in one of the formats that we read"""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "*")
+_OTHER_PROXIES = ("ALL_PROXY", "WS_PROXY", "WSS_PROXY", "SOCKS_PROXY")
+"""variables that some clients prefer; they are set only if the user has set them"""
 
 
 class Address(Struct, frozen=True):
@@ -69,13 +70,14 @@ def base_url_variables(provider: str, url: str) -> dict[str, str]:
 
 
 def proxy_variables(environment: Mapping[str, str], proxy: str) -> dict[str, str]:
-    """The variables that lead all other requests to the proxy, those to this machine included."""
+    """The variables that lead all other requests to the proxy, those to this machine included.
+
+    Exceptions (`NO_PROXY`) are about the user's own proxy. Ours observes them on the way to the server.
+    """
     variables = {name: proxy for upper in ("HTTP_PROXY", "HTTPS_PROXY") for name in (upper, upper.lower())}
-    bypassed = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    names = (part.strip() for part in bypassed.split(","))
-    no_proxy = ",".join(name for name in names if name and name not in _LOOPBACK)
+    others = [name for name in environment if name.upper() in _OTHER_PROXIES and environment[name]]
     # Node reads the others only from its release 24 on, and only if this one is set.
-    return {**variables, "NO_PROXY": no_proxy, "no_proxy": no_proxy, "NODE_USE_ENV_PROXY": "1"}
+    return {**variables, **dict.fromkeys(others, proxy), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
 
 
 def trust_variables(environment: Mapping[str, str], authority: Authority, folder: Path) -> dict[str, str]:
