@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +24,7 @@ from bylaw.guard.commands.hook import command as hook_command
 from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.hooks import client as hook_client
 from bylaw.guard.integrations.hooks import connection, rule_files, settings
+from bylaw.guard.integrations.hooks import service as hook_service
 from bylaw.guard.integrations.hooks.answers import Answer
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
 from bylaw.guard.integrations.hooks.results import AT_THE_CLIENT
@@ -294,6 +300,7 @@ FAULTS: dict[str, bytes] = {
     "nothing": b"",
     "no JSON": b'{"session_id": ',
     "a list": b"[]",
+    "no event": b'{"session_id": "s"}',
     "no UTF-8": b"\xff\xfe",
     "deep": b"[" * 200_000,
     "no session": b'{"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}',
@@ -422,6 +429,21 @@ def test_the_commands(project: Path) -> None:
     assert run("--client", "nobody")[0] == 2
 
 
+@pytest.mark.parametrize("policy", [None, "more.yaml"])
+def test_install_says_if_there_are_no_rules(policy: str | None, tmp_path: Path) -> None:
+    given = [] if policy is None else ["--policy", policy]
+    for is_there in (False, True):
+        done = run_bylaw(["hook", "install", "gemini", *given], cwd=tmp_path)
+        assert done.returncode == 0
+        assert ("every call will be blocked: there is no" in done.stderr) is not is_there
+        (tmp_path / (policy or "bylaw.yaml")).write_text(RULES)
+
+
+def test_a_hook_at_a_terminal_says_what_it_is(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    assert hook_client.run({}) == 2 and "a coding agent runs this" in capsys.readouterr().err
+
+
 def test_the_command_that_is_installed_blocks_where_bylaw_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     settings.install("claude-code", path)
@@ -493,6 +515,51 @@ def test_without_an_answer_the_hook_decides_by_itself(service: HookService, monk
     assert _asked({}) is None
     (Path(folder) / "s").write_text("no socket")
     assert _asked({}) is None
+
+
+def test_a_session_starts_the_service(tmp_path: Path, project: Path) -> None:
+    """As the command that `install --serve` writes, which has to leave nothing open that the client waits for."""
+    path = tmp_path / "run" / "s"
+    start = {"session_id": "5b1c", "cwd": str(project), "hook_event_name": "SessionStart"}
+    done = run_bylaw(
+        ["hook", "--client", "claude-code", "--serve"],
+        stdin=json.dumps(start),
+        cwd=project,
+        env={**os.environ, connection.SOCKET: str(path)},
+    )
+    assert (done.returncode, done.stdout) == (0, "{}\n")
+    with socket.socket(socket.AF_UNIX) as asking:
+        until = time.monotonic() + 60
+        while asking.connect_ex(str(path)) and time.monotonic() < until:
+            time.sleep(0.05)
+        process = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    os.kill(process, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("how", ["idle", "updated"])
+def test_a_service_ends_by_itself(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = HookService(str(tmp_path / "run" / "s"), idle=0.01 if how == "idle" else None)
+    installed = iter([1, 2])
+    if how == "updated":
+        monkeypatch.setattr(hook_service, "_installed", lambda: next(installed))
+    serving.run()
+    serving.close()
+    assert not os.path.exists(serving.path)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_install_serve_is_for_the_start_of_a_session(client: Client, tmp_path: Path) -> None:
+    path = settings.settings_file(client, "project", tmp_path)
+
+    def commands_with_it() -> int:
+        return path.read_text().count("--serve ")
+
+    one = 2 if client == "copilot" else 1  # for two shells
+    assert settings.install(client, path, serve=True) and commands_with_it() == one
+    assert not settings.install(client, path) and commands_with_it() == one, "it stays"
+    hooks = json.loads(path.read_text())["hooks"]
+    assert [event.lower() for event in hooks if "--serve" in json.dumps(hooks[event])] == ["sessionstart"]
+    assert settings.install(client, path, serve=False) and commands_with_it() == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -216,19 +219,8 @@ def command_of(client: Client, url: str, home: Path) -> tuple[list[str], dict[st
 def test_the_hook_decides(
     tmp_path: Path, model: Model, client: Client, command: str, path: str | None, runs: bool, said: str | None
 ) -> None:
-    project, home = tmp_path / "project", tmp_path / "home"
-    project.mkdir()
-    home.mkdir()
-    (project / "bylaw.yaml").write_text(RULES)
-    arguments, environment = command_of(client, f"http://127.0.0.1:{model.server_port}", home)
-    where = settings.settings_file(client, "user", home) if client == "codex" else None
-    settings.install(client, where or settings.settings_file(client, "project", project))
     model.command = command
-    environment |= {"HOME": str(home), "PATH": path or f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        arguments, cwd=project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=180, check=False
-    )
-    shown = (done.stdout + done.stderr).decode("utf-8", "replace")[-3000:]
+    project, shown = run_client(client, model, tmp_path, **({} if path is None else {"PATH": path}))
     assert (project / "ran").exists() is runs, shown
     assert len(model.results) == 1, shown
     if client == "copilot" and path is not None:  # it does not pass on stderr
@@ -239,3 +231,31 @@ def test_the_hook_decides(
             kinds = [row.kind for row in guard.store.events()]
             assert "decision" in kinds and ("result" in kinds) is runs
             assert kinds[-1] == "session" or client == "codex", "codex does not say when a session ends"
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini", "copilot"])
+def test_a_session_starts_the_service(tmp_path: Path, model: Model, client: Client) -> None:
+    path, model.command = tmp_path / "run" / "s", "touch ran"
+    project, shown = run_client(client, model, tmp_path, is_served=True, BYLAW_HOOK_SOCKET=str(path))
+    assert (project / "ran").exists(), shown
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(path))
+        os.kill(struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0], signal.SIGTERM)
+
+
+def run_client(
+    client: Client, model: Model, folder: Path, *, is_served: bool = False, **environment: str
+) -> tuple[Path, str]:
+    """The project, after one prompt, and what the client has printed."""
+    project, home = folder / "project", folder / "home"
+    project.mkdir()
+    home.mkdir()
+    (project / "bylaw.yaml").write_text(RULES)
+    arguments, own = command_of(client, f"http://127.0.0.1:{model.server_port}", home)
+    where = settings.settings_file(client, "user", home) if client == "codex" else None
+    settings.install(client, where or settings.settings_file(client, "project", project), serve=is_served)
+    own |= {"HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **environment}
+    done = subprocess.run(
+        arguments, cwd=project, env=own, stdin=subprocess.DEVNULL, capture_output=True, timeout=180, check=False
+    )
+    return project, (done.stdout + done.stderr).decode("utf-8", "replace")[-3000:]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bylaw.guard.integrations.hooks.settings import Scope
 
 _CLIENT = click.Choice(CLIENTS)
+_IDLE = 3600.0
+"""seconds after which a service that a hook has started ends if nobody asks it"""
 _POLICY = click.option(
     "--policy", "-p", metavar="FILE", help="Guard rules (default: `bylaw.yaml` in the project, and those above it)."
 )
@@ -29,11 +31,12 @@ _AGENT = click.option("--agent", metavar="NAME", help="The agent whose rules app
 @click.option("--client", type=_CLIENT, help="Who runs the hook, where the payload does not tell.")
 @click.option("--event", metavar="NAME", help="Which event it is, where the payload does not tell.")
 @click.option("--root", metavar="DIR", help="The project, whose rules apply, wherever the agent works.")
+@click.option("--serve", is_flag=True, help="Start the service first, unless one runs (see `bylaw hook install`).")
 @_AGENT
 @_POLICY
 @_STORE
 @click.pass_context
-def command(ctx: click.Context, /, **given: str | None) -> int | None:
+def command(ctx: click.Context, /, serve: bool, **given: str | None) -> int | None:
     """Decide the tool calls of Claude Code, Codex, Gemini CLI, Cursor or Copilot CLI.
 
     Without a command, this is the hook itself: it reads the event of the client as JSON on stdin and answers as that
@@ -44,6 +47,10 @@ def command(ctx: click.Context, /, **given: str | None) -> int | None:
         return None
     from bylaw.guard.integrations.hooks.client import run
 
+    if serve:
+        from bylaw.guard.integrations.hooks.service import start_service
+
+        start_service(_IDLE)
     return run({key: value for key, value in given.items() if value is not None})
 
 
@@ -77,7 +84,14 @@ def _settings(client: str, scope: str) -> Iterator[Path]:
 @_POLICY
 @_STORE
 @_AGENT
-def install(client: str, scope: str, policy: str | None, store: str | None, agent: str | None) -> ExitCode:
+@click.option(
+    "--serve/--no-serve",
+    default=None,
+    help="Start `bylaw hook serve` with a session, which makes hooks quicker. It ends after an hour without calls.",
+)
+def install(
+    client: str, scope: str, policy: str | None, store: str | None, agent: str | None, serve: bool | None
+) -> ExitCode:
     """Add the hook to the settings of CLIENT. Everything else in the file stays; a second time changes nothing.
 
     If the hook is there already, options that you do not give stay as they are.
@@ -86,9 +100,25 @@ def install(client: str, scope: str, policy: str | None, store: str | None, agen
 
     root = str(Path.cwd()) if scope == "project" and client in settings.NAMELESS else None
     with _settings(client, scope) as path:
-        changed = settings.install(cast("Client", client), path, root=root, policy=policy, store=store, agent=agent)
+        changed = settings.install(
+            cast("Client", client), path, serve=serve, root=root, policy=policy, store=store, agent=agent
+        )
     click.echo(f"{'installed in' if changed else 'already in'} {path}")
+    if scope == "project":
+        _warn_without_rules(policy)
     return ExitCode.OK
+
+
+def _warn_without_rules(policy: str | None) -> None:
+    from bylaw.guard.integrations.hooks.rule_files import NoRules, find_rules
+
+    try:
+        files = find_rules(Path.cwd(), root=None, policy=policy, folders=(), environment={}).files
+        problem = next((f"there is no `{file}`" for file in files if not file.exists()), None)
+    except NoRules as why:
+        problem = str(why)
+    if problem is not None:
+        click.echo(f"every call will be blocked: {problem}", err=True)
 
 
 @command.command(name="uninstall")
@@ -119,7 +149,8 @@ def status(client: str, scope: str) -> ExitCode:
 
 
 @command.command(name="serve")
-def serve() -> ExitCode:
+@click.option("--idle", type=click.FloatRange(min=1), metavar="SECONDS", help="End if no hook asks for so long.")
+def serve(idle: float | None) -> ExitCode:
     """Answer hooks from one process, until it is interrupted. Hooks find it by themselves, and are much quicker.
 
     It listens on a Unix socket in the user's runtime folder (BYLAW_HOOK_SOCKET names another one). Without it, or if it
@@ -131,7 +162,7 @@ def serve() -> ExitCode:
     from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
 
     try:
-        service = HookService(socket_path())
+        service = HookService(socket_path(), idle=idle)
     except ServiceProblem as problem:
         click.echo(f"Error: {problem}", err=True)
         return ExitCode.OUT_OF_REACH

@@ -72,8 +72,10 @@ def read_payload(text: bytes, *, client: Client | None = None, event: str | None
         raise Unreadable(f"the payload is not plain JSON: {problem}") from None
     if not isinstance(payload, dict):
         raise Unreadable("the payload is not a JSON object")
-    name = str(payload.get("hook_event_name") or event or _guess_event(payload))
+    name = str(payload.get("hook_event_name") or event or _guess_event(payload) or "")
     moment = MOMENTS.get(name.lower())
+    if not name:
+        raise Unreadable("the payload names no event: pass --event NAME")
     if moment is None:
         raise Unreadable(f"the event `{name}` is not one of a tool call or a session")
     found = _client(payload, name, client)

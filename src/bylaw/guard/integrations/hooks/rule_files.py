@@ -46,7 +46,7 @@ def find_rules(
     ways = [found for place in places if (found := _on_the_way_up(Path(os.path.abspath(place))))]
     if not ways:
         asked = " or ".join(dict.fromkeys(f"`{place}`" for place in places))
-        raise NoRules(f"there is no `{RULES}` in {asked} or above; pass --policy FILE")
+        raise NoRules(f"there is no `{RULES}` in {asked} or above; write one, or pass --policy FILE")
     # an agent that works in a folder below must not move the counters by a file that it puts there
     first = ways[0][0] if named else ways[0][-1]
     return RuleFiles(list(dict.fromkeys(file for way in ways for file in way)), first.parent / STORE)

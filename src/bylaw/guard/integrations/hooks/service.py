@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import bylaw
 from bylaw.guard.integrations.hooks.answers import Answer, refuse
-from bylaw.guard.integrations.hooks.connection import MOST_BYTES, OPTIONS, PROJECT, VERSION, is_private
+from bylaw.guard.integrations.hooks.connection import MOST_BYTES, OPTIONS, PROJECT, VERSION, is_private, socket_path
 from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
 
 _AT_ONCE = 8
@@ -26,8 +29,8 @@ class ServiceProblem(Exception):
 
 
 class HookService:
-    def __init__(self, path: str) -> None:
-        """Raises ServiceProblem."""
+    def __init__(self, path: str, *, idle: float | None = None) -> None:
+        """`idle`: seconds without a hook, after which it ends. Raises ServiceProblem."""
         self.path = path
         if not hasattr(socket, "AF_UNIX"):
             raise ServiceProblem("this system has no Unix sockets")
@@ -45,15 +48,17 @@ class HookService:
             self._socket.close()
             raise ServiceProblem(f"cannot listen on `{path}`: {problem}") from None
         self._socket.listen(64)
+        self._socket.settimeout(idle)
 
     def run(self) -> None:
-        """Answer until `close`."""
+        """Answer until `close`, or until it was idle for too long, or Bylaw was updated."""
         _load()
+        installed = _installed()
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            while True:
+            while _installed() == installed:
                 try:
                     connection, _ = self._socket.accept()
-                except OSError:  # closed
+                except OSError:  # closed, or idle
                     return
                 threads.submit(_serve, connection)
 
@@ -63,6 +68,32 @@ class HookService:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+def start_service(idle: float) -> None:
+    """Start a service in the background, unless one listens. If that fails, hooks decide by themselves."""
+    path = socket_path()
+    if not hasattr(socket, "AF_UNIX") or _is_served(path):
+        return
+    # -P: nothing is imported from the folder of the project
+    command = [sys.executable, "-P", "-m", "bylaw", "hook", "serve", "--idle", str(idle)]
+    with suppress(OSError):
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=os.path.expanduser("~"),
+            start_new_session=True,
+        )
+
+
+def _installed() -> int:
+    """Changes when another version of Bylaw is installed in place of this one."""
+    try:
+        return os.stat(bylaw.__file__).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_served(path: str) -> bool:

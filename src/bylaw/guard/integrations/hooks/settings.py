@@ -21,6 +21,8 @@ from bylaw.guard.integrations.json_files import FileProblem, read_object, write_
 Scope: TypeAlias = Literal["project", "user"]
 _OURS = re.compile(r"\bbylaw(?:\.exe)?['\"]? hook\b")
 _KEPT = ("root", "policy", "store", "agent")
+_SERVE = "--serve"
+"""in the command for the start of a session: start the service"""
 NAMELESS: tuple[Client, ...] = ("codex", "copilot")
 """clients that do not name the project in the environment, so that the command has to"""
 
@@ -69,9 +71,9 @@ def settings_file(client: Client, scope: Scope, folder: Path) -> Path:
     return folder / (dialect.user_file or dialect.file if scope == "user" else dialect.file)
 
 
-def install(client: Client, path: Path, **given: str | None) -> bool:
-    """`given`: `root`, `policy`, `store` and `agent`; those that are not given stay as the command that is there has
-    them. Returns whether the file has changed. Raises FileProblem."""
+def install(client: Client, path: Path, *, serve: bool | None = None, **given: str | None) -> bool:
+    """`given`: `root`, `policy`, `store` and `agent`. `serve`: whether a session starts the service. Those that are not
+    given stay as the command that is there has them. Returns whether the file has changed. Raises FileProblem."""
     settings, text = read_object(path)
     dialect = DIALECTS[client]
     if dialect.version is not None:
@@ -80,10 +82,13 @@ def install(client: Client, path: Path, **given: str | None) -> bool:
     found = [entry for event in dialect.events for entry in _entries(hooks, event, path) if _is_ours(entry)]
     program, options = _command_of(found[0]) if found else ("bylaw hook", {})
     options |= {key: value for key, value in given.items() if value}
+    if serve is None:
+        serve = any(_SERVE in _text_of(entry).split() for entry in found)
     for event in dialect.events:
         entries = _entries(hooks, event, path)
         places = [place for place, entry in enumerate(entries) if _is_ours(entry)]
-        wanted = _entry(client, event, _command(program, client, event, options))
+        is_start = serve and MOMENTS[event.lower()] == "start"
+        wanted = _entry(client, event, _command(program, client, event, options, [_SERVE] if is_start else []))
         if not places:
             entries.append(wanted)
         else:
@@ -127,8 +132,8 @@ def installed_events(client: Client, path: Path) -> tuple[str, ...]:
     return tuple(event for event in hooks if any(map(_is_ours, _entries(hooks, event, path))))
 
 
-def _command(program: str, client: Client, event: str, options: Mapping[str, str]) -> str:
-    words = ["--client", client]
+def _command(program: str, client: Client, event: str, options: Mapping[str, str], more: list[str]) -> str:
+    words = ["--client", client, *more]
     if DIALECTS[client].names_event:
         words += ["--event", event]
     for option in _KEPT:
@@ -139,8 +144,7 @@ def _command(program: str, client: Client, event: str, options: Mapping[str, str
 
 def _command_of(entry: Any) -> tuple[str, dict[str, str]]:
     """The program of the command that is there, and its options, also those that a person has added."""
-    hook = entry["hooks"][0] if isinstance(entry.get("hooks"), list) else entry
-    text = next(hook[key] for key in ("command", "bash") if isinstance(hook.get(key), str))
+    text = _text_of(entry)
     ours = _OURS.search(text)
     assert ours is not None
     try:
@@ -153,6 +157,12 @@ def _command_of(entry: Any) -> tuple[str, dict[str, str]]:
         if name in names:
             found[names[name]] = value if mark else following
     return text[: ours.end()], found
+
+
+def _text_of(entry: Any) -> str:
+    """Our command in an entry of ours."""
+    hook = entry["hooks"][0] if isinstance(entry.get("hooks"), list) else entry
+    return str(next(hook[key] for key in ("command", "bash") if isinstance(hook.get(key), str)))
 
 
 def _entry(client: Client, event: str, command: str) -> dict[str, Any]:
