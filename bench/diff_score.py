@@ -3,7 +3,8 @@
 Simulated agents, and real ones from `../shared/data` where that folder is there: τ-airline (gpt-4o, four trials of each
 task) and SOPBench (bank and library; runs of one model in several modes, and of several models). For noise, the runs of
 a task are dealt to the sides at random. Beside it: McNemar's test on exact match, which needs two baseline recordings.
-Bias: changes of real runs are made by us, each in one way; the real change of a model is not.
+Every line draws with the seeds 0, 1, 2, … and prints how many. Bias: changes of real runs are made by us, each in one
+way; the real change of a model is not.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ Draw = Callable[[int], Sides]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=12, help="comparisons per line, a third of it with a change")
+    parser.add_argument(
+        "--draws",
+        type=int,
+        default=12,
+        help="comparisons per line; of few tasks three times as many, of changes a third",
+    )
     parser.add_argument("--simulations", type=int, default=500, help="of the statistics alone; of intervals four times")
     parser.add_argument("--only", choices=("statistics", "simulated", "airline", "sopbench"))
     options = parser.parse_args()
@@ -102,7 +108,7 @@ def simulated(draws: int) -> None:
             repeats = design != "1 v 1"
             line(
                 f"  {design}, {tasks} tasks",
-                draws,
+                3 * draws if tasks <= 20 else draws,
                 lambda seed, d=design, t=tasks: sides(seed, tasks=t, design=d),
                 baseline_twice=repeats,
             )
@@ -121,7 +127,7 @@ def simulated(draws: int) -> None:
             rules=RULES,
         )
     for design in ("2 v 7", "5 v 5", "1 v 1"):
-        line(f"  one task, {design}", draws, lambda seed, d=design: sides(seed, tasks=1, design=d))
+        line(f"  one task, {design}", 3 * draws, lambda seed, d=design: sides(seed, tasks=1, design=d))
     print("simulated agents, 40 tasks, a change in a share of the sessions")
     for name, mutation in MUTATIONS.items():
         for design in DESIGNS:

@@ -8,6 +8,7 @@ import pytest
 
 import bylaw
 from bylaw.diff.model import DiffReport
+from bylaw.diff.report.wording import headline
 from bylaw.engine.compile import compile_rules
 from bylaw.rules import load_rules
 from bylaw.text.similarity import words
@@ -220,6 +221,21 @@ def test_an_axis_of_one_side_is_a_warning_and_exit_3_if_strict() -> None:
     after = [run(f"s{i}", f"Pay for order {i}", [pay("alice")]) for i in range(5)]
     assert diff(before, after).one_sided == ["latency"]
     assert [diff(before, after, strict=strict).exit_code for strict in (False, True)] == [0, 3]
+
+
+@pytest.mark.parametrize(("tasks", "trials", "confirmable"), [(1, 1, False), (4, 1, False), (5, 1, True), (2, 2, True)])
+def test_recordings_that_cannot_confirm_a_change_are_named_and_exit_3_if_strict(
+    tasks: int, trials: int, confirmable: bool
+) -> None:
+    before, after = (
+        [run(f"{side}{i}.{trial}", f"Pay for order {i}", [pay(to)]) for i in range(tasks) for trial in range(trials)]
+        for side, to in (("b", "ann"), ("c", "ann"))
+    )
+    report = diff(before, after)
+    assert (report.confirmable, report.exit_code) == (confirmable, 0)
+    assert ("too few recordings to confirm any change" in headline(report)) is not confirmable
+    assert diff(before, after, strict=True).exit_code == (0 if confirmable else 3)
+    assert diff(before, after, strict=True, deterministic=True).exit_code == 0
 
 
 # -- replays ----------------------------------------------------------------------------------------------------------

@@ -96,7 +96,10 @@ _DIFF = Table(
             default=False,
         ),
         Param(
-            "strict", FLAG, "whether an axis that only one side recorded, or a guessed pair, is exit 3", default=False
+            "strict",
+            FLAG,
+            "whether an axis that only one side recorded, a guessed pair, or too few recordings are exit 3",
+            default=False,
         ),
         Param("judge", _NAME, "`module:function` that scores a response from 0 to 1"),
     ),

@@ -89,7 +89,8 @@ def compare_versions(
 
     `embedder` measures the semantic axis; alignment and the weight of divergences still compare words.
     `deterministic`: nothing varies by chance, so that every difference is a change. `expected`: changes that are shown
-    and do not gate. `strict`: an axis that only one side recorded is exit 3, and so is a guessed pair. `unread`: why
+    and do not gate. `strict`: an axis that only one side recorded is exit 3, and so are a guessed pair and too few
+    recordings to confirm any change. `unread`: why
     files could not be opened. Files that cannot be read are added to it and left out; InputError without it, or if a
     side has no other file.
     """
@@ -130,6 +131,7 @@ def compare_versions(
         repeats=judgement.has_repeats,
         by_turn=judgement.by_turn,
         deterministic=deterministic,
+        confirmable=judgement.can_confirm,
         cases=sort_cases(units, judgement.measured, sessions, judgement.unexpected),
         unused_expectations=announced.unused,
         strict=strict,
@@ -258,7 +260,7 @@ def diff(
     the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`. `deterministic`: nothing
     varies by chance (a replay, temperature 0), so that every difference is a change. `expect`: intended changes, beside
     those under `expected` in the rule file, such as `"tool confirm gone: the form asks now"`. `strict`: an axis that
-    only one side recorded is exit 3, and so is a guessed pair.
+    only one side recorded is exit 3, and so are a guessed pair and too few recordings to confirm any change.
     """
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder

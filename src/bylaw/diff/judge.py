@@ -43,8 +43,8 @@ class NamedJudge:
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
         if not isinstance(seconds, Real) or not 0 < float(seconds) < math.inf:
             raise ValueError(f"judge_timeout={seconds!r}: expected a number of seconds above 0")
-        self._address = address
-        self._seconds = float(seconds)
+        self._address: str = address
+        self._seconds: float = float(seconds)
         self._work: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self.failure: str | None = None

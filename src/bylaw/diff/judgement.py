@@ -7,6 +7,7 @@ and not judged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import NormalDist
@@ -97,6 +98,8 @@ class Judgement(Struct):
     units: Sequence[Unit]
     sessions: Sequence[Unit]
     """the units, or in a replay the sessions that the turns belong to"""
+    can_confirm: bool
+    """whether there are enough relabellings to confirm any change"""
 
     @property
     def unexpected(self) -> list[Column]:
@@ -139,6 +142,7 @@ def judge_units(
         distances,
         units,
         sessions,
+        deterministic or math.prod(len(unit.labels) for unit in units) >= 1 / ALPHA,
     )
 
 

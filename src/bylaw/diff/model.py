@@ -255,7 +255,9 @@ class DiffReport(Struct, kw_only=True):
     unused_expectations: tuple[str, ...] = ()
     """announced changes that did not happen"""
     strict: bool = False
-    """an axis that only one side recorded is exit 3, and so is a guessed pair"""
+    """an axis that only one side recorded is exit 3, and so are a guessed pair and too few recordings"""
+    confirmable: bool = True
+    """whether the recordings are enough to confirm any change; with fewer, only rules and lost sessions gate"""
     divergences: tuple[Divergence, ...] = ()
     """the first and the gravest ones, in order of appearance"""
     divergence_count: int = 0
@@ -333,7 +335,11 @@ class DiffReport(Struct, kw_only=True):
         if self.judge_failure is not None:
             return 4
         is_unchecked = self.nothing_compared or self.unlike or self.policy.scope_doubts
-        return 3 if is_unchecked or (self.strict and (self.one_sided or self.guessed)) else 0
+        return 3 if is_unchecked or (self.strict and self._doubtful) else 0
+
+    @property
+    def _doubtful(self) -> bool:
+        return bool(self.one_sided or self.guessed or not self.confirmable)
 
     @property
     def one_sided(self) -> list[str]:

@@ -48,9 +48,11 @@ class Lexicon:
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = 0
         self._holding: Counter[str] = Counter()
-        for text in texts:
-            self._texts += 1
-            self._holding.update(set(words(text)))
+        for text, times in Counter(texts).items():  # most texts are the same on both sides
+            self._texts += times
+            found = set(words(text))
+            for _ in range(times):
+                self._holding.update(found)
         # sessions with repeats are compared several times
         self._vector = lru_cache(_MOST_TEXTS)(self._weights)
         self._row = lru_cache(_MOST_TEXTS)(self._hashed)

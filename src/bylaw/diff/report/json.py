@@ -44,6 +44,7 @@ def diff_as_json(report: DiffReport) -> dict[str, Any]:
         "deterministic": report.deterministic,
         "pairing": fields["pairing"],
         "guessed_pairs": report.guessed,
+        "confirmable": report.confirmable,
         "cases": fields["cases"],
         "one_sided": report.one_sided,
         "judge_failure": report.judge_failure,

@@ -60,7 +60,7 @@ def _verdict(report: DiffReport) -> str:
     if report.gate_code == 3 and report.policy.scope_doubts:
         rules = ", ".join(report.policy.scope_doubts)
         return f"NOT SHOWN: scope not given, and sessions disagree with the trace: {rules}"
-    doubts = [*([f"only one side recorded {one_sided}"] if one_sided else ()), *_guesses(report)]
+    doubts = [*([f"only one side recorded {one_sided}"] if one_sided else ()), *_doubts(report)]
     if report.gate_code == 3:
         return f"{'NOT COMPARED' if one_sided else 'NOT SHOWN'}: {'; '.join(doubts)}"
     warning = "".join(f"; {doubt}" for doubt in doubts)
@@ -75,12 +75,14 @@ def _verdict(report: DiffReport) -> str:
     return f"{verdict}: {found[0]}{more}; worst: {report.worst}, threshold: {report.fail_on}{warning}"
 
 
-def _guesses(report: DiffReport) -> Iterator[str]:
+def _doubts(report: DiffReport) -> Iterator[str]:
     if report.unlike:
         yield "the two sessions begin otherwise and have other ids, so they may be different tasks"
     elif report.guessed:
         how = " or ".join(by for by in ("similar messages", "order") if by in report.pairing)
         yield f"{report.guessed:,} of {count(report.groups, 'task')} paired by {how}, which is a guess"
+    if not report.confirmable and not report.tripped:
+        yield f"{count(report.groups, 'task')}, too few recordings to confirm any change"
 
 
 def changes(report: DiffReport) -> list[tuple[Change, str]]:
