@@ -265,6 +265,8 @@ def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[Part, ...], C
         leading.append(_part(found, masked, close))
         at = close + 1
     marks = [found for found in _SUBORDINATE.finditer(lowered(masked), at, end) if found.start() > at]
+    if marks and not masked[marks[-1].end() : end].strip(" .,;!"):  # `unless A has been called before`
+        marks.pop()
     bounds = [*(mark.start() for mark in marks), end]
     main = Part("main", masked[at : bounds[0]], at, bounds[0])
     trailing = [_part(found, masked, close) for found, close in zip(marks, bounds[1:], strict=True)]

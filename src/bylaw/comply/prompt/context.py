@@ -36,7 +36,7 @@ _FRONT = any_case(
 """a sentence before a colon: `Medical texts must be revised, whatever happens: call A after B`"""
 _THINGS = (
     r"\W*(?!(?:if|when|whenever|once|the|this|that|these|those|it|its|you|your|we|our|they|always|never|as|is|there|here|i|he|she)\b)"
-    r"(?!only\b)(?:(?:most|many|some|certain|all|both|any|every|each|no)\s+)*"
+    r"(?!(?:only|no)\b)(?:(?:most|many|some|certain|all|both|any|every|each)\s+)*"
     r"(?P<things>(?:an? )?[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?:(?<=[^su\W]s)|(?<=people)|(?<=children)))\b"
     r"(?<!\bis)(?<!\bhas)(?<!\bwas)(?<!\bdoes)(?<!\bas)"
     r"(?! [\w'-]*[^su\W]s\b)"
@@ -67,6 +67,10 @@ _PEOPLE = any_case(
     r"\b(?:for|to|by) (?!(?:all|every|each|any|you|us|the|your|our|this)\b)(?:[\w'-]+ ){0,2}[\w'-]*[^su\W]s\b"
 )
 """`Late check-out is free for gold members.`"""
+_NO = any_case(r"\W*no [\w' -]+\W*$")
+"""`No exclamation marks.`"""
+_REFERS_BACK = any_case(r"\W*(?:they|these|those|such|it|this|that|here|then)\b")
+"""`Framed prints are made to order. They cannot be returned, so never call A.`"""
 _NAME = re.compile(r"\w+_\w+")
 _MOST_BEFORE = 12
 """sentences of its paragraph that are looked at"""
@@ -122,11 +126,15 @@ def _takes_back(part: str) -> bool:
 
 def why_part_of_a_case(rule: PromptRule, before: Sequence[tuple[str, bool]]) -> str:
     """Why a rule is about the case that the sentence right before it sets: `Tickets from the counter are not ours.`"""
-    if not before or before[0][1]:
-        return ""
-    text = before[0][0]
-    things = _things(text)
-    return _said_of(things) if things and not _shares(things, rule.description) else ""
+    for text, is_read in before:
+        if is_read:
+            break
+        things = _things(text)
+        if things:
+            return "" if _shares(things, rule.description) else _said_of(things)
+        if not _REFERS_BACK.match(text):
+            break
+    return ""
 
 
 def in_doubt(statement: Statement, before: Sequence[tuple[str, bool]]) -> bool:
@@ -183,7 +191,7 @@ def _things(text: str) -> str:
 @lru_cache(maxsize=4_096)
 def _is_neutral(text: str) -> bool:
     """Whether a sentence only says who the agent is, or tells it to do something in all cases."""
-    if not topic_words(text) or (_IDENTITY.match(text) and not limits_scope(text)):
+    if not topic_words(text) or _NO.match(text) or (_IDENTITY.match(text) and not limits_scope(text)):
         return True
     marker = find_marker(text)
     is_told = imperative_at(text) or _ADDRESSES.match(text) or (marker and not text[: marker.start].strip(" *_`-"))

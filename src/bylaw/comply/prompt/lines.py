@@ -106,7 +106,7 @@ _NEUTRAL = root_set(
     every each all any time times work working house follow following below above here these those this that is are it
     about with in on at no not can may should shall will be please remember note notes agent assistant system prompt
     overview introduction role mission purpose background context part section policies job call use keep mind absolute
-    act acts workflow golden non negotiable strict limits example examples etc as if we i my me us they them their"""
+    act acts workflow golden non negotiable strict limits example examples short brief concise sentence word etc as if we i my me us they them their"""
 )
 """words of headings that limit nothing"""
 _FOR_ALL = any_case(r"\W*(?:for|in|at|on) (?:all|every|each|any)\b")

@@ -105,7 +105,9 @@ def extract_rules(
             _permit(found, read, index, every)
     wanted = _wanted_calls(found, read, every)
     ruled = _ruled_in(found, read)
-    found = [[_weigh(rule, found, read, index, every, ruled) for rule in some] for index, some in enumerate(found)]
+    for index, some in enumerate(found):
+        for number, rule in enumerate(some):  # in place: what is left open is no rule to those behind it
+            some[number] = _weigh(rule, found, read, index, every, ruled)
     found = [[_contrast(rule, wanted) for rule in some] for some in found]
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
