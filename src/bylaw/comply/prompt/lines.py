@@ -98,15 +98,16 @@ _SOME_PEOPLE = any_case(
 """`English-speaking citizens`"""
 _NEUTRAL = root_set(
     """rule policy limit safety security style tone format flow process procedure guideline requirement restriction tool
-    usage handling management privacy output communication behaviour behavior language general hard important critical
-    note instruction constraint principle boundary step task goal duty right do dont must never always forbidden
-    prohibited basic key core common additional further other more how what when your our you answer response reply
-    message default detail standard mandatory required best practice convention interlock guardrail check term
-    condition responsibility capability access permission operation question first things final before after basics
-    every each all any time times work working house follow following below above here these those this that is are it
-    about with in on at no not can may should shall will be please remember note notes agent assistant system prompt
-    overview introduction role mission purpose background context part section policies job call use keep mind absolute
-    act acts workflow golden non negotiable strict limits example examples short brief concise sentence word etc as if we i my me us they them their"""
+    usage handling management privacy output communication behaviour behavior language general hard important
+    critical note instruction constraint principle boundary step task goal duty right do dont must never always
+    forbidden prohibited basic key core common additional further other more how what when your our you answer
+    response reply message default detail standard mandatory required best practice convention interlock guardrail
+    check term condition responsibility capability access permission operation question first things final before
+    after basics every each all any time times work working house follow following below above here these those this
+    that is are it about with in on at no not can may should shall will be please remember notes agent assistant
+    system prompt overview introduction role mission purpose background context part section policies job call use
+    keep mind absolute act acts workflow golden non negotiable strict limits example examples short brief concise
+    sentence word etc as if we i my me us they them their"""
 )
 """words of headings that limit nothing"""
 _FOR_ALL = any_case(r"\W*(?:for|in|at|on) (?:all|every|each|any)\b")
