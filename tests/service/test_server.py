@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from bylaw.guard.stores import MemoryStore, SqliteStore
 from tests.service.support import RULES, Site
 
 ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples/service/guard.mts"
 PYTHON = [sys.executable, "-m", "bylaw", "guard"]
 
 
@@ -87,7 +88,50 @@ def test_what_callers_name_begins_no_line_of_the_log() -> None:
     assert rest and all(line.startswith("    ") and line.isprintable() for line in rest)
 
 
-def test_another_language_uses_it_and_slow_heads_are_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_javascript(script: Path, folder: Path) -> list[str]:
+    """The command that runs TypeScript: Node itself from 22.18 on, else the compiler translates it first."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    if tuple(map(int, version.strip("v\n").split(".")[:2])) >= (22, 18):
+        return [node, str(script)]
+    read = "require('typescript').transpileModule(require('fs').readFileSync(0, 'utf8'), {compilerOptions: OPTIONS})"
+    options = json.dumps({"target": "es2022", "module": "es2022"})
+    program = f"process.stdout.write({read.replace('OPTIONS', options)}.outputText)"
+    made = subprocess.run(
+        [node, "-e", program], cwd=typescript(), input=script.read_bytes(), capture_output=True, check=True
+    )
+    (folder / "example.mjs").write_bytes(made.stdout)
+    return [node, str(folder / "example.mjs")]
+
+
+def typescript() -> Path:
+    """The folder of the compiler, which npm fetches once."""
+    folder, npm = ROOT / ".venv" / "typescript", shutil.which("npm")
+    packages = folder / "node_modules"
+    if not (packages / "@types").exists() and npm is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
+        with suppress(subprocess.TimeoutExpired):
+            wanted = ["typescript@5", "@types/node@20"]
+            subprocess.run([*command, *wanted], cwd=folder, capture_output=True, timeout=240, check=False)
+    if not (packages / "@types").exists():
+        pytest.skip("npm cannot fetch the TypeScript compiler")
+    return folder
+
+
+@pytest.mark.proof
+def test_the_example_in_typescript_has_sound_types(tmp_path: Path) -> None:
+    copy = shutil.copy(EXAMPLE, typescript() / EXAMPLE.name)
+    compiler = ["npx", "tsc", "--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--types", "node"]
+    done = subprocess.run([*compiler, copy], cwd=typescript(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_another_language_uses_it_and_slow_heads_are_given_up(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
     with served(site.app, "127.0.0.1:0") as address:
         port = int(address.rpartition(":")[2])
@@ -103,19 +147,14 @@ def test_another_language_uses_it_and_slow_heads_are_given_up(site: Site, monkey
         chunked = b"POST /v1/decide HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: "
         for begin in (b"GET /healthz HTTP/1.1\r\nx: ", b"GET /", chunked):
             assert is_cut_off(port, begin), begin
-        node = shutil.which("node")
-        if node is None:
-            pytest.skip("node is not installed")
         environment = {
             "BYLAW_URL": address,
             "BYLAW_KEY": site.keys["support"],
             "BYLAW_WAIT": "0",
             "PATH": os.environ["PATH"],
         }
-        script = ROOT / "examples/service/guard.mjs"
-        done = subprocess.run(
-            [node, script, "n-1"], check=False, env=environment, capture_output=True, text=True, timeout=60
-        )
+        command = [*in_javascript(EXAMPLE, tmp_path), "n-1"]
+        done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     first, second, third, fourth = map(json.loads, done.stdout.splitlines())
     assert (first, second) == ({"order": "A-23", "total": 199}, "199 refunded")
