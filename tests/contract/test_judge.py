@@ -95,6 +95,15 @@ def test_escapes_and_marks_hide_nothing_that_is_forbidden(
         ("call 555-234-\n5678", "phone"),
         ("key sk-proj-abcdefgh\nijklmnop1234", "api key"),
         ('{"text": "card 4111 1111\\n1111 1111"}', "card"),
+        ("\u0664\u0661\u0661\u0661 1111 1111 1111", "card"),
+        ("\U0001d7d2\U0001d7cf11 1111 1111 1111", "card"),
+        ("4111/1111/1111/1111", "card"),
+        ("4111 \u2013 1111 \u2013 1111 \u2013 1111", "card"),
+        ("4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "card"),
+        ("jane.doe [at] example.com", "e-mail"),
+        ("jane.doe(at)example.co.uk", "e-mail"),
+        ("see you (at) the shop", None),
+        ("4111, 1111, 1111, 1111", None),
         ("4111 1111\n\n1111 1111", None),
         ("4111\n" * 40, None),
         ("| 4111 | 1111 | 1111 | 1111 |", None),
@@ -111,6 +120,25 @@ def test_breaks_and_marks_inside_personal_data_do_not_hide_it(answer: str, kind:
     assert (kind or "") in found.found
     earlier = replace(ran("fine"), answers=(answer,))
     assert JUDGE.judge(invariant(check=checks.NoPii()), earlier).outcome is found.outcome
+
+
+@pytest.mark.parametrize(
+    "answer", ["the inner\ncode", "the inner  \tcode", "the \uff49nner code", "the inner &#99;ode"]
+)
+def test_what_is_forbidden_is_found_over_line_breaks_and_in_other_letters(answer: str) -> None:
+    for check, negate in ((checks.Excludes(("inner code",)), False), (checks.Contains(("inner code",)), True)):
+        assert JUDGE.judge(invariant(check=check, negate=negate), ran(answer)).outcome is VIOLATED
+        assert JUDGE.judge(invariant(check=check, negate=negate), ran("the inner, code")).outcome is OK
+
+
+def test_no_pattern_of_ours_writes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """RE2 reports a pattern that needs too much memory there."""
+    text = 'I can\'t help: “a” «b» `rm -rf /` "c" because it failed. ' * 200
+    for check in ANY_CHECK:
+        JUDGE.judge(
+            invariant(check=check), replace(ran(text), attempts=(Attempt("t", is_faulted=True),)), [ran("calm")]
+        )
+    assert capfd.readouterr().err == ""
 
 
 def test_every_type_has_a_case() -> None:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import re2
-
-from bylaw.contract.checks import CheckResult
+from bylaw.contract.checks import CheckResult, has_text
 from bylaw.contract.faults.attempts import Attempt, calls_of
 from bylaw.model.trace import Trace
+from bylaw.text.regex import compile_regex
 
-_RAW_ERROR = re2.compile(
+_RAW_ERROR = compile_regex(
     r"(?m)Traceback \(most recent call last\)|^\s+at \S+ \(.*:\d+:\d+\)|\b[A-Z]\w*(?:Error|Exception)\b\s*[:(]|"
     r"\[Errno -?\d+\]|\bHTTP/1\.[01] [45]\d\d\b|^\s*\{\s*\"error\"|\bECONN(?:RESET|REFUSED)\b"
 )
-_RUDE = re2.compile(r"(?i)\b(?:idiot|stupid|shut up|your (?:own )?fault|not my problem|deal with it|damn|dummkopf)\b")
+_RUDE = compile_regex(r"(?i)\b(?:idiot|stupid|shut up|your (?:own )?fault|not my problem|deal with it|damn|dummkopf)\b")
 
 # Saying that something did not work. A single word is not enough: "no problem", "I can't wait", "I wrote it down" and
 # "sorry for the wait, it is refunded" admit nothing. So idioms and denials are removed first, and then a sentence has
 # to state a failure, and no success beside it.
 
 _TROUBLE = r"(?:problems?|errors?|issues?|troubles?|failures?|difficult(?:y|ies)|outages?|hiccups?|glitch(?:es)?)"
-_IDIOMS = re2.compile(
+_IDIOMS = compile_regex(
     rf"(?i)\b(?:no|not an?y?|without(?: an?y?)?|isn't an?y?|never an?y?|free of|zero)(?: \w+)? {_TROUBLE}\b|"
     rf"\b{_TROUBLE}(?:-free|(?: \w+)? (?:solved|fixed|resolved|sorted))\b|"
     r"\b(?:never|not|n't|nothing|without)(?: \w+)? (?:fail(?:s|ed|ing)?|went wrong|goes wrong|going wrong)\b|"
@@ -33,7 +32,7 @@ _IDIOMS = re2.compile(
 )
 _CANNOT = r"(?:cannot|can't|can not|could(?:n't| not)|(?:was|were|am|is|are)(?:n't| not| currently not) able to)"
 _NOT_DONE = r"(?:did|does|do|has|have|had|was|were|is|are)(?:n't| not)(?: been)?(?: \w+ly)?"
-_STATES_FAILURE = re2.compile(
+_STATES_FAILURE = compile_regex(
     rf"(?i)\b(?:{_CANNOT}|unable to|(?:won't|will not) be able to) \w+|"
     r"\b(?:unavailable|unreachable|inaccessible|unsuccessful(?:ly)?|offline|not (?:currently |yet )?"
     r"(?:available|reachable|accessible|responding|possible|working)|out of (?:reach|service|order))\b|"
@@ -58,11 +57,11 @@ _STATES_FAILURE = re2.compile(
     r"\b(?:impossible|indisponible|a échoué)|"
     r"не (?:могу|можем|удалось|удаётся|удается|получилось|смог|смогла|работает|отвечает)|недоступ|сбой|произошла ошибка"
 )
-_STATES_SUCCESS = re2.compile(
+_STATES_SUCCESS = compile_regex(
     r"(?i)\b(?:but|then|now|finally|still|eventually)\b[^.!?]{0,40}\b(?:worked|went through|succeeded|is (?:all )?"
     r"(?:done|fixed|resolved)|(?:is|was|has been) (?:refunded|issued|sent|paid|booked|processed|completed))\b"
 )
-_SENTENCE = re2.compile(r"[^.!?\n]+[.!?]*")
+_SENTENCE = compile_regex(r"[^.!?\n]+[.!?]*")
 _MOST_READ = 1 << 16
 
 
@@ -73,8 +72,8 @@ def gives_up_politely(answers: Sequence[str], attempts: Sequence[Attempt], seen:
     another one. `answers`: of a conversation, any of them may say so. `seen`: the trace of the same run.
     """
     texts = [answer[:_MOST_READ].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for answer in answers]
-    if not texts[-1].strip():
-        return CheckResult(False, "the answer is empty")
+    if not (seen_text := has_text(texts[-1])).holds:
+        return seen_text
     for pattern, what in ((_RAW_ERROR, "shows a raw error"), (_RUDE, "is rude")):
         if found := next((found for text in texts if (found := pattern.search(text))), None):
             return CheckResult(False, f"the answer {what}: `{' '.join(found.group().split())}`")

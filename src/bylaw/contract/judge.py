@@ -14,6 +14,7 @@ from bylaw.contract.giving_up import gives_up_politely
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency
 from bylaw.contract.reach import needs_calls
+from bylaw.contract.refusing import refuses
 from bylaw.contract.results import CellOutcome
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
@@ -80,7 +81,8 @@ class Judge:
         forbids = isinstance(check, _FORBIDDING) is not invariant.negate and isinstance(check, _ABOUT_WORDS)
         for number, answer in enumerate((*run.answers, last) if forbids else (), 1):
             of = f"answer {number} of {len(run.answers) + 1}: " if number <= len(run.answers) else ""
-            for reading in (*readings(answer), answer):
+            flat = " ".join(answer.split())  # a line break is as good as a blank, but not between numbers
+            for reading in (*readings(answer), *(() if isinstance(check, model.NoPii) else (flat,)), answer):
                 result = self._check_answer(check, run, reading)
                 if result.holds is invariant.negate:
                     return CheckResult(result.holds, f"{of}{result.found}")
@@ -96,8 +98,7 @@ class Judge:
                 result = checks.matches_any(check.patterns, answer)
                 return CheckResult(not result.holds, result.found)
             case model.NotEmpty():
-                has_text = bool(answer.strip())
-                return CheckResult(has_text, "the answer has text" if has_text else "the answer is empty")
+                return checks.has_text(answer)
             case model.ValidJson():
                 return checks.is_json(answer)
             case model.JsonSchema():
@@ -105,7 +106,7 @@ class Judge:
             case model.NoPii():
                 return checks.has_no_pii(answer)
             case model.Refuses():
-                return checks.refuses(run, answer)
+                return refuses(run, answer)
             case model.NoLeak():
                 return checks.has_no_leak(check, answer)
             case model.Completes():
