@@ -44,7 +44,9 @@ class Authority:
         if context is None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.set_alpn_protocols(["http/1.1"])
-            self._ca.issue_cert(host).configure_cert(context)
+            # Some clients do not compare the address of this machine with the certificate, but its name.
+            names = (host, "localhost") if host.startswith("127.") or host == "::1" else (host,)
+            self._ca.issue_cert(*names).configure_cert(context)
             if len(self._contexts) >= _MOST_HOSTS:
                 self._contexts.pop(next(iter(self._contexts)))
             self._contexts[host] = context
