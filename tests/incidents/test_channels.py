@@ -190,6 +190,15 @@ def test_the_address_of_a_chat_room_is_in_no_message() -> None:
     assert "the-token" not in str(poster(opened(), key="n", at=1.0))  # nobody listens any more
 
 
+@pytest.mark.parametrize(
+    "address", ["https://chat.example:port/the-token", "ftp://x/the-token", "https://u:p@x/the-token"]
+)
+def test_an_address_that_cannot_be_used_is_not_repeated(address: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        open_channels(Notify(slack=SLACK), environment={SLACK: address})
+    assert "the-token" not in str(caught.value) and f"slack: ${SLACK}: " in str(caught.value)
+
+
 # -- e-mail -----------------------------------------------------------------------------------------------------------
 
 
@@ -325,7 +334,7 @@ def test_nobody_listens() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("notify: {slack: BYLAW_SLACK_WEBHOOK}", "`BYLAW_SLACK_WEBHOOK` holds no address"),
+        ("notify: {slack: BYLAW_SLACK_WEBHOOK}", "$BYLAW_SLACK_WEBHOOK holds no address"),
         ("notify: {webhook: 'https://a.example'}", "set $BYLAW_WEBHOOK_SECRET"),
         ("notify: {email: {host: h, sender: a@b.c, to: [a@b.c], user: u}}", "set $BYLAW_SMTP_PASSWORD"),
         ("notify: {email: {host: h, sender: a@b.c, to: [a@b.c], certificates: /none.pem}}", "/none.pem"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import bylaw
+from tests.incidents.mail_receiver import receiving_mail
 from tests.incidents.receiver import receiving
 from tests.support.command import run_bylaw
 
@@ -233,3 +234,19 @@ def test_a_review_is_a_task_of_its_kind_in_json(folder: Path) -> None:
     assert json.loads(run(folder, "reviews", "--json"))["kind"] == "anomaly_review"
     rows = [json.loads(row)["data"] for row in run(folder, "audit", "export", "--session", "p").splitlines()]
     assert [row["task"] for row in rows if row["kind"] == "review"] == ["anomaly_review"]
+
+
+def test_a_file_names_the_channels_of_follow(folder: Path) -> None:
+    with receiving() as room, receiving_mail() as box:
+        email = {
+            "host": "localhost",
+            "port": box.port,
+            "security": "plain",
+            "sender": "b@a.example",
+            "to": ["a@a.example"],
+        }
+        (folder / "notify.yaml").write_text(json.dumps({"notify": {"slack": "THE_ROOM", "email": email}}))
+        follow = ("follow", "-p", "rules.yaml", "--once", "--config", "notify.yaml")
+        assert "$THE_ROOM holds no address" in run(folder, *follow, code=2, THE_ROOM="")
+        run(folder, *follow, THE_ROOM=room.address)
+    assert len(room.got) == len(box.got) == 2 and "The rule" in box.got[0]["Subject"]

@@ -49,6 +49,7 @@ WATCH_NOTIFICATIONS = """
       constructor(title, options) { super(title, options); window.told.push([title, options.body]); }
     };
 """
+PERMISSIONS = ["notifications", "clipboard-read", "clipboard-write"]
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 LONG = 120.0
 """seconds that an agent waits"""
@@ -71,7 +72,7 @@ def address(site: Site, page: str) -> str:
 @pytest.fixture(scope="module")
 def opened(browser: Any, served: Site, signed_in: Callable[[str], Any]) -> Iterator[Any]:
     """One window of Ann for all tests. She says yes to every question, and has let the console notify her."""
-    context = browser.new_context(storage_state=signed_in("ann"), base_url=served.url, permissions=["notifications"])
+    context = browser.new_context(storage_state=signed_in("ann"), base_url=served.url, permissions=PERMISSIONS)
     context.set_default_timeout(LONG * 1000)
     context.add_init_script(WATCH_NOTIFICATIONS)
     page = context.new_page()
@@ -201,7 +202,10 @@ def test_hostile_text_does_nothing(served: Site, window: Any) -> None:
     window.select_option("#scope", "agent")
     window.fill("#agents", EVIL)
     window.get_by_role("button", name="Make the key").click()
-    window.locator("#new-key").wait_for()
+    key = window.locator("#new-key").inner_text()
+    window.locator("[data-once]").get_by_role("button", name="copy").click()
+    window.locator("#status", has_text="Copied.").wait_for()
+    assert window.evaluate("navigator.clipboard.readText()") == key
     window.reload()  # shows the key no more, and makes no second one
     assert window.locator("#new-key").count() == 0 and window.locator("tbody b", has_text=EVIL).count() == 1
     assert window.title() != "owned" and window.locator("img").count() == 0
@@ -239,7 +243,8 @@ def test_a_review_is_found_and_rejected_with_keys_alone(served: Site, window: An
         window.keyboard.press("r")
     assert window.locator("h1 .tag").inner_text() == "rejected"
     window.keyboard.press("?")
-    window.locator("dialog#help").wait_for()
+    window.get_by_role("button", name="Notify me in this browser").click()
+    window.locator("dialog#help #status", has_text="This browser will notify you").wait_for()
     window.keyboard.press("Escape")
     window.locator("dialog#help").wait_for(state="hidden")
 

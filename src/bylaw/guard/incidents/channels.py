@@ -118,8 +118,11 @@ def _open(reached: Reached, notify: Notify, key: str, environment: Mapping[str, 
     if reached.slack is not None:
         address = environment.get(reached.slack, "")
         if not address:
-            raise ValueError(f"slack: the environment variable `{reached.slack}` holds no address")
-        channels["slack"] = ChatRoom(address, public_url=notify.public_url, seconds=notify.timeout)
+            raise ValueError(f"slack: ${reached.slack} holds no address")
+        try:
+            channels["slack"] = ChatRoom(address, public_url=notify.public_url, seconds=notify.timeout)
+        except ValueError as problem:
+            raise ValueError(f"slack: ${reached.slack}: {problem}") from None
     if reached.email is not None:
         password = environment.get(PASSWORD, "") if reached.email.user is not None else ""
         if reached.email.user is not None and not password:

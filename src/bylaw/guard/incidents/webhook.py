@@ -143,7 +143,7 @@ def _split(address: str) -> SplitResult:
         parts = urlsplit(address)
         _ = parts.port
     except ValueError as problem:
-        raise ValueError(f"`{address}` is not an address: {problem}") from None
+        raise ValueError(f"the address of a webhook cannot be read: {problem}") from None
     if any(character <= " " for character in address):
         raise ValueError("an address must not contain spaces")
     return parts

@@ -82,6 +82,7 @@ def notifications(visit: Visit) -> Response:
         statuses=_NOTIFICATIONS,
         found=[(one, operations.states(one)) for one in found],
         channels=operations.channels,
+        waiting=any(one.status == "pending" for one in found),
     )
 
 

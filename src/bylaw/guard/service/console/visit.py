@@ -38,7 +38,7 @@ NOTICES = {
     "partly": "Your approval was recorded. Somebody else has to approve it too.",
     "promoted": "The rule is on.",
     "resent": "It will be delivered again.",
-    "tested": "A test was sent. Reload this page to see whether it has arrived.",
+    "tested": "A test was sent. The list below shows whether it arrives.",
     "rejected": "Rejected. The agent is told so.",
     "revived": "The agent may call tools again.",
     "rolled-back": "The earlier rules are in force again.",

@@ -22,14 +22,20 @@
     },
     help() { document.getElementById("help")?.showModal(); },
     copy(button) {
-      navigator.clipboard?.writeText(button.dataset.text).then(() => say("copied"));
+      if (!navigator.clipboard) { say("The browser copies only over TLS. Select the text instead."); return; }
+      navigator.clipboard.writeText(button.dataset.text).then(() => say("Copied."), () => say("The browser did not copy it."));
     },
     fill(button) {
       const target = document.getElementById(button.dataset.target);
       if (target) { target.value = button.dataset.text; target.focus(); }
     },
     notify() {
-      if ("Notification" in window) Notification.requestPermission().then((answer) => say(`notifications: ${answer}`));
+      const answers = {
+        granted: "This browser will notify you of new reviews and incidents.",
+        denied: "The browser does not allow notifications of this site. Its settings can change that.",
+      };
+      if (!("Notification" in window)) { say("This browser has no notifications."); return; }
+      Notification.requestPermission().then((answer) => say(answers[answer] ?? "The browser was not told yet."));
     },
     shortcuts(box) { remember("bylaw_keys", box.checked ? "on" : "off"); },
     pause(button) {
@@ -37,7 +43,15 @@
       button.setAttribute("aria-pressed", String(root.dataset.live === "off"));
     },
   };
-  const say = (text) => { const place = document.getElementById("status"); if (place) place.textContent = text; };
+  let silence = 0;
+  const say = (text) => {
+    const place = document.getElementById("status");
+    if (!place) return;
+    (document.querySelector("dialog[open]") ?? document.body).append(place);  // above a dialog that is open
+    place.textContent = text;
+    clearTimeout(silence);
+    silence = setTimeout(() => { place.textContent = ""; }, 5000);
+  };
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-do]");
