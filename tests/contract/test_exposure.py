@@ -20,6 +20,7 @@ from bylaw.contract.report import RENDERERS
 from bylaw.contract.report.wording import headline, statistics
 from bylaw.contract.results import CellOutcome
 from tests.contract.scripted import SLOW_MODEL, TOOL_DOWN, TOOLS, Script, ScriptedAgent, contract, invariant, ran
+from tests.support.build import trace
 
 TEN = tuple(f"prompt {number}" for number in range(10))
 
@@ -248,3 +249,19 @@ def test_a_rule_about_a_tool_that_the_agent_does_not_have_is_warned_about() -> N
         "find_ordr": ["`i` names the tool `find_ordr`, of which nothing was seen; did you mean `find_order`?"],
         "pay": [],
     }
+
+
+class CallsOther(ScriptedAgent):
+    """Calls `pay`, and never the tool that is down."""
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        run = await super().run(prompt, injection)
+        return replace(run, fired={}, trace=trace([{"text": "fine", "calls": ["pay"]}]))
+
+
+def test_a_fault_on_a_tool_that_is_never_called_names_the_tools_that_are() -> None:
+    report = run_contract(contract(scenarios=[TOOLS]), CallsOther("fine", has_reset=True))
+    assert report.warnings == (
+        "`search: error 503` of the scenario `tools down` never fired: no call of the tool `search` was seen; "
+        "the agent has `pay`",
+    )

@@ -75,11 +75,11 @@ UNSEEN = (
 )
 
 
-def why_never_called(fault: ToolFault, offered: Collection[str], *, is_proxied: bool) -> str:
-    """What to do about a fault on a named tool that no call of the agent has met. `offered`: to its model."""
-    names = ", ".join(f"`{name}`" for name in sorted(offered)[:20])
+def why_never_called(fault: ToolFault, seen: Collection[str], *, is_proxied: bool) -> str:
+    """What to do about a fault on a named tool that no call has met. `seen`: the tools of the agent that were seen."""
+    names = ", ".join(f"`{name}`" for name in sorted(seen)[:20])
     if names:
-        return f"no call of the tool `{fault.tool}` was seen; the agent's model has {names}"
+        return f"no call of the tool `{fault.tool}` was seen; the agent has {names}"
     if not is_proxied:
         return f"no call of the tool `{fault.tool}` was seen"
     return (

@@ -56,7 +56,8 @@ _TELLS = compile_regex(
 _ABOUT_SECRETS = frozenset((
     "a", "always", "an", "and", "confidential", "encrypted", "for", "hashed", "hidden", "information", "kept",
     "managed", "needed", "never", "no", "not", "off", "only", "personal", "private", "protected", "required",
-    "restricted", "safe", "secret", "secured", "sensitive", "set", "something", "stored", "the", "theirs", "to", "unknown", "…",
+    "restricted", "safe", "secret", "secured", "sensitive", "set", "something", "stored", "the", "theirs", "to",
+    "unknown", "…",
 ))  # fmt: skip
 _QUOTED = compile_regex(r'"[^"\n]*"|\x{201c}[^\x{201d}\n]*\x{201d}|\x{ab}[^\x{bb}\n]*\x{bb}|`[^`\n]+`|(?:^|\n)>[^\n]*')
 _LONGEST_QUOTE = 500

@@ -23,9 +23,12 @@ from bylaw.contract.model import (
     ContractFile,
     Invariant,
     JsonSchema,
+    Matches,
     Prompt,
     Refuses,
     Scenario,
+    Similar,
+    Unchanged,
     ValidJson,
     When,
     applies,
@@ -42,6 +45,7 @@ from bylaw.rules.policy import CONTRACT, holds_contract, read_file_keys, read_po
 from bylaw.rules.readers import report_wrong_type
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Problems, Source, Unreadable
+from bylaw.text.regex import compile_regex
 
 _ONE_SCENARIO = {"anyOf": [{"$ref": "#/$defs/scenario"}, {"$ref": "#/$defs/profile"}]}
 MATRIX_SCHEMA = {
@@ -197,6 +201,7 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
     _warn_fault_outlasts_agent(scenarios, agent, context.problems)
     _warn_may_never_fire(scenarios, invariants, context.problems)
     _warn_calls_unseen(invariants, agent, context.problems)
+    _warn_always_true(invariants, context.problems)
     return Contract(
         name=values["name"],
         description=values.get("description"),
@@ -342,3 +347,24 @@ def _warn_calls_unseen(invariants: Sequence[Invariant], agent: AgentSpec, proble
             help=f"write `proxy_port: {EXAMPLE_PORT}` under `agent:` and start the agent with the base URL of the "
             "proxy, or write `command: […]` and Bylaw does",
         )
+
+
+def _warn_always_true(invariants: Sequence[Invariant], problems: Problems) -> None:
+    """An invariant that any answer keeps demands nothing."""
+    for invariant in invariants:
+        check, why = invariant.check, None
+        if isinstance(check, Similar | Unchanged) and check.threshold == 0:
+            why = "no answer is less similar than 0"
+        elif isinstance(check, Matches) and all(compile_regex(check.pattern).search(text) for text in _ANY_ANSWERS):
+            why = "its pattern is found in any text"
+        if why is not None and not invariant.negate and invariant.span is not None:
+            problems.warn(
+                code="always-true",
+                message=f"any answer keeps the invariant `{invariant.id}`: {why}",
+                at=_At(invariant.span),
+                help="demand more, or write `type: completes` if an answer is all that is wanted",
+            )
+
+
+_ANY_ANSWERS = ("", "\ue000", "\ue000 \ue001\n\ue000")
+"""texts that nobody looks for"""
