@@ -17,19 +17,8 @@ from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope, topic_words
 from bylaw.comply.prompt.markers import Force, find_marker, has_exception, imperative_at
 from bylaw.comply.prompt.readings import shorten
-from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots
+from bylaw.comply.prompt.vocabulary import Tools, any_case, roots
 
-_LABEL_WORDS = root_set(
-    """important critical note notes rule rules policy policies warning warnings security safety reminder remember
-    general always caution attention constraint constraints requirement requirements guideline guidelines instruction
-    instructions forbidden prohibited banned disallowed off limits tool tools function functions call calls
-    action actions not allowed permitted
-    you must may should shall can never do don t use run strictly absolutely the these all following agent assistant
-    be called used key main hard core absolute golden first second third rule1 priority high mandatory required
-    compliance privacy are is that which please also and or of usage guardrail guardrails limit boundary boundaries
-    what how to info step system your job task keep mind at time times here below apply obey follow"""
-)
-"""labels of these words limit nothing: `Important: never call A`"""
 _FRONT = any_case(
     r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)([^:`\"]{1,300}?):\s+(?=\S)"
 )
@@ -101,8 +90,7 @@ def _is_harmless(label: str, text: str, tools: Tools) -> bool:
     """`Important:`, or `Refunds:` before a sentence about refunds; `Guests:` and `Myth:` limit what they label."""
     if label in tools.specs or "_" in label:
         return True
-    behind = text[text.find(":") :]
-    return all(word.isdigit() for word in set(roots(label)) - _LABEL_WORDS - set(roots(behind)))
+    return _shares(label, text[text.find(":") :])
 
 
 def _why_partial(text: str, tools: Tools) -> str:

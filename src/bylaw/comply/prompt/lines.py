@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.markers import find_marker, imperative_at
+from bylaw.comply.prompt.markers import Force, find_marker, imperative_at
 from bylaw.comply.prompt.vocabulary import any_case, root_set, roots, word_set
 
 MAX_PROMPT = 2_000_000
@@ -101,13 +101,14 @@ _NEUTRAL = root_set(
     usage handling management privacy output communication behaviour behavior language general hard important
     critical note instruction constraint principle boundary step task goal duty right do dont must never always
     forbidden prohibited basic key core common additional further other more how what when your our you answer
-    response reply message default detail standard mandatory required best practice convention interlock guardrail
-    check term condition responsibility capability access permission operation question first things final before
-    after basics every each all any time times work working house follow following below above here these those this
-    that is are it about with in on at no not can may should shall will be please remember notes agent assistant
-    system prompt overview introduction role mission purpose background context part section policies job call use
-    keep mind absolute act acts workflow golden non negotiable strict limits example examples short brief concise
-    sentence word etc as if we i my me us they them their"""
+    response reply message default detail standard mandatory best practice convention interlock guardrail check term
+    condition capability access operation question first things final before after every each all any time
+    work house follow below above here these those this that is are it about with in on at no not can may should
+    shall will be please remember agent assistant system prompt overview introduction role mission purpose background
+    context part section job call use keep mind absolute act workflow golden non negotiable strict example short
+    brief concise sentence word etc as if we i my me us they them their warning reminder caution attention banned
+    disallowed off function action allowed don t run the main second third rule1 priority high compliance
+    which also and or of to info apply obey"""
 )
 """words of headings that limit nothing"""
 _FOR_ALL = any_case(r"\W*(?:for|in|at|on) (?:all|every|each|any)\b")
@@ -130,9 +131,6 @@ _DENIES = any_case(
     r"|pitfalls)\b(?: \w+){0,3})\W*"
 )
 """headings above things that are not to be done"""
-_OWN_DENIAL = any_case(
-    r"\W*(?:never|do not|don['\u2019]t|no|not|avoid|must not|you must not|refrain|under no|cannot)\b"
-)
 
 
 class Line(Struct):
@@ -222,7 +220,8 @@ def read_lines(prompt: str, known: Collection[str] = ()) -> Iterator[Line]:
                 above_text, is_open = line.text if is_limit else "", False
             elif line.role == "text":
                 line.under, is_open = line.under or above_text, True
-            line.denied = "" if _OWN_DENIAL.match(line.text) else denial
+            own = find_marker(line.text[:_LONGEST_LINE]) if denial else None
+            line.denied = "" if own and own.force is Force.FORBID else denial
         yield line
 
 
