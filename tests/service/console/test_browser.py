@@ -220,7 +220,7 @@ def test_the_console_cannot_be_framed(served: Site, window: Any) -> None:
     window.problems.clear()
 
 
-def test_a_review_is_found_and_rejected_with_keys_alone(served: Site, window: Any, axe: str | None) -> None:
+def test_reviews_are_found_rejected_and_approved_with_keys_alone(served: Site, window: Any, axe: str | None) -> None:
     window.goto("/console/tasks")
     look(window)
     window.keyboard.press("g")
@@ -242,6 +242,15 @@ def test_a_review_is_found_and_rejected_with_keys_alone(served: Site, window: An
     with window.expect_navigation(url="**done=rejected"):
         window.keyboard.press("r")
     assert window.locator("h1 .tag").inner_text() == "rejected"
+    for key in ("g", "r"):
+        window.keyboard.press(key)
+    window.wait_for_url("**/console/reviews")
+    window.keyboard.press("j")
+    window.keyboard.press("Enter")
+    window.wait_for_url("**/console/reviews/review-*")
+    with window.expect_navigation(url="**done=approved"):
+        window.keyboard.press("a")
+    assert window.locator("h1 .tag").inner_text() == "approved"
     window.keyboard.press("?")
     window.get_by_role("button", name="Notify me in this browser").click()
     window.locator("dialog#help #status", has_text="This browser will notify you").wait_for()
