@@ -313,3 +313,32 @@ def test_the_short_way_reads_messages_as_the_long_way_does(messages: list[Any]) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chat, "add_plain_message", lambda *_: False)
         assert read() == short
+
+
+def _grown(size: int, name: str) -> list[dict[str, Any]]:
+    """A conversation after so many answers."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"do {name}"}]
+    for number in range(size):
+        function = {"name": "pay", "arguments": "{}"}
+        call = {"id": f"{name}{number}", "type": "function", "function": function}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "ok"})
+    return messages
+
+
+def test_lists_that_grow_are_one_conversation_each_even_if_several_interleave() -> None:
+    logged = [{"messages": _grown(size, name)} for size in range(4) for name in "abc"]
+    trace = load_trace(lines(*logged).encode())
+    assert [call_id for _, call_id, _ in calls(trace)] == [f"{name}{size}" for size in range(3) for name in "abc"]
+    assert len(trace.sessions) == 3
+    assert trace.notes == ("3 requests have no response",)
+    ends = [event.origin.session for event in trace.events if event.kind == "session_end"]
+    assert ends == ["1", "2"]
+
+
+def test_only_recent_lists_are_continued() -> None:
+    others = [{"messages": _grown(1, f"x{number}-")} for number in range(17)]
+    logged = [{"messages": _grown(1, "a")}, *others, {"messages": _grown(2, "a")}]
+    trace = load_trace(lines(*logged).encode())
+    assert len(trace.sessions) == 19
+    assert len(calls(trace)) == 1 + 17 + 2

@@ -136,6 +136,12 @@ class Assembler:
         if len(buffer.open) > MOST_OPEN:
             self._give_up(buffer, 1)
 
+    def take_back(self, buffer: SessionBuffer) -> None:
+        """Remove the latest request, which has no response yet: what follows repeats it."""
+        if buffer.open:
+            buffer.open.pop()
+            self.requests -= 1
+
     def answered(self, buffer: SessionBuffer, parent: str | None) -> Request | None:
         """The request that the current response answers, with the index of the turn."""
         waiting = buffer.open

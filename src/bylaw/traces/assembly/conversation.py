@@ -176,6 +176,11 @@ class Conversation:
         if self._buffer.used:
             self._assembler.end_session(self._buffer)
 
+    def resume(self) -> None:
+        """More follows after `end`: what waited for an answer then may get it now."""
+        if self._input_source is not None:
+            self._assembler.take_back(self._buffer)
+
     def end(self) -> None:
         """Messages without an answer are a request without a response."""
         if self._input_source is not None:

@@ -328,6 +328,16 @@ class SessionsInOrder:
         self.current = self._next(session)
         return self.current
 
+    def resume(self, session: str) -> bool:
+        """Continue a session that was left; False if it is over."""
+        return session in self._left and self._resume(session)
+
+    def end(self, session: str) -> None:
+        """No more of a session follows that was left."""
+        buffer = self._left.pop(session, None)
+        if buffer is not None:
+            self._assembler.end_session(buffer)
+
     def _begin_afresh(self) -> None:
         if self.current.used:
             self.start()
@@ -339,7 +349,7 @@ class SessionsInOrder:
     def _leave(self, buffer: SessionBuffer) -> None:
         """Leave a session that may still get the responses it waits for, or be continued."""
         is_waiting = self._wait(buffer)
-        if self.separates and (is_waiting or not buffer.open):
+        if self.separates and (is_waiting or not buffer.open or self._by is SessionsBy.NOTHING):
             self._put_aside(buffer)
         elif not is_waiting:
             self._assembler.end_session(buffer)

@@ -41,6 +41,8 @@ from bylaw.traces.records.lines import Block, line_runs
 from bylaw.traces.records.problems import Problems
 
 MOST_RECENT = 1000
+_MOST_LEFT = 16
+"""conversations without a name that a later list may continue"""
 Value = TypeVar("Value")
 
 
@@ -150,6 +152,8 @@ class ConversationReader(AssemblingReader, ABC):
         self._open: Conversation | None = None
         """the conversation whose parts are one record each"""
         self._listed: _Listed | None = None
+        self._left: list[_Listed] = []
+        """earlier ones without a name, which may be continued: logs of several conversations interleave"""
         self._latest: Conversation | None = None
 
     def read(self, block: Block) -> list[Event]:
@@ -159,6 +163,8 @@ class ConversationReader(AssemblingReader, ABC):
 
     def finish(self) -> list[Event]:
         self._close()
+        for one in self._left:
+            self._sessions.end(one.conversation.origin.session)
         return super().finish()
 
     @abstractmethod
@@ -176,9 +182,8 @@ class ConversationReader(AssemblingReader, ABC):
         system: Any = None,
     ) -> None:
         """Read a whole conversation in one record, or what it adds to the record before if it repeats all of that."""
-        known = self._listed
-        start = 0 if known is None or known.session != session else known.repeated_in(items)
-        if known is None or not start:
+        known, start = self._repeated(items, session)
+        if known is None:
             self._close()
             conversation = self._begin(session, settings or Settings(), metadata, record, bounded=False)
             if system is not None:
@@ -186,6 +191,7 @@ class ConversationReader(AssemblingReader, ABC):
         else:
             conversation = known.conversation
         self._listed = _Listed(conversation, items, session)
+        self._sessions.separates = session is None  # another list may continue it, after some of others
         self.read_items(conversation, record, items, start, path)
 
     def read_open(self, record: Record) -> None:
@@ -195,6 +201,21 @@ class ConversationReader(AssemblingReader, ABC):
             self._open = self._begin(None, Settings(), None, record, bounded=self._records.streamed)
         self.read_item(self._open, record, record.value, ())
         self._is_truncated = self._is_truncated or self._open.is_truncated
+
+    def _repeated(self, items: list[Any], session: str | None) -> tuple[_Listed | None, int]:
+        """The conversation that these items repeat from its start, and how many of them do."""
+        latest = self._listed
+        if latest is not None and latest.session == session and (start := latest.repeated_in(items)):
+            return latest, start
+        for one in reversed(self._left) if session is None else ():
+            if start := one.repeated_in(items):
+                self._close()
+                self._left.remove(one)
+                if self._sessions.resume(one.conversation.origin.session):
+                    one.conversation.resume()
+                    return one, start
+                break
+        return None, 0
 
     def read_items(self, conversation: Conversation, record: Record, items: list[Any], start: int, path: Path) -> None:
         for index in range(start, len(items)):
@@ -224,6 +245,10 @@ class ConversationReader(AssemblingReader, ABC):
             if conversation is not None:
                 self.end_answer(conversation)
                 conversation.end()
+        if self._listed is not None and self._listed.session is None:
+            self._left.append(self._listed)
+            if len(self._left) > _MOST_LEFT:
+                self._sessions.end(self._left.pop(0).conversation.origin.session)
         self._listed = self._open = None
 
 
