@@ -334,10 +334,11 @@ def test_without_rules_or_store_nothing_runs(client: Client, project: Path, tmp_
 
 
 @pytest.mark.parametrize("rules", ["guard: {rules: []}", "rules: [{id: a, kind: max_turns, params: {n: 5}}]"])
-def test_rules_that_decide_nothing_allow_nothing(rules: str, project: Path) -> None:
+def test_rules_that_decide_nothing_allow_nothing(rules: str, project: Path, caplog: pytest.LogCaptureFixture) -> None:
     (project / "bylaw.yaml").write_text(rules)
     answer = hook(payload("claude-code", project, "Bash", {"command": "ls"}))
-    assert answer.code == 2 and "decides calls" in answer.stderr
+    assert answer.code == 2 and "decides calls" in answer.stderr and str(project / "bylaw.yaml") in answer.stderr
+    assert "allowed" not in caplog.text, "the model reads what is logged"
 
 
 def test_a_locked_store_and_a_failing_guard_block(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

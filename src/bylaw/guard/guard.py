@@ -13,7 +13,7 @@ from msgspec import structs
 
 from bylaw.guard.async_guard import AsyncGuard
 from bylaw.guard.model import Attempt, Options, check_names
-from bylaw.guard.policies import GuardRules, VersionChoice, refuse_pausing_options
+from bylaw.guard.policies import GuardRules, VersionChoice, decide_nothing, refuse_pausing_options
 from bylaw.guard.rule_source import FileWatch, RuleSource
 from bylaw.guard.scope import GuardSession, Lives, in_current_session
 from bylaw.guard.stores import MemoryStore
@@ -82,6 +82,8 @@ class Guard(AsyncGuard):
         self._rules = RuleSource(rules, mode=mode, version=version, inputs=inputs)
         watched = FileWatch(self._rules.files(), self.reload) if watch else None  # before the files are read
         policies = self._rules.load()
+        if decide_nothing(policies):
+            self._decides_nothing()
         settings = structs.replace(options or Options(), **more)
         refuse_pausing_options(policies, settings)
         opened: GuardStore
@@ -96,14 +98,15 @@ class Guard(AsyncGuard):
             options=settings,
             tool_schemas=tool_schemas,
         )
-        if self.policies.decide_nothing:
-            _log.warning("every call is allowed: there is no allowlist and no rule under `guard:` that decides calls")
         self._owns_store = opened is not store
         self._lives = Lives()
         self.tools: dict[str, Tool] = {}
         """functions with `@guard.tool`, by the name of their tool"""
         if watched is not None:
             self._before_decision = watched.look
+
+    def _decides_nothing(self) -> None:
+        _log.warning("every call is allowed: there is no allowlist and no rule under `guard:` that decides calls")
 
     # -- functions that the guard decides -------------------------------------------------------------------------
 
@@ -273,3 +276,11 @@ class Guard(AsyncGuard):
         if not self._sessions.durable:
             raise ValueError("a guard without a store records nothing that could be followed: store=…")
         return [compiled.policy for compiled in self.policies.all]
+
+
+class StrictGuard(Guard):
+    """For programs whose users read no log: rules that decide nothing are refused with a ValueError, since nothing
+    checked is not a pass."""
+
+    def _decides_nothing(self) -> None:
+        raise ValueError("no rule decides calls: give one a `then`, or name the tools that may be called (`tools:`)")

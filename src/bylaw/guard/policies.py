@@ -68,6 +68,11 @@ def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPo
     return moded
 
 
+def decide_nothing(policies: Iterable[GuardPolicy]) -> bool:
+    """Whether no rule and no list could refuse any call."""
+    return all(policy.tools is policy.sub_agents is None and not policy.rules for policy in policies)
+
+
 def refuse_pausing_options(policies: Sequence[GuardPolicy], options: Options) -> None:
     """Raises ValueError for an option that pauses the calls of an agent on whose behalf nobody can be asked."""
     names = ("on_error", "on_store_unavailable", "breaker_then")

@@ -84,7 +84,9 @@ def test_a_paused_call_says_which_review_it_waits_for_and_runs_when_it_is_repeat
 ) -> None:
     proxy.call("pay", {"amount": 500})
     (review,) = guard.reviews.list()
-    assert proxy.server == [] and proxy.told().startswith(f"waiting for a person: {review.id} (more than 100")
+    assert proxy.server == [] and proxy.told().startswith(
+        f"waiting for a person: {review.id}: more than 100; the same call"
+    )
     guard.reviews.approve(review.id, by="ann", edited={"tool": "pay", "arguments": {"amount": 9}})
     proxy.call("pay", {"amount": 500}, id=2)
     (line,) = proxy.server

@@ -200,3 +200,21 @@ def test_the_page(tmp_path: Path) -> None:
         elif block.language == "console":
             shell.run(block)
     assert shell.code == 0
+
+
+RULES_OF_WRAP = {
+    "guard: {rules: [{id: a, when: {tool_name_in: [x]}, then: blok}]}": (2, "unknown action `blok`"),
+    "guard: {rules: []}": (2, "no rule decides calls"),
+    "guard: {mode: hitl, rules: [{id: a, when: {tool_name_in: [x]}, then: pause}]}": (0, "nobody can approve without"),
+    "guard: {rules: [{id: a, when: {tool_name_in: [x]}, then: block}]}": (0, ""),
+}
+
+
+@pytest.mark.parametrize("rules", RULES_OF_WRAP)
+def test_a_configuration_gets_no_rules_that_a_server_could_not_start_with(rules: str, tmp_path: Path) -> None:
+    path, text = file_of(tmp_path, ".mcp.json", {"indent": 2})
+    (tmp_path / "guard.yaml").write_text(rules)
+    code, said = RULES_OF_WRAP[rules]
+    done = run_bylaw(["guard", "mcp", "wrap", ".mcp.json", "-p", "guard.yaml"], cwd=tmp_path)
+    assert done.returncode == code and said in done.stderr and bool(said) == bool(done.stderr)
+    assert (path.read_text() == text) is (code != 0)

@@ -93,23 +93,30 @@ def run(
     A call that may not run is answered as an error of the tool, with the reason. With several servers, the tools of
     `shop` are called `shop__NAME`. The exit code is that of the server, or 2 if the rules or the server cannot be used.
     """
-    from bylaw.guard.guard import Guard
+    from bylaw.guard.guard import StrictGuard
     from bylaw.guard.integrations.mcp.servers import ServerProblem
 
     try:
         specs = _servers(server, **{name: more.pop(name) for name in ("url", "headers", "named", "config", "name")})
         address = None if listen is None else _address(listen)
-        guard = Guard(list(policies), store=store, mode=mode, version=version, inputs=inputs)
+        guard = StrictGuard(list(policies), store=store, mode=mode, version=version, inputs=inputs)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
     except (ServerProblem, ValueError) as problem:
         raise click.UsageError(str(problem)) from None
     with guard:
-        if guard.policies.decide_nothing:  # nothing checked is not a pass
-            raise click.UsageError(f"no rule in {', '.join(policies)} decides calls: give one a `then`")
+        _warn_without_store(guard, store)
         settings = _settings(guard, specs, durable=store is not None, beside=policies[0], **more)
         return _serve(settings, address, session_header, origins, specs)
+
+
+def _warn_without_store(guard: Guard, store: str | None) -> None:
+    from bylaw.model.guard_policy import Action
+
+    pausing = [rule.rule.id for one in guard.policies.all for rule in one.policy.rules if rule.then is Action.PAUSE]
+    if store is None and pausing:
+        click.echo(f"`{pausing[0]}` pauses calls, which nobody can approve without --store FILE", err=True)
 
 
 def _servers(
@@ -199,7 +206,8 @@ def _serve(
     # streams of our own: Python would wait at its end for a thread that still reads from its own ones
     client, out = open(os.dup(0), "rb"), open(os.dup(1), "wb")  # noqa: SIM115
     try:
-        return serve_stdio(lambda to_client: Connection(settings, to_client), client, out)
+        code = serve_stdio(lambda to_client: Connection(settings, to_client), client, out)
+        return code if code >= 0 else 128 - code  # ended by a signal
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except OSError as problem:
@@ -307,6 +315,7 @@ def wrap(
     FILE is `claude_desktop_config.json`, `.mcp.json`, `.cursor/mcp.json`, `.vscode/mcp.json` or another one with
     `mcpServers` or `servers`. The text before is stored beside it, and `unwrap` restores it.
     """
+    from bylaw.guard.guard import StrictGuard
     from bylaw.guard.integrations.json_files import FileProblem
     from bylaw.guard.integrations.mcp import client_config
 
@@ -315,6 +324,14 @@ def wrap(
         options += [flag, f"{value:g}" if isinstance(value, float) else value] if value is not None else []
     if missing := next((policy for policy in policies if not Path(policy).is_file()), None):
         raise click.UsageError(f"there is no file `{missing}`")
+    try:
+        with StrictGuard(list(policies)) as guard:
+            _warn_without_store(guard, store)
+    except InputError as problem:
+        print_diagnostics(problem.diagnostics)
+        return ExitCode.BAD_INPUT
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
     try:
         done = client_config.wrap(Path(file), options, names=names)
     except (FileProblem, OSError) as problem:

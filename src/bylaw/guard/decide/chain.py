@@ -14,6 +14,7 @@ from bylaw.engine.compile import Memo
 from bylaw.guard.decide.policy import MOST_SEEN, CompiledPolicy
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
+from bylaw.guard.policies import decide_nothing
 from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.guard_policy import GuardRule
 from bylaw.model.predicate import Nothing
@@ -137,7 +138,7 @@ class Policies:
     @property
     def decide_nothing(self) -> bool:
         """Whether no rule and no list could refuse any call."""
-        return all(one.policy.tools is one.policy.sub_agents is None and not one.policy.rules for one in self.all)
+        return decide_nothing(one.policy for one in self.all)
 
     def named(self, agent: str | None) -> str | None:
         """The agent whose rules apply to an attempt that names this one. If only one agent is known, None means

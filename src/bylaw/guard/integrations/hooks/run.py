@@ -78,7 +78,7 @@ def _answer(event: HookEvent, options: HookOptions, environment: Mapping[str, st
 
 def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str, str]) -> Guard:
     from bylaw.errors import InputError
-    from bylaw.guard.guard import Guard
+    from bylaw.guard.guard import StrictGuard
     from bylaw.guard.stores.ports import StoreUnavailable
 
     here = Path(options.folder or os.getcwd())
@@ -91,16 +91,14 @@ def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str
     store = here / (options.root or "") / options.store if options.store else found.store
     try:
         _make_folder(store.parent)
-        guard = Guard(found.files, store=store)
-    except (InputError, ValueError) as problem:
+        return StrictGuard(found.files, store=store)
+    except InputError as problem:
         raise _Unusable(f"the rules cannot be used: {problem}") from None
+    except ValueError as problem:
+        files = "`, `".join(map(str, found.files))
+        raise _Unusable(f"the rules in `{files}` cannot be used: {problem}") from None
     except (StoreUnavailable, OSError) as problem:
         raise _Unusable(str(problem)) from None
-    if guard.policies.decide_nothing:  # nothing checked is not a pass
-        guard.close()
-        files = "`, `".join(map(str, found.files))
-        raise _Unusable(f"no rule in `{files}` decides calls: give one a `then`")
-    return guard
 
 
 def _make_folder(folder: Path) -> None:

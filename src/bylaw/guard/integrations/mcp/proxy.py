@@ -167,9 +167,10 @@ class McpProxy:
         return Message.of({**message.body, "params": params}, message.about)
 
     def _denial(self, decision: Decision) -> str:
-        denied = str(Denied(decision))
-        is_waiting = decision.action is Action.PAUSE and decision.review is not None
-        return f"waiting for a person: {decision.review} ({denied})" if is_waiting else denied
+        if decision.action is not Action.PAUSE or decision.review is None:
+            return str(Denied(decision))
+        advice = "the same call can be made again once the review is approved"
+        return f"waiting for a person: {decision.review}: {decision.reason}; {advice}"
 
     def _changed(self, tool: Any) -> str | None:
         """Why the tool cannot be called before a person has looked at it."""
