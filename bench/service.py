@@ -2,10 +2,17 @@
 
 Beside it, in the same run and in turns, a bare Starlette endpoint on the same server, which decodes the same request
 and answers with a decision of the same size that it has ready. The difference is what the guard costs: who asks, the
-rules, the transaction in SQLite, and the record of the decision. Everything runs on this machine, over loopback. The
-client is a few lines over asyncio, and takes CPU time from the servers if there are fewer cores than processes; that
-makes all times longer. So the CPU time of the servers is given too: it depends less on what else the machine does. Each
-decision is in one of 16 sessions, and its result is never recorded.
+rules, the transaction in SQLite, and the record of the decision. Two other ways to decide are measured too: each
+decision in a transaction of its own (`limits: {together: 1}`), and each in a thread, as with a store that waits for the
+network.
+
+Everything runs on this machine, over loopback. The client is a few lines over asyncio. It takes more CPU time for a
+request than a bare endpoint, and takes it from the servers if there are fewer cores than processes. That makes all
+times longer, and their ratio smaller than that of the CPU times of the servers, which are given too. Each decision is
+in one of 16 sessions, and its result is never recorded.
+
+OPA's server is not measured: PyPI, Debian and npm do not have it (npm has an SDK for policies that `opa` has compiled,
+and PyPI another engine for its language).
 
     .venv/bin/python bench/service.py [SECONDS]     for each measurement, default 2
 """
@@ -22,6 +29,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TypeAlias
 
 RULES = """\
 guard:
@@ -55,6 +63,9 @@ app = Starlette(routes=[Route("/v1/decide", decide, methods=["POST"])])
 """
 CONNECTIONS = (1, 8)
 TURNS = 5
+PORT = 18787
+Server: TypeAlias = tuple[int, subprocess.Popen[bytes], str]
+"""port, process and key"""
 
 
 class Client:
@@ -124,68 +135,56 @@ def wait_for(port: int) -> None:
     raise SystemExit("the server does not answer")
 
 
+IN_THREADS = """\
+from bylaw.guard.stores import SqliteStore
+SqliteStore.waits_for_network = True
+from bylaw.__main__ import main
+main()
+"""
+WAYS: dict[str, tuple[list[str], int, str]] = {
+    "guard, 1 worker": (["-m", "bylaw"], 1, ""),
+    "  each alone": (["-m", "bylaw"], 1, ", together: 1"),
+    "  in threads": (["-c", IN_THREADS], 1, ""),
+    "guard, 2 workers": (["-m", "bylaw"], 2, ""),
+}
+"""name → how Python is started, workers, and further limits"""
+
+
+def serve(folder: Path, name: str, port: int) -> tuple[subprocess.Popen[bytes], str]:
+    """A service with a store of its own, and a key for it."""
+    how, workers, limits = WAYS[name]
+    store, config = ["--store", str(folder / f"{port}.db")], folder / f"{port}.yaml"
+    keys = [sys.executable, "-m", "bylaw", "guard", "keys", "create", "bench", *store, "--scope", "agent"]
+    made = subprocess.run([*keys, "--agent", "refunds"], capture_output=True, text=True, check=True)
+    config.write_text(f"limits: {{rate: 1.0e+9, burst: 1.0e+9{limits}}}\n")
+    command = [sys.executable, *how, "guard", "serve", "-p", str(folder / "guard.yaml"), *store, "--no-follow"]
+    command += ["--no-console", "--listen", f"127.0.0.1:{port}", "--workers", str(workers), "--config", str(config)]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL), made.stdout.strip()
+
+
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
-    bylaw = [sys.executable, "-m", "bylaw", "guard"]
+    servers: dict[str, Server] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         (path / "guard.yaml").write_text(RULES)
-        store = ["--store", str(path / "guard.db")]
-        made = subprocess.run(
-            [*bylaw, "keys", "create", "bench", *store, "--scope", "agent", "--agent", "refunds"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        key = made.stdout.strip()
-        limits = path / "serve.yaml"
-        limits.write_text("limits: {rate: 1.0e+9, burst: 1.0e+9}\n")
-        servers = {}
-        for workers, port in ((1, 18787), (2, 18788)):
-            own = ["--store", str(path / f"guard{workers}.db")]
-            (path / f"guard{workers}.db").write_bytes((path / "guard.db").read_bytes())
-            command = [
-                *bylaw,
-                "serve",
-                "-p",
-                str(path / "guard.yaml"),
-                *own,
-                "--listen",
-                f"127.0.0.1:{port}",
-                "--no-follow",
-                "--no-console",
-                "--workers",
-                str(workers),
-                "--config",
-                str(limits),
-            ]
-            servers[f"guard, {workers} worker{'s' * (workers > 1)}"] = (
-                port,
-                subprocess.Popen(command, stderr=subprocess.DEVNULL),
-            )
-        for port, _ in servers.values():
-            wait_for(port)
-        decision = asyncio.run(one(18787, key)).decode()
-        (path / "bare.py").write_text(BARE % decision.replace("\\", "\\\\").replace("'", "\\'"))
-        command = [
-            sys.executable,
-            "-m",
-            "uvicorn",
-            "bare:app",
-            "--port",
-            "18789",
-            "--log-level",
-            "warning",
-            "--no-access-log",
-        ]
-        servers = {"bare Starlette": (18789, subprocess.Popen(command, cwd=folder)), **servers}
         try:
-            wait_for(18789)
-            report(servers, key, seconds)
+            for port, name in enumerate(WAYS, start=PORT + 1):
+                servers[name] = (port, *serve(path, name, port))
+            for port, _, _ in servers.values():
+                wait_for(port)
+            port, _, key = servers["guard, 1 worker"]
+            decision = asyncio.run(one(port, key)).decode()
+            (path / "bare.py").write_text(BARE % decision.replace("\\", "\\\\").replace("'", "\\'"))
+            command = [sys.executable, "-m", "uvicorn", "bare:app", "--port", str(PORT)]
+            bare = subprocess.Popen([*command, "--log-level", "warning", "--no-access-log"], cwd=folder)
+            servers = {"bare Starlette": (PORT, bare, "-"), **servers}
+            wait_for(PORT)
+            report(servers, seconds)
         finally:
-            for _, process in servers.values():
+            for _, process, _ in servers.values():
                 process.send_signal(signal.SIGTERM)
-            for _, process in servers.values():
+            for _, process, _ in servers.values():
                 process.wait(30)
 
 
@@ -195,26 +194,28 @@ async def one(port: int, key: str) -> bytes:
     return await client.decide("first")
 
 
-def report(servers: dict[str, tuple[int, subprocess.Popen[bytes]]], key: str, seconds: float) -> None:
+def report(servers: dict[str, Server], seconds: float) -> None:
     load = os.getloadavg()[0]
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}")
-    print(f"{'':18} {'connections':>11} {'decisions/s':>12} {'p50 ms':>8} {'p99 ms':>8} {'p50/bare':>8} {'CPU µs':>7}")
+    names = f"{'connections':>11} {'decisions/s':>12} {'p50 ms':>8} {'p99 ms':>8} {'p50/bare':>8} {'CPU µs':>7}"
+    print(f"{'':18} {names} {'CPU/bare':>8}")
     for connections in CONNECTIONS:
         found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in servers}
         cpu = dict.fromkeys(servers, 0.0)
         for _ in range(TURNS):  # in turns, since the machine may be shared
-            for name, (port, process) in servers.items():
+            for name, (port, process, key) in servers.items():
                 before = cpu_of(process.pid)
                 found[name].append(asyncio.run(measure(port, key, connections, seconds / TURNS)))
                 cpu[name] += cpu_of(process.pid) - before
-        bare = middle(found["bare Starlette"])
+        bare, least = middle(found["bare Starlette"]), 0.0
         for name, runs in found.items():
             times = sorted(one for _, times in runs for one in times)
             rate = sum(rate for rate, _ in runs) / len(runs)
             half, high = times[len(times) // 2] * 1e3, times[int(len(times) * 0.99)] * 1e3
             used = cpu[name] / len(times) * 1e6
-            ratio = half / 1e3 / bare
-            print(f"{name:18} {connections:11} {rate:12,.0f} {half:8.2f} {high:8.2f} {ratio:8.2f} {used:7.0f}")
+            least = least or used
+            figures = f"{half:8.2f} {high:8.2f} {half / 1e3 / bare:8.2f} {used:7.0f} {used / least:8.2f}"
+            print(f"{name:18} {connections:11} {rate:12,.0f} {figures}")
 
 
 def middle(runs: list[tuple[float, list[float]]]) -> float:
