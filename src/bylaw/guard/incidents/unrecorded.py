@@ -60,6 +60,11 @@ class Rules:
         self._guards = frozenset(guard_hash(without_repeats(fill_mode(policies, mode))) for mode in modes)
         self._by_response = {policy.hash: _ResponseRules(policy) for policy in self.policies.all}
 
+    @property
+    def have_windows(self) -> bool:
+        """Whether a rule counts what no guard counts before a call."""
+        return bool(self._partly_evaluated)
+
     def are_those_of(self, guard: object) -> bool:
         """Whether a guard with this hash has the same rules."""
         return isinstance(guard, str) and guard in self._guards

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import load
 from bylaw.guard.guard import Guard
@@ -85,6 +86,8 @@ class SessionView(Struct, kw_only=True):
 class Sessions:
     def __init__(self, guard: Guard, clock: Callable[[], float]) -> None:
         self._guard, self._store, self._clock = guard, guard.store, clock
+        self._followed: tuple[Policies, Rules] | None = None
+        """the rules in force, as the follow-up compiles them"""
 
     def list(
         self,
@@ -129,8 +132,12 @@ class Sessions:
         self, key: str, tree: builtins.list[RunView], rows: builtins.list[EventRow]
     ) -> builtins.list[RunView]:
         """Adds the counters that only the follow-up evaluates, as its own fold counts them by the rules in force."""
-        rules = Rules([compiled.policy for compiled in self._guard.policies.all])
-        counted, waiting = counters_of(rules, key, rows), [*tree]
+        in_force = self._guard.policies
+        if self._followed is None or self._followed[0] is not in_force:
+            self._followed = in_force, Rules([compiled.policy for compiled in in_force.all])
+        rules = self._followed[1]
+        counted = counters_of(rules, key, rows) if rules.have_windows else {}
+        waiting = [*tree]
         while waiting:
             run = waiting.pop()
             run.counters = counted.get(run.run, {}) | run.counters
