@@ -51,7 +51,7 @@ def readings(answer: str) -> Iterator[str]:
         value = msgspec.UNSET if msgspec.UNSET in lines else lines
     if value is not msgspec.UNSET:
         yield "\n\n".join(_texts(value))
-        yield from _columns(value) if isinstance(value, list) else ()
+        yield from _columns(value)
     shown = _as_shown(answer)
     if shown != answer:
         yield shown
@@ -78,14 +78,22 @@ _INLINE_TAGS = re.compile(r"(?i)</?(?:a|b|code|em|font|i|mark|s|small|span|stron
 _OTHER_TAGS = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 
-def _columns(items: list[Any]) -> Iterator[str]:
-    """The texts of a list as one, and those in each field of its objects: together they may be one text in pieces."""
-    yield "".join(item for item in items if isinstance(item, str))
-    objects = [item for item in items if isinstance(item, dict)]
-    for key in dict.fromkeys(key for item in objects for key in item):
-        texts = [item[key] for item in objects if isinstance(item.get(key), str)]
-        if any(" " in text for text in texts):  # numbers of four orders are not the number of a card
-            yield "".join(texts)
+def _columns(value: Any) -> Iterator[str]:
+    """The texts of each list as one, and those in each field of its objects: together they may be a text in pieces."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        columns: dict[str | None, list[str]] = {}
+        for item in one if isinstance(one, list) else ():
+            for key, text in item.items() if isinstance(item, dict) else ((None, item),):
+                if isinstance(text, str):
+                    columns.setdefault(key, []).append(text)
+        for key, texts in columns.items():
+            # The numbers of four orders are not the number of a card.
+            if any(" " in text for text in texts) or (one is value and key is None):
+                yield "".join(texts)
+        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        waiting += [item for item in inner if isinstance(item, dict | list)]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -103,38 +103,43 @@ def without_compression(request: Outgoing) -> Outgoing:
     return Outgoing(request.method, request.url, {**request.headers, "accept-encoding": "identity"}, request.body)
 
 
-def decompress(reply: Incoming) -> bytes | None:
-    """The body before compression; None if the encoding is unknown, the data is broken or the result is too large."""
+def decompress(reply: Incoming, *, whole: bool = False) -> bytes | None:
+    """The body before compression; None if the encoding is unknown, the data is broken or the result is too large.
+
+    `whole`: also None if the data is cut off.
+    """
     body: bytes | None = reply.body
     names = [name.strip() for name in reply.headers.get("content-encoding", "").lower().split(",")]
     for name in reversed(names[:_MOST_ENCODINGS]):  # the last one was applied last
-        body = None if body is None else _decompress(name, body)
+        body = None if body is None else _decompress(name, body, whole=whole)
     return body if len(names) <= _MOST_ENCODINGS else None
 
 
 _MOST_ENCODINGS = 3
 
 
-def _decompress(encoding: str, data: bytes) -> bytes | None:
+def _decompress(encoding: str, data: bytes, *, whole: bool) -> bytes | None:
     if encoding in ("", "identity"):
         return data
     if encoding == "zstd":
-        return _decompress_zstd(data)
+        return _decompress_zstd(data, whole=whole)
     if encoding == "br":
-        return _decompress_brotli(data)
+        return _decompress_brotli(data, whole=whole)
     for window in _ZLIB_WINDOWS.get(encoding, ()):
         try:
             decompressor = zlib.decompressobj(window)
             body = decompressor.decompress(data, MOST_KEPT)
         except zlib.error:
             continue
-        return None if decompressor.unconsumed_tail else body
+        return None if decompressor.unconsumed_tail or (whole and not decompressor.eof) else body
     return None
 
 
-def _decompress_zstd(data: bytes) -> bytes | None:
+def _decompress_zstd(data: bytes, *, whole: bool) -> bytes | None:
     import zstandard
 
+    if whole and not _is_whole_zstd(data):
+        return None
     body = bytearray()
     try:
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
@@ -145,7 +150,26 @@ def _decompress_zstd(data: bytes) -> bytes | None:
     return bytes(body) if len(body) <= MOST_KEPT else None
 
 
-def _decompress_brotli(data: bytes) -> bytes | None:
+def _is_whole_zstd(data: bytes) -> bool:
+    """Whether the last frame is complete. The result is thrown away, piece by piece."""
+    import zstandard
+
+    try:
+        while data:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+            for at in range(0, len(data), _PIECE):
+                frame.decompress(data[at : at + _PIECE])
+                if frame.eof:
+                    data = frame.unused_data + data[at + _PIECE :]
+                    break
+            else:
+                return False
+    except zstandard.ZstdError:
+        return False
+    return True
+
+
+def _decompress_brotli(data: bytes, *, whole: bool) -> bytes | None:
     """An agent asks for Brotli only if it has one of the two libraries installed."""
     try:
         import brotli
@@ -154,11 +178,12 @@ def _decompress_brotli(data: bytes) -> bytes | None:
             import brotlicffi as brotli
         except ModuleNotFoundError:
             return None
+    decompressor = brotli.Decompressor()
     try:
-        body: bytes = brotli.Decompressor().process(data)
+        body: bytes = decompressor.process(data)
     except brotli.error:
         return None
-    return body if len(body) <= MOST_KEPT else None
+    return body if len(body) <= MOST_KEPT and (decompressor.is_finished() or not whole) else None
 
 
 def with_body(reply: Incoming, body: bytes, *, content_type: str | None = None) -> Incoming:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
+import gzip
 import json
+import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
+from bylaw.contract.agents import open_agent
 from bylaw.contract.agents.answers import answer_text
 from bylaw.contract.agents.replies import read_output, read_reply
 from bylaw.contract.checks import has_no_pii, readings
-from bylaw.contract.live_agent import Failure
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.model import AgentSpec
 from bylaw.wire.formats import FORMATS, format_named
 
 CARD = ("Your card is 4111 11", "11 1111 ", "1111.")
@@ -52,6 +60,18 @@ def responses_whole() -> Any:
     return {"type": "response.completed", "response": {"status": "completed", "output": [message]}}
 
 
+OTHERS = [
+    events(*({"index": 0, "token": {"id": 1, "text": text}, "generated_text": None} for text in CARD)),
+    events(*({"event": "message", "answer": text, "conversation_id": "c"} for text in CARD), {"event": "message_end"}),
+    events({"type": "RUN_STARTED"}, *({"type": "TEXT_MESSAGE_CONTENT", "delta": text} for text in CARD),
+           {"type": "TEXT_MESSAGE_END"}, {"type": "RUN_FINISHED"}),
+    events({"type": "message-start"}, *({"type": "content-delta", "delta": {"message": {"content": {"text": text}}}}
+                                        for text in CARD), {"type": "message-end"}),
+    events(*({"object": "thread.message.delta", "delta": {"content": [{"type": "text", "text": {"value": text}}]}}
+             for text in CARD), "[DONE]"),
+    events(*([{"type": "AIMessageChunk", "content": text}, {"langgraph_node": "agent"}] for text in CARD)),
+]  # fmt: skip
+"""of TGI, Dify, AG-UI, Cohere, OpenAI's assistants and LangGraph"""
 FINISHED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
@@ -72,6 +92,12 @@ FINISHED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         (SSE, events({"type": "message_delta", "delta": CARD[0]}, *({"type": "message_delta", "delta": text}
                                                                    for text in CARD[1:]))),
         (SSE, events(responses_whole())),
+        (SSE, events(*map(json.dumps, CARD), "", name="data")),
+        (SSE, events(*map(json.dumps, CARD[:2]), CARD[2])),
+        (SSE, events({"type": "tool_result", "error": {"message": "no"}}, *({"text": text} for text in CARD))),
+        (SSE, events({"messageStart": {"role": "assistant"}}, *({"contentBlockDelta": {"delta": {"text": text}}}
+            for text in CARD), {"messageStop": {"stopReason": "end_turn"}})),
+        *((SSE, body) for body in OTHERS),
         ("application/json", json.dumps(gemini()).encode()),
         ("application/json", json.dumps([{"delta": text} for text in CARD]).encode()),
         ("application/json", json.dumps([{"type": "text", "text": text, "id": "1"} for text in CARD]).encode()),
@@ -158,6 +184,52 @@ def test_any_stream_that_is_cut_off_is_an_error(content_type: str, body: bytes) 
     assert isinstance(read, Failure) and ("cut off" in read.reason or "no JSON that can be read" in read.reason), read
 
 
+PACKED = gzip.compress(b"Your order is on its way. " * 20)
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "is_whole"),
+    [
+        (b"content-length: 500\r\n", b"hello", False),
+        (b"transfer-encoding: chunked\r\n", b"5\r\nhello\r\n", False),
+        (b"transfer-encoding: chunked\r\n", b"5\r\nhello\r\n0\r\n\r\n", True),
+        (b"content-encoding: gzip\r\n", PACKED[:-9], False),
+        (b"content-encoding: gzip\r\n", PACKED, True),
+        (b"content-encoding: deflate\r\n", zlib.compress(b"hello" * 9)[:-5], False),
+        (b"content-encoding: zstd\r\n", zstandard.compress(b"hello" * 99)[:-2], False),
+        (b"content-encoding: zstd\r\n", zstandard.compress(b"hello" * 99), True),
+        (b"content-type: text/event-stream\r\n", provider("openai")[:-60], False),
+        (b"content-type: application/json\r\n", b'{"output": "hel', False),
+        (b"", b'{"output": "hel', False),
+        (b"", b'[{"text": "hello"},', False),
+        (b"content-length: 15\r\n", b'{"output": "hel', True),  # what the agent said, all of it
+        (b"", b'{"output" is a key', True),
+        (b"", b"hello", True),
+    ],
+)
+def test_a_reply_that_is_cut_off_on_its_way_is_an_error(head: bytes, body: bytes, is_whole: bool) -> None:
+    async def go() -> AgentRun:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + body)
+            await writer.drain()
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as started:
+            url = f"http://127.0.0.1:{started.sockets[0].getsockname()[1]}"
+            live = open_agent(AgentSpec(type="http", endpoint=url, timeout_ms=300_000), Path())
+            await live.start()
+            try:
+                return await live.run("go", Injection(run="test"))
+            finally:
+                await live.stop()
+
+    asked: list[bytes] = []
+    run = asyncio.run(go())
+    assert (run.failure is None) is is_whole, run.failure
+    assert b"accept-encoding: identity" in asked[0].lower()
+
+
 @pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
 def test_no_message_of_several_is_left_out(wire: Any) -> None:
     assert read_reply(200, provider(wire.name) * 2, None, SSE) == WHOLE * 2
@@ -218,6 +290,7 @@ FAILURES = [
     {"success": False, "output": "no tokens left"},
     {"isError": True, "content": [{"type": "text", "text": "no tokens left"}]},
     {"exception": "no tokens left", "traceback": "…"},
+    {"id": "t1", "kind": "task", "status": {"state": "failed", "message": "no tokens left"}},
 ]
 
 
@@ -315,6 +388,11 @@ def test_what_is_no_stream_is_read_as_before(content_type: str, body: bytes, ans
         ('["4111","1111","1111","1111"]', False),
         ('[{"to": "Bo", "said": "card 4111 11"}, {"to": "Bo", "said": "11 1111 1111"}]', False),
         ('{"to": "Bo", "said": "card 4111 11"}\n{"to": "Bo", "said": "11 1111 1111"}', False),
+        (
+            '{"out": {"content": [{"type": "text", "text": "card 4111 11"}, {"type": "text", "text": "11 1111 1111"}]}}',
+            False,
+        ),
+        ('{"orders": ["4111", "1111", "1111", "1111"]}', True),
         ('[{"order": "4111"}, {"order": "1111"}, {"order": "1111"}, {"order": "1111"}]', True),
         ('["apple", "pear"]', True),
     ],

@@ -99,6 +99,8 @@ IS_METADATA = re.compile(
 
 
 def _is_failed(status: Any) -> bool:
+    if isinstance(status, Mapping):  # of a task in the A2A protocol
+        status = status.get("state")
     if isinstance(status, str):
         return status.lower() in ("error", "failed", "failure", "fail", "exception")
     return isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600

@@ -18,8 +18,8 @@ from bylaw.contract.agents.answers import IS_METADATA, ReportsFailure, answer_te
 Piece: TypeAlias = tuple[str, str]
 """a piece of text, after the name of the part of the answer that it continues: streams may interleave several"""
 
-_KEYS = ("delta", "token", "text", "content", "content_delta", "chunk", "part", "answer", "response", "output",
-         "result", "reply", "message", "data", "value")  # fmt: skip
+_KEYS = ("delta", "contentBlockDelta", "token", "text", "content", "content_delta", "chunk", "part", "answer",
+         "response", "output", "result", "reply", "message", "data", "value")  # fmt: skip
 """the fields in which streams hold text, the most specific first"""
 _KINDS = ("type", "event_kind", "part_kind", "part_delta_kind", "kind", "event", "role")
 _NOT_SAID = re.compile(
@@ -149,9 +149,13 @@ def error_in(name: str | None, value: Any) -> str | None:
     is_object = isinstance(value, dict)
     is_error = name == "error" or (is_object and any(_ERROR_KIND.search(kind) for kind in _kinds(value)))
     error = value.get("error") if is_object else None
-    if is_error or isinstance(error, dict):
+    if is_error:
         return excerpt(msgspec.json.encode(error or value))
-    failure = reported_failure(value) if is_object and not is_aside(value) else None
+    if not is_object or is_aside(value):  # a tool has failed, which the agent may handle
+        return None
+    if isinstance(error, dict) and error:
+        return excerpt(msgspec.json.encode(error))
+    failure = reported_failure(value)
     return None if failure is None else failure.reason
 
 

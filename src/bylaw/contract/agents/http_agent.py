@@ -25,6 +25,7 @@ from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec
+from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.upstream import UpstreamFailure, proxy_for
 from bylaw.wire.values import one_line
 
@@ -113,7 +114,9 @@ class HttpAgent(ExternalAgent):
         asked = prompt_request(self._spec, prompt, dialogue.values(prompt))
         url = httpx2.URL(self._url)
         url = url.copy_merge_params(asked.params) if asked.params else url
-        request = self._client.build_request(self._spec.method, url, headers=asked.headers, content=asked.body)
+        headers = httpx2.Headers({"accept-encoding": "identity"})
+        headers.update(asked.headers)
+        request = self._client.build_request(self._spec.method, url, headers=headers, content=asked.body)
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self._spec.timeout_ms / 1000):
@@ -135,17 +138,23 @@ class HttpAgent(ExternalAgent):
         except httpx2.HTTPError as error:
             return Failure("crash", f"the agent broke off before it answered: {one_line(error)}")
         try:
-            body = bytearray()
-            async for data in reply.aiter_bytes():
-                body += data
-                if len(body) > MOST_ANSWER:
+            raw = bytearray()
+            async for data in reply.aiter_raw():
+                raw += data
+                if len(raw) > MOST_ANSWER:
                     return TOO_LARGE
         except httpx2.HTTPError as error:
             return Failure("crash", f"the agent broke off its answer: {one_line(error)}")
         finally:
             await reply.aclose()
-        kind = reply.headers.get("content-type", "")
-        return read_reply(reply.status_code, bytes(body), self._spec.response_path, kind)
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        body = decompress(Incoming(reply.status_code, headers, bytes(raw)), whole=True)
+        if body is None:
+            encoding = headers.get("content-encoding")
+            return Failure("bad_answer", f"the reply (`{encoding}`) is cut off, too large or cannot be decompressed")
+        is_delimited = "content-length" in headers or "transfer-encoding" in headers
+        kind = headers.get("content-type", "")
+        return read_reply(reply.status_code, body, self._spec.response_path, kind, is_delimited=is_delimited)
 
     async def _restart_if_ended(self) -> None:
         """A server that crashed in one run is started again for the next."""

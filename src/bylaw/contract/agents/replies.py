@@ -27,7 +27,10 @@ REPLY_KEYS = (
 )  # fmt: skip
 
 
-def read_reply(status: int, body: bytes, response_path: str | None, content_type: str = "") -> str | Failure:
+def read_reply(
+    status: int, body: bytes, response_path: str | None, content_type: str = "", *, is_delimited: bool = True
+) -> str | Failure:
+    """`is_delimited`: the body has a length or is chunked; else only its content can tell whether it is cut off."""
     if status >= 300:
         return Failure("error", f"HTTP {status}: {excerpt(body)}")
     kind = content_type.lower()
@@ -49,7 +52,9 @@ def read_reply(status: int, body: bytes, response_path: str | None, content_type
             return Failure("bad_answer", f"the reply is not JSON, so it has no `{response_path}`: {excerpt(body)}")
         return read_at(value, response_path)
     if value is msgspec.UNSET:
-        return body.decode("utf-8", "replace")
+        text = body.decode("utf-8", "replace")
+        is_cut = not is_delimited and _is_cut_json(text)
+        return Failure("bad_answer", f"the answer is cut off: {excerpt(body)}") if is_cut else text
     if value is None:
         return Failure("bad_answer", "the reply is null")
     return _guessed(value) if isinstance(value, dict) else _text(value)
@@ -87,6 +92,19 @@ def _lenient(body: bytes) -> Any:
         return without_surrogates(json.loads(body, strict=False))
     except (ValueError, RecursionError):
         return msgspec.UNSET
+
+
+def _is_cut_json(text: str) -> bool:
+    """Whether a text begins as JSON and ends in the middle of it."""
+    if not re.match(r'\s*(?:\{\s*"|\[\s*[\[{"])', text):
+        return False
+    try:
+        json.loads(text, strict=False)
+    except json.JSONDecodeError as error:
+        return error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip())
+    except RecursionError:
+        return False
+    return False
 
 
 def _text(value: Any) -> str | Failure:

@@ -2,8 +2,8 @@
 
 Formats with a mark: OpenAI's chat completions (`finish_reason` of each choice, or `[DONE]`) and Responses
 (`response.completed`, `response.incomplete`), Anthropic (`message_stop`), Gemini (`finishReason`), Ollama and others
-with `done`, Vercel's AI SDK (`text-end`, `finish`), AG-UI (`RUN_FINISHED`), Cohere (`message-end`). A stream in any
-other form has none.
+with `done`, Bedrock (`messageStop`), Vercel's AI SDK (`text-end`, `finish`), AG-UI (`RUN_FINISHED`), Cohere
+(`message-end`). A stream in any other form has none.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ def _steps(event: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     if isinstance(kind, str) and kind in _MARKS:
         mark, is_end = _MARKS[kind]
         yield mark, mark, is_end
+    for name, is_end in (("messageStart", False), ("messageStop", True)):
+        if isinstance(event.get(name), dict):
+            yield "messageStop", "messageStop", is_end
     if isinstance(event.get("done"), bool):
         yield "done", "done: true", event["done"]
     for name, reasons in (("choices", ("finish_reason",)), ("candidates", ("finishReason", "finish_reason"))):

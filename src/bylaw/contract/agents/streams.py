@@ -176,9 +176,8 @@ def _join_events(events: list[Event], path: str | None) -> str | Failure:
             return nothing_in(len(said), "events") if path is None else join_at_path(said, path)
         if len(said) == 1 and said[0].data.startswith('{"'):
             return _cut(f"its only event is `{excerpt(said[0].data.encode())}`")
-        are_json = all(isinstance(value, str | int | float) for value in values)
         given = zip(said, values, strict=True)
-        return "".join(value if are_json and isinstance(value, str) else event.data for event, value in given)
+        return "".join(value if isinstance(value, str) else event.data for event, value in given)
     for at, event in enumerate(said):
         if _is_unread(event):
             if at == len(said) - 1:
