@@ -389,7 +389,7 @@ def test_what_is_no_stream_is_read_as_before(content_type: str, body: bytes, ans
         ('[{"to": "Bo", "said": "card 4111 11"}, {"to": "Bo", "said": "11 1111 1111"}]', False),
         ('{"to": "Bo", "said": "card 4111 11"}\n{"to": "Bo", "said": "11 1111 1111"}', False),
         (
-            '{"out": {"content": [{"type": "text", "text": "card 4111 11"}, {"type": "text", "text": "11 1111 1111"}]}}',
+            '{"o": {"content": [{"type": "text", "text": "card 4111 11"}, {"type": "text", "text": "11 1111 1111"}]}}',
             False,
         ),
         ('{"orders": ["4111", "1111", "1111", "1111"]}', True),
