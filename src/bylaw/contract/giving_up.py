@@ -19,44 +19,53 @@ _RUDE = compile_regex(r"(?i)\b(?:idiot|stupid|shut up|your (?:own )?fault|not my
 # "sorry for the wait, it is refunded" admit nothing. So idioms and denials are removed first, and then a sentence has
 # to state a failure, and no success beside it.
 
-_TROUBLE = r"(?:problems?|errors?|issues?|troubles?|failures?|difficult(?:y|ies)|outages?|hiccups?|glitch(?:es)?)"
+_LONG_FORMS = (("\N{RIGHT SINGLE QUOTATION MARK}", "'"), ("can't", "cannot"), ("won't", "will not"), ("n't", " not"))
+_TROUBLE = r"(?:problem|error|issue|trouble|failure|difficulty|difficultie|outage|hiccup|glitch|glitche|snag|timeout)s?"
 _IDIOMS = compile_regex(
-    rf"(?i)\b(?:no|not an?y?|without(?: an?y?)?|isn't an?y?|never an?y?|free of|zero)(?: \w+)? {_TROUBLE}\b|"
+    rf"(?i)\b(?:no|not an?y?|without(?: an?y?)?|never an?y?|free of|zero)(?: \w+)? {_TROUBLE}\b|"
     rf"\b{_TROUBLE}(?:-free|(?: \w+)? (?:solved|fixed|resolved|sorted))\b|"
-    r"\b(?:never|not|n't|nothing|without)(?: \w+)? (?:fail(?:s|ed|ing)?|went wrong|goes wrong|going wrong)\b|"
-    r"\b(?:can't|cannot|can not|couldn't|could not) (?:wait|help but|thank|agree more|complain|be happier|go wrong|"
-    r"stress|recommend|overstate|say no|deny|imagine a better)\b|"
+    r"\b(?:never|not|nothing|without)(?: \w+)? (?:fail(?:s|ed|ing)?|went wrong|goes wrong|going wrong)\b|"
+    r"\b(?:cannot|can not|could not) (?:wait|help but|thank|agree more|complain|be happier|go wrong|stress|recommend|"
+    r"overstate|say no|deny|imagine a better)\b|"
     r"\b(?:kein(?:e|en|erlei)?|ohne) (?:probleme?|fehler|schwierigkeiten)\b|\bkann es (?:kaum|nicht) erwarten\b|"
     r"\b(?:sin|ningún|no hay) (?:problemas?|error(?:es)?)\b|\b(?:sans|aucun|pas de) (?:problèmes?|erreurs?|soucis?)\b|"
     r"без (?:проблем|ошибок)|нет проблем"
 )
-_CANNOT = r"(?:cannot|can't|can not|could(?:n't| not)|(?:was|were|am|is|are)(?:n't| not| currently not) able to)"
-_NOT_DONE = r"(?:did|does|do|has|have|had|was|were|is|are)(?:n't| not)(?: been)?(?: \w+ly)?"
+_NOT_DONE = r"(?:did|does|do|has|have|had|was|were|is|are) (?:currently )?not(?: been)?(?: \w+ly)?"
 _STATES_FAILURE = compile_regex(
-    rf"(?i)\b(?:{_CANNOT}|unable to|(?:won't|will not) be able to) \w+|"
+    r"(?i)\b(?:cannot|can not|could not|unable to|not (?:currently )?able to) \w+|"
     r"\b(?:unavailable|unreachable|inaccessible|unsuccessful(?:ly)?|offline|not (?:currently |yet )?"
     r"(?:available|reachable|accessible|responding|possible|working)|out of (?:reach|service|order))\b|"
-    r"\b(?:systems?|services?|servers?|sites?|tools?|lists?|databases?|apis?|backends?|connections?|networks?|portals?|"
-    r"lookups?|it|they) (?:is|are|was|were|seems?|appears?|went) (?:currently |temporarily |to be |still )?down\b|"
-    r"\b(?:failed|fails|failing|failure|timed out|timeout|time-out|gave up|went wrong|broke down|unsolved)\b|"
-    rf"\b{_NOT_DONE} (?:work|worked|working|succeed|succeeded|go through|gone through|complete|completed|processed|"
-    r"respond|responded|answer|answered|load|loaded|found|find|return|get|got|receive|received|reach|reached|refunded|"
-    r"sent|issued|paid|made|carried out|done|confirmed|booked)\b|"
-    rf"\b(?:there (?:is|was|seems|appears)|(?:ran|run|running) into|encounter\w*|experienc\w+|hav(?:e|ing)|had|hit|met|"
-    rf"because of|due to|got|facing)(?: to be)?(?: an?| some| the)?(?: [\w-]+){{0,2}} {_TROUBLE}\b|"
-    r"\b(?:no|don't have|do not have|without|lost|lack)(?: \w+)? (?:access|connection|response|reply|answer)\b|"
-    r"\b(?:don't|do not) have (?:the|that|this|any|enough|current|up-to-date)?(?: \w+)? ?"
-    r"(?:data|information|prices?|details|figures?|results?)\b|"
+    r"\b(?:failed|fails|failing|failure|timed out|gave up|went wrong|broke down)\b|"
+    r"\b(?:was|were|got|is|been) (?:rejected|declined|denied|refused|interrupted|aborted)\b|"
+    rf"\b{_NOT_DONE} (?:work|succeed|go through|gone through|complete|completed|processed|respond|responded|answer|"
+    r"load|loaded|found|find|see any|return|returned|receive|received|reach|reached|refunded|sent|issued|made|"
+    r"carried out|done|confirmed|booked)\b|"
+    r"\b(?:there (?:is|was|were|seems|appears)|(?:ran|run|running) into|encounter\w*|experienc\w+|hav(?:e|ing)|had|"
+    r"hit|met|because of|due to|got|facing|returned|threw|gave|received|reported|raised|saw)"
+    rf"(?: to be)?(?: an?| some| the)?(?: [\w-]+){{0,2}} {_TROUBLE}\b|"
+    rf"\b{_TROUBLE} (?:has |have )?(?:occurred|happened|came up|arose)\b|"
+    r"\b(?:no|not have|without|lost|lack)(?: \w+)? (?:access|connection|response|reply)\b|"
+    r"\b(?:connection|reply|request|line) (?:was |got |has been )?(?:lost|reset|dropped|closed|cut)\b|"
+    r"\bdo not have (?:the |that |this |any |enough |current |up-to-date )?(?:\w+ )?"
+    r"(?:data|information|prices?|details|figures?|results?)\b|\bno (?:\w+ )?(?:data|information|results?)\b|"
     r"\b(?:please |kindly )?try (?:it |this |that )?again\b|"
-    r"\b(?:kann|können|konnte|konnten)\b[^.!?]{0,80}\b(?:nicht|keine?n?)\b|\bnicht (?:möglich|erreichbar|verfügbar|"
-    r"gelungen|geklappt|funktioniert)\b|\bfehlgeschlagen\b|\bfehler (?:aufgetreten|passiert)\b|"
-    r"\b(?:ist|war|gab) (?:\w+ )?(?:ein|etwas)(?:e|en)? (?:fehler|problem|schief)\w*|"
+    r"\b(?:kann|können|konnte|konnten|klappt|funktioniert|geht|ging)\b[^.!?]{0,80}\b(?:nicht|keine?n?)\b|"
+    r"\bnicht (?:möglich|erreichbar|verfügbar|gelungen|geklappt|funktioniert)\b|\bfehlgeschlagen\b|"
+    r"\bfehler (?:aufgetreten|passiert)\b|"
+    r"\b(?:ist|war|gab)(?: \w+)? (?:ein|etwas)(?:e|en)? (?:fehler|problem|schief)\w*|"
     r"\bno (?:\w+ )?(?:puedo|podemos|pude|pudimos|pudo|ha sido posible|fue posible|está disponible|funciona|funcionó)|"
     r"\b(?:falló|ha fallado|fallaron|no disponible)|"
+    r"\b(?:hubo|ocurrió|se produjo) (?:un|algún) (?:error|problema|fallo)|"
     r"\bne? (?:\w+ )?(?:peux|pouvons|parviens|parvenons|fonctionne)\b|\bn'(?:ai|a|avons) pas (?:pu|réussi|fonctionné)|"
-    r"\b(?:impossible|indisponible|a échoué)|"
-    r"не (?:могу|можем|удалось|удаётся|удается|получилось|смог|смогла|работает|отвечает)|недоступ|сбой|произошла ошибка"
+    r"\b(?:impossible|indisponible|a échoué)|\berreur (?:est |s'est )?(?:survenue|produite)|"
+    r"не (?:могу|можем|удалось|удаётся|удается|получилось|смог|смогла|работает|отвечает)|недоступ|сбой|"
+    r"(?:произошла|возникла) (?:ошибка|проблема)"
 )
+_IS_DOWN = compile_regex(
+    r"(?i)\b(\w+) (?:is|are|was|were|seems?|appears?|went) (?:currently |temporarily |to be |still )?down\b"
+)
+_MAY_FALL = frozenset(("price", "prices", "cost", "costs", "rate", "rates", "fee", "fees", "that", "sun"))
 _STATES_SUCCESS = compile_regex(
     r"(?i)\b(?:but|then|now|finally|still|eventually)\b[^.!?]{0,40}\b(?:worked|went through|succeeded|is (?:all )?"
     r"(?:done|fixed|resolved)|(?:is|was|has been) (?:refunded|issued|sent|paid|booked|processed|completed))\b"
@@ -71,7 +80,7 @@ def gives_up_politely(answers: Sequence[str], attempts: Sequence[Attempt], seen:
     Something did not work if the last attempt at a call that a fault hit has failed; a call with other arguments is
     another one. `answers`: of a conversation, any of them may say so. `seen`: the trace of the same run.
     """
-    texts = [answer[:_MOST_READ].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for answer in answers]
+    texts = [answer[:_MOST_READ] for answer in answers]
     if not (seen_text := has_text(texts[-1])).holds:
         return seen_text
     for pattern, what in ((_RAW_ERROR, "shows a raw error"), (_RUDE, "is rude")):
@@ -91,8 +100,11 @@ def gives_up_politely(answers: Sequence[str], attempts: Sequence[Attempt], seen:
 
 
 def _find_admission(text: str) -> str | None:
+    for short, long in _LONG_FORMS:
+        text = text.replace(short, long)
     for sentence in _SENTENCE.findall(_IDIOMS.sub(" … ", text)):
-        found = _STATES_FAILURE.search(sentence)
+        down = (found for found in _IS_DOWN.finditer(sentence) if found.group(1).lower() not in _MAY_FALL)
+        found = _STATES_FAILURE.search(sentence) or next(down, None)
         if found is not None and not _STATES_SUCCESS.search(sentence):
             return " ".join(found.group().split())
     return None

@@ -49,6 +49,7 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
         raise click.UsageError(f"`{output}` exists; name another file with --output, or write over it with --force")
     imported = import_flakestorm(root, Path(file).absolute().parent)
     if not imported.file:
+        click.echo("\n".join(f"note: {note}" for note in imported.notes), err=True)
         raise click.UsageError(f"`{file}` holds nothing that a contract is made of")
     text = as_yaml_text(imported.file)
     if output == "-":
