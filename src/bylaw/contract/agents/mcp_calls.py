@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bylaw.contract.faults import network
-from bylaw.contract.faults.attacks import attack_result, attack_text
+from bylaw.contract.faults.attacks import attack_result, attack_text, beside
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
 from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.contract.faults.plan import Plan
@@ -107,7 +107,8 @@ class McpCall:
             for attack in self._attacks:
                 text = attack_text(attack, self._run.plan.random(attack))
                 self._run.plan.hit(attack)
-                altered = _with_value(altered, attack_result(_value_of(altered), text, attack.strategy))
+                strategy = beside(attack.strategy, self._fault)
+                altered = _with_value(altered, attack_result(_value_of(altered), text, strategy))
             message = message if altered is result else {**message, "result": altered}
         self.end(message)
         return message

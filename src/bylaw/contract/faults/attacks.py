@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, MAX_DEPTH, json_container
-from bylaw.contract.faults.model import ContextAttack
+from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.wire.formats.base import Json, WireFormat
 
 DEFAULT_WORDS = 2000
@@ -37,6 +37,12 @@ def effective(attacks: Sequence[ContextAttack]) -> list[ContextAttack]:
     """
     replacing = [attack for attack in attacks if attack.strategy == "replace"]
     return [*replacing[-1:], *(attack for attack in attacks if attack.strategy != "replace")]
+
+
+def beside(strategy: str, fault: ToolFault | None) -> str:
+    """How an attack goes into a result that a fault has changed: it does not replace what the fault put there."""
+    is_changed = fault is not None and fault.mode not in ("slow", "slow_body", "jitter")
+    return "prepend" if is_changed and strategy == "replace" else strategy
 
 
 def combined(text: str, addition: str, strategy: str) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bylaw.contract.faults import attempts, network
-from bylaw.contract.faults.attacks import attack_request, attack_result, attack_text
+from bylaw.contract.faults.attacks import attack_request, attack_result, attack_text, beside
 from bylaw.contract.faults.attempts import MODEL
 from bylaw.contract.faults.effects import (
     DEFAULT_PAYLOAD,
@@ -336,7 +336,8 @@ class ToolExchange(Exchange):
         value = json_of(body)
         is_json = value is not msgspec.UNSET
         text = attack_text(attack, self._plan.random(attack))
-        changed = attack_result(value if is_json else body.decode("utf-8", "replace"), text, attack.strategy)
+        strategy = beside(attack.strategy, self._fault)
+        changed = attack_result(value if is_json else body.decode("utf-8", "replace"), text, strategy)
         self._plan.hit(attack)
         return with_body(reply, msgspec.json.encode(changed) if is_json else str(changed).encode())
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from bylaw.contract.faults import attempts, network
-from bylaw.contract.faults.attacks import attack_result, attack_text, combined
+from bylaw.contract.faults.attacks import attack_result, attack_text, beside, combined
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
 from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.model import ToolFault
@@ -194,7 +194,8 @@ class _ToolCall:
 
     def _attacked(self, value: Any) -> Any:
         for attack in self._run.plan.attacks(on_result_of=self._name):
-            changed = _with_attack(value, attack_text(attack, self._run.plan.random(attack)), attack.strategy)
+            text = attack_text(attack, self._run.plan.random(attack))
+            changed = _with_attack(value, text, beside(attack.strategy, self._fault))
             if not same(changed, value):
                 self._run.plan.hit(attack)
             value = changed

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.contract.faults import network
-from bylaw.contract.faults.attacks import attack_result, attack_text
+from bylaw.contract.faults.attacks import attack_result, attack_text, beside
 from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.faults.effects import (
     DEFAULT_PAYLOAD,
@@ -84,9 +84,10 @@ class ResultFaults:
         attacks = [] if self.is_off else self._plan.attacks(on_result_of=name)
         for attack in attacks:
             self._plan.hit(attack)
-        texts = [(attack_text(attack, self._plan.random(attack)), attack.strategy) for attack in attacks]
         is_new = name and place.call_id not in (self._history or ())
-        return _Hit(self._plan.tool_result(name, every=not self.is_off) if is_new else None, texts)
+        fault = self._plan.tool_result(name, every=not self.is_off) if is_new else None
+        texts = [(attack_text(one, self._plan.random(one)), beside(one.strategy, fault)) for one in attacks]
+        return _Hit(fault, texts)
 
     def _strike(self, place: ResultPlace, hit: _Hit) -> float:
         """Put the fault into the result for the first time; return the seconds that the tool takes longer."""
