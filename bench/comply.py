@@ -41,6 +41,7 @@ from bylaw.comply.decide import CompiledPrompt
 from bylaw.comply.inputs import as_trace, merge_tools, read_tools, tools_called
 from bylaw.comply.model import ComplianceResult, State, Tier
 from bylaw.comply.prompt.reader import read_prompt
+from bylaw.model.trace import Trace
 
 REVIEWED = Path(__file__).parents[1] / "tests" / "comply" / "reviewed.json"
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -166,16 +167,29 @@ def row(
 
 
 def show_open_prompts(data: Path) -> None:
+    """Every fifth prompt is kept aside: whoever changes the grammar does not look at it."""
     lines = (data / "dialogues" / "innocent.jsonl").read_text().splitlines()
     dialogues = [as_trace(json.loads(line)["messages"]) for line in lines]
+    prompts = json.loads((data / "prompts" / "index.json").read_text())
+    aside = prompts[4::5]
+    print(f"## {len(prompts)} open prompts\n")
+    print("| prompts | tier | rules | reviewed and right | innocent dialogues that break one |\n|---|---|--:|--:|--:|")
+    show_tiers(
+        f"{len(prompts) - len(aside)} worked with", [one for one in prompts if one not in aside], data, dialogues
+    )
+    show_tiers(f"{len(aside)} kept aside", aside, data, dialogues)
+
+
+def show_tiers(name: str, prompts: list[dict[str, Any]], data: Path, dialogues: list[Trace]) -> None:
     reviewed = json.loads(REVIEWED.read_text()) if REVIEWED.is_file() else {}
+    called = merge_tools(tools_called(one.events) for one in dialogues)
     tiers: Counter[str] = Counter()
     broken: Counter[str] = Counter()
-    right, prompts = 0, json.loads((data / "prompts" / "index.json").read_text())
+    right = 0
     for entry in prompts:
         text = (data / "prompts" / entry["file"]).read_text()
         tools = read_tools(entry.get("tools") or entry.get("tool_names") or [])
-        rules = read_prompt(text, tools=tools or merge_tools(tools_called(one.events) for one in dialogues))
+        rules = read_prompt(text, tools=tools or called)
         tiers.update("undecided" if not rule.items else str(rule.tier) for rule in rules.rules)
         lines_reviewed = [one["line"] for one in reviewed.get(entry["file"], ())]
         certain = (rule for rule in rules.rules if rule.items and rule.tier is Tier.CERTAIN)
@@ -183,15 +197,10 @@ def show_open_prompts(data: Path) -> None:
         compiled = CompiledPrompt(rules)
         for dialogue in dialogues:
             broken.update({str(one.tier) for one in compiled.check(dialogue).violations})
-    print(
-        f"## {len(prompts)} open prompts\n\n| tier | rules | reviewed and right | innocent dialogues that break one |"
-    )
-    print("|---|--:|--:|--:|")
-    print(
-        f"| certain | {tiers['certain']:,} | {right:,} | {broken['certain']:,} of {len(prompts) * len(dialogues):,} |"
-    )
-    print(f"| likely | {tiers['likely']:,} | | {broken['likely']:,} of {len(prompts) * len(dialogues):,} |")
-    print(f"| undecided | {tiers['undecided']:,} | | |\n")
+    every = f"{len(prompts) * len(dialogues):,}"
+    print(f"| {name} | certain | {tiers['certain']:,} | {right:,} | {broken['certain']:,} of {every} |")
+    print(f"| | likely | {tiers['likely']:,} | | {broken['likely']:,} of {every} |")
+    print(f"| | undecided | {tiers['undecided']:,} | | |")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ _THINGS = (
     r"(?P<things>(?:an? )?[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?:(?<=[^su\W]s)|(?<=people)|(?<=children)))\b"
     r"(?<!\bis)(?<!\bhas)(?<!\bwas)(?<!\bdoes)(?<!\bas)"
     r"(?! [\w'-]*[^su\W]s\b)"
+    r"(?P<which> (?:from|with|without|of|for|over|under|above|below|in|on|at|who|that|which|whose|older|younger)\b"
+    r"[^,;]*)?"
 )
 _CLASS = any_case(_THINGS)
 """`Season passes are not refundable`, `Visitors with a cane use the lift`: the sentence is about some things"""
@@ -172,7 +174,8 @@ def _things(text: str) -> str:
         return ""
     found = _CLASS.match(text) or _ONE.match(text) or _PEOPLE.search(text)
     if found:
-        return str(found.groupdict().get("things") or found[0])
+        groups = found.groupdict()
+        return f"{groups['things']}{groups.get('which') or ''}" if "things" in groups else found[0]
     return text if _is_fragment(text) else ""
 
 

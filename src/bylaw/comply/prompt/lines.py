@@ -102,13 +102,13 @@ _NEUTRAL = root_set(
     critical note instruction constraint principle boundary step task goal duty right do dont must never always
     forbidden prohibited basic key core common additional further other more how what when your our you answer
     response reply message default detail standard mandatory best practice convention interlock guardrail check term
-    condition capability access operation question first things final before after every each all any time
-    work house follow below above here these those this that is are it about with in on at no not can may should
-    shall will be please remember agent assistant system prompt overview introduction role mission purpose background
-    context part section job call use keep mind absolute act workflow golden non negotiable strict example short
-    brief concise sentence word etc as if we i my me us they them their warning reminder caution attention banned
-    disallowed off function action allowed don t run the main second third rule1 priority high compliance
-    which also and or of to info apply obey"""
+    condition capability access operation question first things final before after every each all any time work house
+    follow below above here these those this that is are it about with in on at no not can may should shall will be
+    please remember agent assistant system prompt overview introduction role mission purpose background context part
+    section job call use keep mind absolute act workflow golden ground matter table list non negotiable strict
+    example short brief concise sentence word etc as if we i my me us they them their warning reminder caution
+    attention banned disallowed off function action allowed don t run the main second third rule1 priority high
+    compliance which also and or of to info apply obey"""
 )
 """words of headings that limit nothing"""
 _FOR_ALL = any_case(r"\W*(?:for|in|at|on) (?:all|every|each|any)\b")

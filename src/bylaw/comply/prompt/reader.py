@@ -108,7 +108,8 @@ def extract_rules(
     for index, some in enumerate(found):
         for number, rule in enumerate(some):  # in place: what is left open is no rule to those behind it
             some[number] = _weigh(rule, found, read, index, every, ruled)
-    found = [[_contrast(rule, wanted) for rule in some] for some in found]
+    banned = _banned_at_times(found)
+    found = [[_contrast(rule, wanted, banned) for rule in some] for some in found]
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
         ordered = read_steps(steps, every, introduction=introduction)
@@ -176,8 +177,13 @@ def _weigh(
 
 def _acting_tools(rule: PromptRule) -> list[str]:
     """The tools whose calls a rule limits."""
-    said = rule.trigger if rule.trigger.startswith("call_tool: ") else rule.forbidden_action or ""
-    return _NAME.findall(said.removeprefix("call_tool: ").partition(" with ")[0])
+    return _tools_called(rule.trigger) or _tools_called(rule.forbidden_action or "")
+
+
+def _tools_called(action: str) -> list[str]:
+    """The tools of `call_tool: A, B with amount > 5`."""
+    calls, colon, tools = action.partition("call_tool: ")
+    return _NAME.findall(tools.partition(" with ")[0]) if colon and not calls else []
 
 
 def _ruled_in(found: Sequence[list[PromptRule]], read: Sequence[Statement]) -> dict[str, set[int]]:
@@ -219,11 +225,19 @@ def _wanted_calls(found: Sequence[list[PromptRule]], read: Sequence[Statement], 
     return wanted
 
 
-def _contrast(rule: PromptRule, wanted: set[str]) -> PromptRule:
-    """`Never call A.` is not all that is said if another sentence says when to call A."""
-    if not wanted or wanted.isdisjoint(_forbidden_tools(rule)):
-        return rule
-    return _leave_open(rule, "another sentence says when to call it")
+def _banned_at_times(found: Sequence[list[PromptRule]]) -> set[str]:
+    """The tools that an undecided rule forbids: `touch-ups are free, do not call A`."""
+    said = (rule.forbidden_action or "" for some in found for rule in some if not rule.items)
+    return {name for one in said for name in _tools_called(one)}
+
+
+def _contrast(rule: PromptRule, wanted: set[str], banned: set[str]) -> PromptRule:
+    """`Never call A.` is not all that is said if another sentence says when to call A; nor is `call A before B`."""
+    if wanted and not wanted.isdisjoint(_forbidden_tools(rule)):
+        return _leave_open(rule, "another sentence says when to call it")
+    if rule.items and banned and not banned.isdisjoint(_tools_called(rule.required_action or "")):
+        return _leave_open(rule, "another sentence says when not to make the call that it needs")
+    return rule
 
 
 def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int, names: Sequence[str]) -> None:
