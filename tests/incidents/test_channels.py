@@ -26,10 +26,11 @@ from bylaw.guard.incidents.channels import (
 from bylaw.guard.incidents.chat import chat_text
 from bylaw.guard.incidents.follow import make_follower
 from bylaw.guard.incidents.mail import Mailer, MailSettings
-from bylaw.guard.incidents.notifications import Outbox
+from bylaw.guard.incidents.notifications import Outbox, Patience
 from bylaw.guard.incidents.webhook import verify_webhook
 from bylaw.guard.stores.records import Notification
 from bylaw.model.canonical import canonical_json
+from bylaw.model.ports import Posted
 from tests.guard.support import policies
 from tests.incidents.mail_receiver import MailReceiver, receiving_mail
 from tests.incidents.receiver import receiving
@@ -99,6 +100,23 @@ def test_a_channel_that_fails_is_tried_again_alone() -> None:
         assert sender.deliver() == 1
     assert outbox(world)[0].status == "delivered"
     assert (len(hook.got), len(box.got)) == (1, 1)
+
+
+def test_a_channel_that_takes_long_to_fail_is_left_alone_for_longer() -> None:
+    world, tried = broken(), list[str]()
+
+    def hangs(body: bytes, *, key: str, at: float) -> Posted:
+        tried.append(key)
+        time.sleep(0.01)
+        return Posted(problem="no answer")
+
+    sender = Outbox(world.store, {"first": {"slack": hangs}}, patience=Patience(wait=0.0), clock=world.clock)
+    sender.deliver()
+    sender.deliver()  # it is due again, but the channel is not asked
+    assert len(tried) == 1
+    world.clock.now += 600
+    sender.deliver()
+    assert len(tried) == 2
 
 
 def test_a_notification_is_failed_if_one_channel_gives_up_and_only_that_one_sends_it_again() -> None:

@@ -25,7 +25,10 @@ from bylaw.text.redaction.redactor import Redactor
 MOST_PENDING = 100_000
 """reviews that one sweep reads"""
 AT_ONCE = 32
-"""deliveries that one round attempts"""
+"""notifications that one round attempts"""
+LEFT_ALONE = 5
+"""a channel that failed is left alone at least this many times as long as its attempt took: so one that hangs takes a
+small part of the time that all channels share"""
 _INCIDENT_FIELDS = (
     *("id", "status", "rule", "number", "severity", "then", "message", "line"),
     *("over", "session", "agent", "run", "tool", "call_id"),
@@ -163,9 +166,10 @@ class Outbox:
     def _attempt(self, notification: Notification, channel: str) -> int:
         started, at = time.monotonic(), self._clock()
         posted = self._post(notification, channel, at)
+        took = time.monotonic() - started
         delivery = Delivery(
             at=at,
-            seconds=round(time.monotonic() - started, 3),
+            seconds=round(took, 3),
             answer=posted.answer,
             problem=posted.problem,
             channel=channel,
@@ -174,7 +178,7 @@ class Outbox:
         self._record(notification, delivery)
         if posted.delivered or posted.final:
             return 1
-        self._down_until[notification.to, channel] = self._clock() + self._patience.wait
+        self._down_until[notification.to, channel] = self._clock() + max(self._patience.wait, LEFT_ALONE * took)
         return 0
 
     def _due(self) -> Iterator[tuple[Notification, list[str]]]:
