@@ -175,6 +175,13 @@ def test_a_session_shows_the_counters_of_its_runs_of_itself_and_of_windows(site:
     assert refunds.counters["refund-retries: run issue_refund"] == 2
 
 
+def test_a_task_names_its_session_agent_and_run(site: Site, ann: Any) -> None:
+    task = next(one for one in site.operations.incidents.tasks(kind="anomaly_review", status="pending") if one.run)
+    page = ann.get("/console/tasks").text
+    link = re.search(rf'href="(/console/session\?name={task.session})#(run-[^"]+)" title="{task.run}"', page)
+    assert link is not None and f'id="{link[2]}"' in ann.get(link[1]).text
+
+
 def test_an_incident_leads_to_its_runs_and_calls(site: Site, ann: Any) -> None:
     incident = next(one for one in site.operations.incidents.list() if one.run)
     page = ann.get(f"/console/incidents/{incident.id}").text
