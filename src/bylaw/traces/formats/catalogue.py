@@ -94,6 +94,7 @@ CATALOGUE: dict[str, Format] = {
     "braintrust": _with_history("Braintrust: rows of logs and experiments", "braintrust:BraintrustReader"),
     "copilot": _with_history("Copilot: a chat or its replay, as Visual Studio Code writes them", "copilot:reader"),
     "copilot-cli": Format("Copilot CLI: a session's events", "copilot_cli:CopilotCliReader"),
+    "crewai": _with_history("CrewAI: the events of its bus, one a line", "crewai:CrewAiReader"),
     "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
     "gemini-cli": Format("Gemini CLI: a recorded session, or what `stream-json` prints", "gemini_cli:reader"),
     "har": _with_history("HAR: requests to a model that a browser or a proxy recorded", "har:HarReader"),

@@ -146,6 +146,8 @@ class PairsReader(ConversationReader):
         self._sessions = SessionsInOrder(self._assembler, SessionsBy.HISTORY)
         self._chains: dict[str, SessionBuffer] = {}
         """the session of each response, by its id"""
+        self._traces: dict[str | None, SessionBuffer] = {}
+        """the session of each trace of LiteLLM, which makes a new trace for each request unless it is given one"""
         self._is_unclear = False
         self._streamed = StreamedResponses()
         self._last: Record | None = None
@@ -186,7 +188,7 @@ class PairsReader(ConversationReader):
         cut = ["a streamed response is cut off, and read as far as it goes"] if self._streamed.is_cut else []
         return [*self._sessions.notes(), *super().notes(), *cut]
 
-    def _read(self, record: Record, pair: Pair, path: Path) -> None:
+    def _read(self, record: Record, pair: Pair, path: Path) -> SessionBuffer:
         request, message, source = pair.request, pair.answer, record.locator(item_of(path))
         messages = request.chat() if request is not None else []
         buffer = self._session(record, pair, messages, path)
@@ -204,7 +206,7 @@ class PairsReader(ConversationReader):
         conversation.set_input(None if request is None else Deferred(RequestBody.chat, request), source)
         if message is None:
             conversation.end()
-            return
+            return buffer
         answer = read_assistant(message)
         (start, began), (end, ended) = (_moment(pair.record, keys) for keys in (_STARTS, _ENDS))
         at = began if ended is None else ended
@@ -225,6 +227,7 @@ class PairsReader(ConversationReader):
         own = text_field(object_field(pair.record, "response"), "id")
         if own is not None:
             remember(self._chains, own, buffer)
+        return buffer
 
     def _session(self, record: Record, pair: Pair, messages: list[Any], path: Path) -> SessionBuffer:
         """The session that the log names, or that the request continues."""
@@ -234,10 +237,18 @@ class PairsReader(ConversationReader):
             return self._chains[before]
         metadata = object_field(pair.record, "metadata"), object_field(pair.body, "metadata")
         named = next(filter(None, (text_field(place, *_SESSIONS) for place in (pair.record, *metadata))), None)
-        if named is None and "litellm_call_id" in pair.record:
-            named = text_field(pair.record, "trace_id")
         if named:
             return self._assembler.session(named)
+        trace = text_field(pair.record, "trace_id") if "litellm_call_id" in pair.record else None
+        if trace in self._traces:
+            return self._traces[trace]
+        buffer = self._continued(record, messages, path)
+        if trace:
+            remember(self._traces, trace, buffer)
+        return buffer
+
+    def _continued(self, record: Record, messages: list[Any], path: Path) -> SessionBuffer:
+        """The session that the request continues by its messages, or a new one."""
         if not messages:  # all responses of a stream belong together
             return self._sessions.current if self._last is not None else self._sessions.start()
         if not self._sessions.request(msgspec.json.encode(messages), None) and not self._is_unclear:

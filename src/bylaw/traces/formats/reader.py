@@ -43,6 +43,7 @@ from bylaw.traces.records.problems import Problems
 MOST_RECENT = 1000
 _MOST_LEFT = 16
 """conversations without a name that a later list may continue"""
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
@@ -307,7 +308,7 @@ def add_answer(
     return content, text
 
 
-def remember(recent: dict[str, Value], key: str, value: Value) -> None:
+def remember(recent: dict[Key, Value], key: Key, value: Value) -> None:
     """Add to a map of the most recent items; the oldest is dropped if there are too many."""
     recent[key] = value
     if len(recent) > MOST_RECENT:
