@@ -15,7 +15,7 @@ from bylaw.comply.model import Tier
 from bylaw.comply.prompt.binding import Bound, sql_params
 from bylaw.comply.prompt.dialogue import limit_to_requests
 from bylaw.comply.prompt.readings import NO_TOOL, Draft, Reading, View, atom, either, formula
-from bylaw.comply.prompt.sayings import FORBIDDEN_BEHIND, LEAD
+from bylaw.comply.prompt.sayings import FORBIDDEN_BEHIND, LEAD, quoted_shape
 from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots, word_set
 
 _HABITS_CONFIDENCE = 0.8
@@ -30,12 +30,7 @@ def read_command(view: View) -> Reading | None:
 
 def _shape(view: View) -> tuple[str, list[str]]:
     """The main part with `§` for code, quoted text and what looks like a command or a path; and these texts."""
-    begin, text, at, found = view.clause.main.start, "", 0, list[str]()
-    for literal in view.literals():
-        text += f"{view.main[at : literal.start - begin]} § "
-        at = literal.end - begin
-        found.append(literal.text)
-    text += view.main[at:]
+    text, found = quoted_shape(view), [literal.text for literal in view.literals()]
     if not found and (bare := _BARE_COMMAND.search(text)):
         found.append(bare["command"])
         text = f"{text[: bare.start()]}§{text[bare.end('command') :]}"

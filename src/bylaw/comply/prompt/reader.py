@@ -44,6 +44,8 @@ _FIRST = any_case(
 _NAME = re.compile(r"\w+_\w+")
 _CALLED = any_case(r"\b(?:call|invoke|use|run)\b")
 _MOST_OWN_SENTENCES = 12
+_FARTHEST = 200
+"""sentences before an exception or a permission that it may take something from"""
 MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; the rest is reported as unread"""
 _UNREAD = "rest-of-the-prompt"
@@ -128,11 +130,9 @@ def _own_sentences(statements: Sequence[Statement]) -> tuple[str, ...]:
 
 def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     """In the section of a tool a sentence is a precondition of the tool, unless it addresses the agent."""
-    if statement.tool is None:
-        stated = read_statement(statement, tools)
-        return [_leave_open(rule, why) for rule in stated] if (why := why_limited(statement, tools)) else stated
-    found = _read_in_section(statement, tools)
-    why = why_limited(statement, tools, in_section=True)
+    in_section = statement.tool is not None
+    found = _read_in_section(statement, tools) if in_section else read_statement(statement, tools)
+    why = why_limited(statement, tools, in_section=in_section)
     return [_leave_open(rule, why) for rule in found] if why else found
 
 
@@ -242,7 +242,7 @@ def _contrast(rule: PromptRule, wanted: set[str], banned: set[str]) -> PromptRul
 
 def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int, names: Sequence[str]) -> None:
     """Leave open what a sentence takes back: the two sentences before it in its paragraph, or all about its tools."""
-    for before in range(index - 1, -1, -1):
+    for before in range(index - 1, max(index - _FARTHEST, -1), -1):
         is_about = any(name in read[before].text for name in names)
         if read[before].block != read[index].block or (not names and before < index - 2):
             break
@@ -267,7 +267,7 @@ def _permit(found: list[list[PromptRule]], read: Sequence[Statement], index: int
             continue
         bound = (statement.tool,) if is_bound else bind(clause.main.text, sentence).tools
         names = [f"call_tool: {name}" for name in bound if name != "*"]
-        for before in range(index - 1, -1, -1):
+        for before in range(index - 1, max(index - _FARTHEST, -1), -1):
             if read[before].block != statement.block:
                 break
             found[before] = [

@@ -102,14 +102,18 @@ _ENDS = any_case(rf"\b{_CLOSING}\b|\bat the (?:very )?end\b|\bappend\b")
 _ANY_OF = any_case(r"\bor\b|\bone of\b|\beither\b")
 
 
-def _shape(view: View) -> tuple[str, Texts]:
-    """The main part with `§` for each quoted text, and these texts."""
-    main, begin = view.clause.main, view.clause.main.start
-    text, at = "", 0
+def quoted_shape(view: View) -> str:
+    """The main part with `§` for each quoted text."""
+    begin, text, at = view.clause.main.start, "", 0
     for literal in view.literals():
         text += f"{view.main[at : literal.start - begin]} § "
         at = literal.end - begin
-    text = re.sub(r"\s+", " ", f"{text}{main.text[at:]}").strip(" .,;:!*-–—").replace("( ", "(").replace(" )", ")")
+    return f"{text}{view.main[at:]}"
+
+
+def _shape(view: View) -> tuple[str, Texts]:
+    """The same without marks around it, and the quoted texts."""
+    text = re.sub(r"\s+", " ", quoted_shape(view)).strip(" .,;:!*-–—").replace("( ", "(").replace(" )", ")")
     return text, Texts(tuple(one.text for one in view.literals() if one.text.strip()))
 
 

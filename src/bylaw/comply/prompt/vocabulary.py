@@ -243,27 +243,25 @@ class Tools:
         return {param: tuple(names) for param, names in found.items()}
 
     @cached_property
+    def _plain_lookups(self) -> list[ToolSpec]:
+        """Tools without parameters that only read."""
+        return [tool for tool in self.specs.values() if not tool.params and only_reads(tool)]
+
+    @cached_property
     def whole_database(self) -> tuple[str, ...]:
-        """Tools without parameters that show all data: an agent that has called one has looked up everything."""
-        return tuple(
-            tool.name
-            for tool in self.specs.values()
-            if not tool.params
-            and only_reads(tool)
-            and (_WHOLE_DATABASE.search(tool.description) or tool.name.endswith("database"))
+        """Those that show all data: an agent that has called one has looked up everything."""
+        shows = (
+            one
+            for one in self._plain_lookups
+            if _WHOLE_DATABASE.search(one.description) or one.name.endswith("database")
         )
+        return tuple(tool.name for tool in shows)
 
     @cached_property
     def clocks(self) -> tuple[str, ...]:
-        """Tools without parameters that return the current date or time."""
-        return tuple(
-            tool.name
-            for tool in self.specs.values()
-            if not tool.params
-            and only_reads(tool)
-            and self.vocabulary.names[tool.name] <= _CLOCK
-            and self.vocabulary.names[tool.name] & _CLOCK_HANDS
-        )
+        """Those that return the current date or time."""
+        words = {tool.name: self.vocabulary.names[tool.name] for tool in self._plain_lookups}
+        return tuple(name for name, own in words.items() if own <= _CLOCK and own & _CLOCK_HANDS)
 
     @cached_property
     def _rows(self) -> Any:
