@@ -103,6 +103,23 @@ def test_what_fails_is_answered_on_its_own_and_counts_once(rules: Path, tmp_path
     assert bylaw.verify_audit(store).findings == []
 
 
+def test_a_store_that_is_locked_for_long_is_waited_for_once(
+    rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bylaw.guard.decide.guard.LONG_WAIT", 0.05)
+    store = Counting(tmp_path / "guard.db", busy_timeout=0.1)
+    guard = bylaw.Guard(rules, store=store)
+    guard.decide(ASKED[0])
+    other, before = SqliteStore(tmp_path / "guard.db"), store.begun
+    with other.transaction(""):
+        found = guard.decide_together([(attempt, None) for attempt in ASKED])
+    assert store.begun == before + 1
+    assert [decision.decided_by for decision in found] == ["on_store_unavailable"] * len(ASKED) and not any(found)
+    assert guard.decide(ASKED[-1])  # what could not be written is written now
+    assert len([row for row in store.events(limit=1000) if row.kind == "decision"]) == len(ASKED) + 2
+    assert bylaw.verify_audit(store).findings == []
+
+
 def test_only_those_who_wait_at_the_same_time_share() -> None:
     groups: list[int] = []
 

@@ -42,6 +42,8 @@ _ALLOW = Action.ALLOW
 _log = logging.getLogger("bylaw")
 _STOPPED_EARLY = "not complete"
 _EDITED = "a person changed the call: run `Decision.call`"
+LONG_WAIT = 1.0
+"""seconds after which decisions that wait together for the store do not wait again one by one"""
 _UNKNOWN_EDIT = "another call was approved in its place, and its secrets are not written down"
 
 
@@ -166,18 +168,30 @@ class BaseGuard(SessionChanges):
             failed = decision = self._fallback("on_error", f"{type(problem).__name__}: {problem}")
         self._finish(decision, attempt, call_id, started)
         if failed is not None:
-            failed.agent = None if attempt.agent is None else records.text_of(attempt.agent)
-            failed.session = self._redact.identifier(failed.session) if self._sessions.durable else failed.session
             self._record_failure(attempt, failed)
         return decision
 
     def decide_together(self, asked: Sequence[tuple[Attempt, str | None]]) -> list[Decision]:
         """The decisions on attempts and their reviews, in this order. If the store has one writer anyway, they are one
-        transaction: then they share the cost of its commit. If that fails, each is decided on its own."""
+        transaction: then they share the cost of its commit. If that fails, each is decided on its own; but if it fails
+        after a long wait for the store, none waits again."""
         if len(asked) > 1 and self._sessions.durable and getattr(self.store, "has_one_writer", False):
-            with suppress(Exception):
+            started = _now()
+            try:
                 return self._decide_in_one_transaction(asked)
+            except StoreUnavailable as problem:
+                if _now() - started >= LONG_WAIT:
+                    return [self._without_store(attempt, str(problem), started) for attempt, _ in asked]
+            except Exception as problem:
+                _log.debug("decisions cannot be made together: %s", problem)
         return [self.decide(attempt, review=review) for attempt, review in asked]
+
+    def _without_store(self, attempt: Attempt, why: str, started: float) -> Decision:
+        decision = self._fallback("on_store_unavailable", why)
+        call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
+        self._finish(decision, attempt, call_id, started)
+        self._record_failure(attempt, decision)
+        return decision
 
     def _decide_in_one_transaction(self, asked: Sequence[tuple[Attempt, str | None]]) -> list[Decision]:
         if self._before_decision is not None:
@@ -343,6 +357,8 @@ class BaseGuard(SessionChanges):
 
     def _record_failure(self, attempt: Attempt, decision: Decision) -> None:
         """Record a decision whose transaction failed: in one of its own, or else with the next."""
+        decision.agent = None if attempt.agent is None else records.text_of(attempt.agent)
+        decision.session = self._redact.identifier(decision.session) if self._sessions.durable else decision.session
         reachable = decision.decided_by != "on_store_unavailable"
         if decision.action is Action.PAUSE and reachable:
             with suppress(Exception), self.store.transaction(attempt.session) as transaction:
