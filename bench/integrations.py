@@ -107,7 +107,7 @@ def pydantic_ai(guard: Any, turns: Any) -> Run:
 
     capabilities = [] if guard is None else [bylaw.integrations.pydantic_ai(guard)]
     agent = Agent(FunctionModel(respond), capabilities=capabilities)
-    for tool in tests.tools_of(tests.Shop()):
+    for tool in tests.functions_of(tests.Shop()):
         agent.tool_plain(tool)
     return lambda: asyncio.run(agent.run("go"))
 
@@ -198,7 +198,7 @@ def llama_index(guard: Any, turns: Any) -> Run:
     import bylaw
 
     tests = module("llama_index")
-    agent = FunctionAgent(tools=tests.tools_of(tests.Shop()), llm=tests.model(turns), streaming=False)
+    agent = FunctionAgent(tools=tests.functions_of(tests.Shop()), llm=tests.model(turns), streaming=False)
     if guard is not None:
         bylaw.integrations.llama_index(guard, agent)
 
@@ -227,7 +227,7 @@ def autogen(guard: Any, turns: Any) -> Run:
     import bylaw
 
     tests = module("autogen")
-    tools = tests.tools_of(tests.Shop())
+    tools = tests.functions_of(tests.Shop())
     agent = AssistantAgent("desk", tests.ScriptedModel(turns), tools=tools, max_tool_iterations=10_000)
     if guard is not None:
         bylaw.integrations.autogen(guard, agent)

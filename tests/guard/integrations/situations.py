@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 import bylaw
+from bench import integrations
 from bylaw.guard.stores.records import ReviewStatus
 from tests.docs.pages import FRAMEWORKS, blocks, lay_out
 from tests.docs.python_examples import Interpreter
@@ -345,6 +346,12 @@ class Situations:
         assert outer == Outcome(["delegate done"], [], "done")
         assert "`drop`" in seen[0].results[0] and seen[0].results[1:] == ["look done"]
         assert shop.runs == [("look", {}), ("delegate", {})]
+
+    def test_the_benchmark_runs(self, guard: bylaw.Guard, capsys: Any) -> None:
+        """`bench/integrations.py` uses the agents of these tests."""
+        name = type(self).__module__.rpartition(".test_")[2]
+        with guard.session("s"):
+            getattr(integrations, name)(guard, [[("book", {"seat": 1})]])()
 
 
 class SituationsOfOneTool(Situations):
