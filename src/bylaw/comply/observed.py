@@ -150,10 +150,9 @@ def _value(event: ToolResult) -> Any:
 # -- calls that failed -------------------------------------------------------------------------------------------------
 
 _VERIFIES = re.compile(
-    r"(?:^|_)(?:verif\w*|authenticat\w*|validat\w*|confirm\w*|approv\w*|authori[sz]\w*|identify\w*|log_?in|login|sign_?in"
-    r"|signin|log_?on|sign_?on"
-    r"|(?:check|test)_(?:[a-z]+_)?(?:identity|ids?|pins?|passwords?|passcode|credentials?|otp|codes?|signature|consent"
-    r"|permissions?|access|eligibility|authori[sz]ation|login))(?:_|$)"
+    r"(?:^|_)(?:verif\w*|authenticat\w*|validat\w*|confirm\w*|approv\w*|authori[sz]\w*|identify\w*|log_?in|login"
+    r"|sign_?in|signin|log_?on|sign_?on|(?:check|test)_(?:[a-z]+_)?(?:identity|ids?|pins?|passwords?|passcode"
+    r"|credentials?|otp|codes?|signature|consent|permissions?|access|eligibility|authori[sz]ation|login))(?:_|$)"
 )
 """names of tools whose negative answer means that it was not done; `check_fraud` may well be meant to say no"""
 FLAGS = frozenset(

@@ -33,13 +33,11 @@ _MORE_VERBS = """
 """
 _AGENT = any_case(
     r"\W*(?:(?:and|but|so|also|then|please|therefore|however|otherwise|first|next|finally|lastly|in addition|note that"
-    r"|remember(?: that)?|make sure(?: that)?|ensure(?: that)?)\b\W*)*"
-    r"(?P<lead>(?:for|in|during|at|on|with|within|under|as|while|throughout|outside|inside|upon)\b"
-    r"(?:[^,;:]|,(?=\d))*?[,:\s]\s*)?"
-    r"(?:you(?:r (?:job|task|role|goal) is to)?|we|i|(?:the|this|an?|our|all|each|every)? ?(?:\w+ )?"
-    r"(?:agents?|assistants?|chatbots?|bots?|models?|ai|llm)|(?:your|the|all|every|each|any)(?: \w+)? (?:answers?"
-    r"|responses?|repl(?:y|ies)|messages?|outputs?|summar(?:y|ies))|it is)?"
-    r"(?: (?:also|will|do|are|is|may|can|must|should|shall|it is|that you|to)\b)*\W*"
+    r"|remember(?: that)?|make sure(?: that)?|ensure(?: that)?)\b\W*)*(?P<lead>(?:for|in|during|at|on|with|within|under"
+    r"|as|while|throughout|outside|inside|upon)\b(?:[^,;:]|,(?=\d))*?[,:\s]\s*)?(?:you(?:r (?:job|task|role"
+    r"|goal) is to)?|we|i|(?:the|this|an?|our|all|each|every)? ?(?:\w+ )?(?:agents?|assistants?|chatbots?|bots?|models?"
+    r"|ai|llm)|(?:your|the|all|every|each|any)(?: \w+)? (?:answers?|responses?|repl(?:y|ies)|messages?|outputs?"
+    r"|summar(?:y|ies))|it is)?(?: (?:also|will|do|are|is|may|can|must|should|shall|it is|that you|to)\b)*\W*"
 )
 """what stands before a marker if the clause is addressed to the agent"""
 _WHO = any_case(r".*\b(?:agent|assistant|bot|model|you)\b.*\b(?:who|that|which|and|you)\W*")

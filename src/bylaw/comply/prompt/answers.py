@@ -110,16 +110,13 @@ def _longer_than(unit: str, most: int) -> str | None:
 
 _ONE_QUESTION = any_case(
     rf"{LEAD}(?:only )?ask(?:ing)?(?: (?:the |your )?(?:users?|customers?))? (?:only |just |at most "
-    rf"|no more than )?(?:one|1|a single)"
-    r" (?:\w+ )?question (?:at a time|per (?:message|turn|response|reply|answer)|at once|in (?:each|every|one"
-    r"|a) (?:message|turn|response|reply))"
+    rf"|no more than )?(?:one|1|a single) (?:\w+ )?question (?:at a time|per (?:message|turn|response|reply|answer)"
+    rf"|at once|in (?:each|every|one|a) (?:message|turn|response|reply))"
 )
 _SEVERAL_QUESTIONS = any_case(
     rf"{LEAD}ask(?:ing)?(?: (?:the |your )?(?:users?|customers?))? (?:multiple|several|more than one"
-    rf"|two or more) questions?"
-    r"(?: (?:at (?:once|a time|the same time)|in (?:one|a single|the same|any|each) (?:message|turn|response|reply)"
-    r"|per (?:message|turn"
-    r"|response|reply)))?"
+    rf"|two or more) questions?(?: (?:at (?:once|a time|the same time)|in (?:one|a single|the same|any|each) (?:message"
+    rf"|turn|response|reply)|per (?:message|turn|response|reply)))?"
 )
 _CLOSING_QUESTION = any_case(
     rf"{LEAD}(?:end|finish|close|conclude)(?:ing)?(?: {ANSWER})? with (?:an? |any )?(?:\w+-?\w* )?(?:questions?"
@@ -176,11 +173,10 @@ _WRITES = (
     r"|format(?:ting)? (?:with|in)"
 )
 _NO_FEATURES = any_case(
-    rf"{LEAD}(?:(?:no|{_WRITES}) )?(?:(?:any|the|a|an|unicode|decorative|special) )*(?P<what>{_FEATURE_LIST})"
-    rf"(?: (?:in|within|anywhere in|to) {ANSWER}| (?:to|with) (?:the )?(?:users?|customers?)| at all"
-    rf"| anywhere)*{FORBIDDEN_BEHIND}"
-    rf"(?: (?:in|within) {ANSWER})?"
-    rf"|{ANSWER} {LEAD}(?:contain|include|use|have) (?:any )?(?P<held>{_FEATURE_LIST})"
+    rf"{LEAD}(?:(?:no|{_WRITES}) )?(?:(?:any|the|a|an|unicode|decorative|special) )*(?P<what>{_FEATURE_LIST})(?: (?:in"
+    rf"|within|anywhere in|to) {ANSWER}| (?:to|with) (?:the )?(?:users?|customers?)| at all"
+    rf"| anywhere)*{FORBIDDEN_BEHIND}(?: (?:in|within) {ANSWER})?|{ANSWER} {LEAD}(?:contain|include|use"
+    rf"|have) (?:any )?(?P<held>{_FEATURE_LIST})"
 )
 _FENCED = any_case(
     rf"{LEAD}(?:wrap|put|enclose|surround)(?:ping|ting|ing)? (?:your |the |it |this )*(?:json|answers?|responses?"
@@ -218,13 +214,12 @@ def _feature(name: str) -> tuple[str, float]:
 
 
 _JSON = any_case(
-    rf"{LEAD}(?:only )?(?:respond|reply|answer|output|return|produce|write|be|format (?:it|{ANSWER}))(?: only"
-    rf"| strictly| always| with| in| as| using| a| an| the"
-    r"| exactly| nothing but| one| single| raw| pure| well-formed| format| your answer| your response| your output)*"
-    r"(?: valid| parseable)? json(?: object| array| format| only| response| output| document)*(?: and nothing else"
-    r"|(?P<form> (?:in|with) (?:this|the following)(?: exact)? (?:format|structure|schema)))?"
-    rf"|{ANSWER} {LEAD}(?:only )?be (?:in )?(?:a |an )?(?:single )?(?:valid )?json(?: object| array"
-    rf"| format)?(?: and nothing else)?"
+    rf"{LEAD}(?:only )?(?:respond|reply|answer|output|return|produce|write|be|format (?:it|{ANSWER}))(?: only| strictly"
+    rf"| always| with| in| as| using| a| an| the| exactly| nothing but| one| single| raw| pure| well-formed| format"
+    rf"| your answer| your response| your output)*(?: valid| parseable)? json(?: object| array| format| only| response"
+    rf"| output| document)*(?: and nothing else|(?P<form> (?:in|with) (?:this|the following)(?: exact)? (?:format"
+    rf"|structure|schema)))?|{ANSWER} {LEAD}(?:only )?be (?:in )?(?:a |an )?(?:single )?(?:valid )?json(?: object"
+    rf"| array| format)?(?: and nothing else)?"
 )
 _STRICTLY = any_case(r"\b(?:only|always|must|nothing (?:but|else)|strictly|every|all|each)\b")
 
@@ -261,11 +256,9 @@ COMMON_WORDS = {
 }
 _LANGUAGE = any_case(
     rf"{LEAD}(?:(?:only|always) )?(?:(?:respond|reply|answer|speak|write|communicate|talk)(?: to (?:the )?(?:users?"
-    rf"|customers?)"
-    r"| to them)?(?: only| exclusively| always)?|use|be) (?:in |only in |only )?(?P<language>[a-z]+)(?: only"
-    r"| language)?"
-    rf"(?: in {ANSWER}| at all times| to (?:the )?(?:users?|customers?))?"
-    rf"|{ANSWER} {LEAD}be (?:written )?in (?P<held>[a-z]+)(?: only)?"
+    rf"|customers?)| to them)?(?: only| exclusively| always)?|use|be) (?:in |only in "
+    rf"|only )?(?P<language>[a-z]+)(?: only| language)?(?: in {ANSWER}| at all times| to (?:the )?(?:users?"
+    rf"|customers?))?|{ANSWER} {LEAD}be (?:written )?in (?P<held>[a-z]+)(?: only)?"
 )
 
 
@@ -292,11 +285,9 @@ def _read_language(shape: str) -> Reading | None:
 
 _DISCLOSES = any_case(
     rf"{LEAD}(?:(?:reveal|disclos|shar|repeat|quot|output|print|show|expos|leak)(?:e|ing)?(?:,? or | and "
-    rf"|, )?)+(?: to (?:the )?users?)?"
-    r"(?: (?:any|part|parts|details|the|contents?|of|your|this|these|own|above|internal|hidden|initial|full|exact"
-    r"|verbatim))*"
-    r" (?:system (?:prompts?|messages?|instructions)|prompts?|instructions)(?: (?:(?:to|with) (?:the )?(?:users?|anyone"
-    r"|customers?)|verbatim|above))?"
+    rf"|, )?)+(?: to (?:the )?users?)?(?: (?:any|part|parts|details|the|contents?|of|your|this|these|own|above|internal"
+    rf"|hidden|initial|full|exact|verbatim))* (?:system (?:prompts?|messages?|instructions)|prompts?"
+    rf"|instructions)(?: (?:(?:to|with) (?:the )?(?:users?|anyone|customers?)|verbatim|above))?"
 )
 _OTHER_WORDS = "only sentences of the prompt are searched for, not the same in other words"
 

@@ -35,19 +35,16 @@ _EXAMPLE = re.compile(
 _QUESTION = re.compile(r"\?[\"'”’)\]*_\s]*$")
 _NO_LIMITS = re.compile(
     r"\b(?:(?:for|under|in|at|on) (?:any|whatever|all) (?:reasons?|circumstances?|cases?|situations?|events?"
-    r"|conditions?|way"
-    r"|times?|points?|account)(?: at all)?(?: whatsoever)?|no matter (?:what|how|who|why|when)\b(?:[^,;.]*[^\s,;.])?"
-    r"|regardless(?: of\b(?:[^,;.]*[^\s,;.])?)?|whatsoever|without (?:any )?exceptions?|no exceptions"
-    r"|even (?:if|when|though|after)\b(?:[^,;.]*[^\s,;.])?)(?!\w)"
+    r"|conditions?|way|times?|points?|account)(?: at all)?(?: whatsoever)?|no matter (?:what|how|who|why"
+    r"|when)\b(?:[^,;.]*[^\s,;.])?|regardless(?: of\b(?:[^,;.]*[^\s,;.])?)?|whatsoever|without (?:any )?exceptions?"
+    r"|no exceptions|even (?:if|when|though|after)\b(?:[^,;.]*[^\s,;.])?)(?!\w)"
 )
 """words that say that a rule holds in all cases"""
 _REASON = re.compile(
-    r"[\s,(]*(?:[\u2013\u2014-]\s*)?\b(?:because\b|due to\b|(?:as|since) (?:it|this|that|these|those|they"
-    r"|doing (?:so|this)"
-    r"|(?:the |our |your )?\w+(?= (?:is|are|can|cannot|may|will|would|could|has|have)\b))\b)"
-    r"|(?:,|\s[\u2013\u2014-]|\s\()\s*(?:it|this|that|these|those|they|doing (?:so|this)|which)(?:'s\b|'re\b"
-    r"|\s+(?:is|are|was|were|can"
-    r"|cannot|can't|could|may|might|will|would|has|have|does|do|often|usually|\w+s)\b)"
+    r"[\s,(]*(?:[\u2013\u2014-]\s*)?\b(?:because\b|due to\b|(?:as|since) (?:it|this|that|these|those|they|doing (?:so"
+    r"|this)|(?:the |our |your )?\w+(?= (?:is|are|can|cannot|may|will|would|could|has|have)\b))\b)|(?:,"
+    r"|\s[\u2013\u2014-]|\s\()\s*(?:it|this|that|these|those|they|doing (?:so|this)|which)(?:'s\b|'re\b|\s+(?:is|are"
+    r"|was|were|can|cannot|can't|could|may|might|will|would|has|have|does|do|often|usually|\w+s)\b)"
 )
 """where the reason for a rule begins: `because it is slow`, `, it is dangerous`"""
 _MAY_REASON = re.compile(
@@ -60,25 +57,19 @@ _ALTERNATIVE = re.compile(
 )
 """what to do instead of what is forbidden: `(use A)`, `— use A instead`"""
 _DEMANDS_MORE = re.compile(
-    r"\b(?:unless|except|if|until|only|but|however|instead|always|never|must|don't|do not|should|shall|required"
-    r"|please|first"
-    r"|before|after|then|call|use|ask|when(?:ever)?|need(?:s|ed)?|not (?:allowed|permitted))\b|[.;:]\s"
+    r"\b(?:unless|except|if|until|only|but|however|instead|always|never|must|don't|do not|should|shall|required|please"
+    r"|first|before|after|then|call|use|ask|when(?:ever)?|need(?:s|ed)?|not (?:allowed|permitted))\b|[.;:]\s"
 )
 _SUBORDINATE = re.compile(
-    r"\b(?:"
-    r"(?P<before>(?:immediately |right |just )?before|prior to|ahead of)"
-    r"|(?P<until>until(?: after)?|till|not before)"
-    r"|(?P<unless>unless|except(?: for| if| when| that| where)?|other than|apart from|with the exception of)"
-    r"|(?P<without>without(?: first| having| prior| explicit| the)*)"
-    r"|(?P<iff>if and only if|only if|only when|only after|only once(?= [a-z_]+ (?:has|have|is|are|was"
-    r"|returns|succeed))|but only (?:if|when|after)"
-    r"|(?<!have )(?<!has )(?<!been )provided(?: that|(?= (?:the|you|it|they|we|there)\b))|as long as)"
+    r"\b(?:(?P<before>(?:immediately |right |just )?before|prior to|ahead of)|(?P<until>until(?: after)?|till"
+    r"|not before)|(?P<unless>unless|except(?: for| if| when| that| where)?|other than|apart from"
+    r"|with the exception of)|(?P<without>without(?: first| having| prior| explicit| the)*)|(?P<iff>if and only if"
+    r"|only if|only when|only after|only once(?= [a-z_]+ (?:has|have|is|are|was|returns|succeed))|but only (?:if|when"
+    r"|after)|(?<!have )(?<!has )(?<!been )provided(?: that|(?= (?:the|you|it|they|we|there)\b))|as long as)"
     r"|(?P<after>(?:immediately |right |directly |only )?after|as soon as|(?<!the )following(?! (?:conditions|steps"
-    r"|tools|rules|order|values|list|are|is))"
-    r"|(?<!only )(?<!just )(?<!than )(?<!at )(?<!exactly )once(?! (?:per|in|each|every|only|for|and"
-    r"|or)\b)(?! an? (?:day|week|month|year|turn|session|conversation)\b)(?=\s+\w))"
-    r"|(?P<if>(?<!even )(?:if|when)|whenever|in case|in the event)"
-    r")\b"
+    r"|tools|rules|order|values|list|are|is))|(?<!only )(?<!just )(?<!than )(?<!at )(?<!exactly )once(?! (?:per|in|each"
+    r"|every|only|for|and|or)\b)(?! an? (?:day|week|month|year|turn|session|conversation)\b)(?=\s+\w))"
+    r"|(?P<if>(?<!even )(?:if|when)|whenever|in case|in the event))\b"
 )
 _MAIN_BEGINS = re.compile(
     r",\s*(?=(?:then |so )?(?:you|the (?:agent|assistant|model|bot|tool|system|user|customer)|the \w+ (?:tool"

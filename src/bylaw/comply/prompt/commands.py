@@ -57,10 +57,8 @@ _COMMANDS = (
 )
 _RUN_COMMAND = any_case(
     rf"{LEAD}(?:(?:no|run|execut|us|issu|invok|call|perform|do)(?:e|ing|ning)? )?{_COMMANDS}§(?:(?: ?, ?| ?/ ?"
-    rf"| )(?:(?:or|and|nor) )?§)*"
-    r"(?: commands?)?(?: or (?:any )?(?:similar|other such|equivalent) commands?)?(?: (?:in|on|from) (?:the |a "
-    r"|your )?(?:shell|terminal|command line|bash))?"
-    rf"{FORBIDDEN_BEHIND}"
+    rf"| )(?:(?:or|and|nor) )?§)*(?: commands?)?(?: or (?:any )?(?:similar|other such|equivalent) commands?)?(?: (?:in"
+    rf"|on|from) (?:the |a |your )?(?:shell|terminal|command line|bash))?{FORBIDDEN_BEHIND}"
 )
 _SAYS_COMMAND = any_case(r"\b(?:run|running|execut\w*|commands?|shell|terminal|bash)\b")
 _HABITS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
@@ -226,10 +224,9 @@ _KEYWORD = "|".join((*_STATEMENTS, "dml", "ddl"))
 _SQL_LIST = rf"(?:{_KEYWORD})(?:(?:,? (?:or|and|nor) |, | ?/ ?)(?:{_KEYWORD}))*"
 _NO_SQL = any_case(
     rf"{LEAD}(?:(?:no|run|execut|us|issu|mak|writ|perform|generat)(?:e|ing|ning)? )?(?:(?:any|the|a|sql"
-    rf"|raw) )*(?P<list>{_SQL_LIST})"
-    rf"(?: sql)?(?: (?:statements?|queries|query|commands?"
-    rf"|operations?))(?: ?\((?:e\.g\.,? )?(?P<more>{_SQL_LIST}),?(?: ?etc\.?)?\))?"
-    rf"(?: (?:to|on|against|in) (?:the |any |a )?(?:databases?|db|tables?))?{FORBIDDEN_BEHIND}"
+    rf"|raw) )*(?P<list>{_SQL_LIST})(?: sql)?(?: (?:statements?|queries|query|commands?"
+    rf"|operations?))(?: ?\((?:e\.g\.,? )?(?P<more>{_SQL_LIST}),?(?: ?etc\.?)?\))?(?: (?:to|on|against|in) (?:the |any "
+    rf"|a )?(?:databases?|db|tables?))?{FORBIDDEN_BEHIND}"
 )
 _ONLY_SELECT = any_case(
     rf"{LEAD}(?:only )?(?:run|execute|use|issue|write"
@@ -265,11 +262,9 @@ _FILES = (
 )
 _TOUCH_FILES = any_case(
     rf"{LEAD}(?:(?P<change>(?:edit|modify|writ|chang|overwrit|creat|delet|updat|touch|alter|mov|renam|remov)(?:e"
-    rf"|ing)?(?: (?:or|and|,) "
-    r"(?:edit|modify|write|change|delete|create|update|move|rename|remove|overwrite))*)|(?P<read>read(?:ing)?"
-    r"|open(?:ing)?|access(?:ing)?)) "
-    rf"{_FILES}§(?:(?: ?, ?| )(?:(?:or|and|nor) )?{_FILES}§)*(?: (?:files?|director(?:y|ies)|folders?))?(?: directly"
-    rf"| manually| by hand)?"
+    rf"|ing)?(?: (?:or|and|,) (?:edit|modify|write|change|delete|create|update|move|rename|remove|overwrite))*)"
+    rf"|(?P<read>read(?:ing)?|open(?:ing)?|access(?:ing)?)) {_FILES}§(?:(?: ?, ?| )(?:(?:or|and"
+    rf"|nor) )?{_FILES}§)*(?: (?:files?|director(?:y|ies)|folders?))?(?: directly| manually| by hand)?"
 )
 _CHANGES = root_set(
     "write edit create update modify delete remove move rename patch apply replace insert append save overwrite str"

@@ -75,9 +75,8 @@ _WITHIN = any_case(
     r"(?: (?:of|after|since|from|following) (?P<what>[^,;.]+))?"
 )
 _AGO = any_case(
-    rf"\b(?:(?P<least>at least|more than|over|no less than)|(?:at most|less than|no more than|under))"
-    rf" (?P<number>{NUMBER})"
-    r" (?P<unit>hour|day|week|month|year)s? (?:ago|before today|earlier|prior)\b"
+    rf"\b(?:(?P<least>at least|more than|over|no less than)|(?:at most|less than|no more than"
+    rf"|under)) (?P<number>{NUMBER}) (?P<unit>hour|day|week|month|year)s? (?:ago|before today|earlier|prior)\b"
 )
 _NOT_EXPIRED = any_case(
     r"\b(?:not|never|n't)\b[^.;]{0,30}\bexpired?\b|\bunexpired\b|\b(?:still|currently) (?:be )?valid\b|\bnon-?expired\b"
@@ -213,9 +212,8 @@ def read_sum(text: str) -> Sum | None:
 # -- today -------------------------------------------------------------------------------------------------------------
 
 _STATED = any_case(
-    r"\b(?:today(?:['\u2019]s date)?|(?:the )?(?:current|present) (?:date|day|time|date and time|datetime))"
-    r"\s*(?:is|=|:)\s*"
-    r"[*`\"']*(?P<date>\d{4}-\d{2}-\d{2}|[A-Za-z]+ \d{1,2}(?:st|nd|rd|th)?,? \d{4}|\d{1,2} [A-Za-z]+ \d{4})"
+    r"\b(?:today(?:['\u2019]s date)?|(?:the )?(?:current|present) (?:date|day|time|date and time|datetime))\s*(?:is|="
+    r"|:)\s*[*`\"']*(?P<date>\d{4}-\d{2}-\d{2}|[A-Za-z]+ \d{1,2}(?:st|nd|rd|th)?,? \d{4}|\d{1,2} [A-Za-z]+ \d{4})"
 )
 
 

@@ -41,9 +41,8 @@ _USER_SAYS = any_case(
 _NOT = any_case(r"\b(?:not|never|no)\b|n't\b")
 _OR = any_case(r"\bor\b")
 _SAME = any_case(
-    r"\b(?:same|each|every|corresponding"
-    r"|(?<!in )that (?:order|user|account|customer|item|file|booking|reservation|id))\b"
-    r"|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
+    r"\b(?:same|each|every|corresponding|(?<!in )that (?:order|user|account|customer|item|file|booking|reservation"
+    r"|id))\b|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
 )
 """both calls are about the same thing"""
 _AUXILIARIES = any_case(r"\b(?:(?:has|have|had|was|were|is)n't|was|were)\b")

@@ -24,13 +24,11 @@ _FRONT = any_case(
 )
 """a sentence before a colon: `Medical texts must be revised, whatever happens: call A after B`"""
 _THINGS = (
-    r"\W*(?!(?:if|when|whenever|once|the|this|that|these|those|it|its|you|your|we|our|they|always|never|as|is|there|here|i|he|she)\b)"
-    r"(?!(?:only|no)\b)(?:(?:most|many|some|certain|all|both|any|every|each)\s+)*"
-    r"(?P<things>(?:an? )?[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?:(?<=[^su\W]s)|(?<=people)|(?<=children)))\b"
-    r"(?<!\bis)(?<!\bhas)(?<!\bwas)(?<!\bdoes)(?<!\bas)"
-    r"(?! [\w'-]*[^su\W]s\b)"
-    r"(?P<which> (?:from|with|without|of|for|over|under|above|below|in|on|at|who|that|which|whose|older|younger)\b"
-    r"[^,;]*)?"
+    r"\W*(?!(?:if|when|whenever|once|the|this|that|these|those|it|its|you|your|we|our|they|always|never|as|is|there"
+    r"|here|i|he|she)\b)(?!(?:only|no)\b)(?:(?:most|many|some|certain|all|both|any|every"
+    r"|each)\s+)*(?P<things>(?:an? )?[a-z][\w'-]*(?: [a-z][\w'-]*){0,2}?(?:(?<=[^su\W]s)|(?<=people)"
+    r"|(?<=children)))\b(?<!\bis)(?<!\bhas)(?<!\bwas)(?<!\bdoes)(?<!\bas)(?! [\w'-]*[^su\W]s\b)(?P<which> (?:from|with"
+    r"|without|of|for|over|under|above|below|in|on|at|who|that|which|whose|older|younger)\b[^,;]*)?"
 )
 _CLASS = any_case(_THINGS)
 """`Season passes are not refundable`, `Visitors with a cane use the lift`: the sentence is about some things"""

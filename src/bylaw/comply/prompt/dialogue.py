@@ -31,22 +31,18 @@ from bylaw.comply.prompt.vocabulary import any_case
 AGREEMENT_CONFIDENCE = 0.7
 
 AGREES = (
-    r"^\W*(?:yes|yeah|yep|yup|ya|sure|ok|okay|k|fine|correct|right|exactly|absolutely|definitely|certainly"
-    r"|of course|please do"
-    r"|go ahead|go for it|confirm|confirmed|confirming|proceed|do it|sounds (?:good|great|right|fine)|that works"
-    r"|works for me|looks (?:good|right|correct)"
-    r"|perfect|great|approved?|agreed?|that'?s (?:right|fine|correct|ok|okay|good)|please (?:proceed|go|do"
-    r"|continue|confirm)|let'?s (?:do|go|proceed))\b"
-    r"|\b(?:yes|go ahead|do it|i (?:hereby )?(?:do )?(?:confirm|agree|approve|consent|authori[sz]e)"
-    r"|please proceed|you (?:may|can) proceed"
-    r"|happy to proceed|like to proceed|want to proceed|confirmed|(?:let'?s|just|let'?s just) proceed"
+    r"^\W*(?:yes|yeah|yep|yup|ya|sure|ok|okay|k|fine|correct|right|exactly|absolutely|definitely|certainly|of course"
+    r"|please do|go ahead|go for it|confirm|confirmed|confirming|proceed|do it|sounds (?:good|great|right|fine)"
+    r"|that works|works for me|looks (?:good|right|correct)|perfect|great|approved?|agreed?|that'?s (?:right|fine"
+    r"|correct|ok|okay|good)|please (?:proceed|go|do|continue|confirm)|let'?s (?:do|go|proceed))\b|\b(?:yes|go ahead"
+    r"|do it|i (?:hereby )?(?:do )?(?:confirm|agree|approve|consent|authori[sz]e)|please proceed|you (?:may"
+    r"|can) proceed|happy to proceed|like to proceed|want to proceed|confirmed|(?:let'?s|just|let'?s just) proceed"
     r"|(?:everything|it|that|this|all) looks (?:good|right|correct|great|fine))\b"
 )
 REFUSES = (
-    r"^\W*(?:no|nope|nah|not|never)\b"
-    r"|\b(?:but no|not yet|hold on|hold off|wait a|rather not|never ?mind|changed my mind|no longer)\b"
-    r"|\b(?:do not|don'?t) (?:do|proceed|go|book|cancel|delete|drop|remove|send|continue|run|make|refund"
-    r"|change|want (?:you )?to)\b"
+    r"^\W*(?:no|nope|nah|not|never)\b|\b(?:but no|not yet|hold on|hold off|wait a|rather not|never ?mind"
+    r"|changed my mind|no longer)\b|\b(?:do not|don'?t) (?:do|proceed|go|book|cancel|delete|drop|remove|send|continue"
+    r"|run|make|refund|change|want (?:you )?to)\b"
 )
 
 _ASKS_USER = any_case(
@@ -61,12 +57,11 @@ _ASKS_USER = any_case(
     r"|\bask(?:ing|ed)? (?:the )?(?:user|customer|client)\s*$|\bconfirm(?:ing|ation|ed)?\s*$|\bconfirmation\b"
 )
 _OTHERS = any_case(
-    r"\b(?:manager|supervisor|admin|administrator|team lead|lawyer|legal|director|compliance|partner|colleague"
-    r"|doctor|physician|nurse|parent|guardian|boss|officer|committee|board|teams?|department|reviewer|approver|finance"
-    r"|human agent|operator)\b|\b(?:written|signed|in writing|notari[sz]ed|on file)\b"
-    r"|\b(?:approval|consent|confirmation|permission|agreement|go-ahead) (?:of|from|by)"
-    r" (?:(?:an?|the|your|our|another|two|one) )*(?!(?:an?|the|your|our|another|two|one)\b"
-    r"|user|customer|client|caller|requester|them|guest|owner|account|patient|member"
+    r"\b(?:manager|supervisor|admin|administrator|team lead|lawyer|legal|director|compliance|partner|colleague|doctor"
+    r"|physician|nurse|parent|guardian|boss|officer|committee|board|teams?|department|reviewer|approver|finance"
+    r"|human agent|operator)\b|\b(?:written|signed|in writing|notari[sz]ed|on file)\b|\b(?:approval|consent"
+    r"|confirmation|permission|agreement|go-ahead) (?:of|from|by) (?:(?:an?|the|your|our|another|two|one) )*(?!(?:an?"
+    r"|the|your|our|another|two|one)\b|user|customer|client|caller|requester|them|guest|owner|account|patient|member"
     r"|passenger|human|person|explicit|both|him|her|you)\w+"
 )
 
@@ -89,10 +84,9 @@ def confirmed(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
 # -- requests of the user ---------------------------------------------------------------------------------------------
 
 _ON_REQUEST = any_case(
-    r"(?:\W|\b(?:the|a|an|user|users|customer|you|they|i|are|is|being|be|been|have|has|was|were|explicitly"
-    r"|specifically|expressly|directly|clearly|first"
-    r"|asks?|asked|asking|requests?|requested|requesting|instruct(?:s|ed)?|instructions?|told|tells?|for|it|this"
-    r"|them|so|to|do|otherwise|that|by|or|and|wants?)\b)+"
+    r"(?:\W|\b(?:the|a|an|user|users|customer|you|they|i|are|is|being|be|been|have|has|was|were|explicitly|specifically"
+    r"|expressly|directly|clearly|first|asks?|asked|asking|requests?|requested|requesting|instruct(?:s|ed)?"
+    r"|instructions?|told|tells?|for|it|this|them|so|to|do|otherwise|that|by|or|and|wants?)\b)+"
 )
 _REQUESTS = any_case(r"\b(?:ask|request|instruct|told|tell)")
 _UNCLEAR_REQUEST = "whether the user asked for it is known only by a word"

@@ -33,12 +33,10 @@ _ABBREVIATION = any_case(
 )
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _FIELD_NAME = re.compile(
-    r"(?!(?:get|cancel|update|create|delete|add|set|check|verify|issue|renew|change|remove|list|find|search|show"
-    r"|apply|send)_)"
-    r"\w+_(?:ids?|names?|types?|dates?|times?|keys?|status|codes?|numbers?|urls?|paths?|emails?|address|at|by|count"
-    r"|lists?"
-    r"|format|text|items?|fields?|values?|tools|rules|steps|state|notes?|context|history|info|data|guidelines|examples?"
-    r"|instructions|policy|output|input|response|message|level|mode|size|goal|plan)"
+    r"(?!(?:get|cancel|update|create|delete|add|set|check|verify|issue|renew|change|remove|list|find|search|show|apply"
+    r"|send)_)\w+_(?:ids?|names?|types?|dates?|times?|keys?|status|codes?|numbers?|urls?|paths?|emails?|address|at|by"
+    r"|count|lists?|format|text|items?|fields?|values?|tools|rules|steps|state|notes?|context|history|info|data"
+    r"|guidelines|examples?|instructions|policy|output|input|response|message|level|mode|size|goal|plan)"
 )
 """identifiers that name a field or a part of the prompt more often than a tool"""
 _QUOTES = re.compile(r"[`\"\u201c]|(?<!\w)'")

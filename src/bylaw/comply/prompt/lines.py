@@ -52,8 +52,7 @@ _ROW_RULE = re.compile(r"\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?")
 _KEY = re.compile(r"\"?(?P<key>[a-z]+(?:_[a-z]+)+)\"?\s*:")
 _RULE_KEY = any_case(
     r"(?:\w+[_ ])*(?:rules?|polic(?:y|ies)|constraints?|instructions?|guidelines?|guardrails?|requirements?"
-    r"|restrictions?"
-    r"|forbidden|prohibited|banned|blocked|denied|disallowed|allowed|permitted|limits?|never|always|must"
+    r"|restrictions?|forbidden|prohibited|banned|blocked|denied|disallowed|allowed|permitted|limits?|never|always|must"
     r"|not)(?:[_ ]\w+)*"
 )
 """keys of JSON and YAML whose values are rules"""
@@ -74,26 +73,21 @@ _MOST_TRIES = 20
 """lines that begin like JSON and are not"""
 _SCOPES = any_case(
     r"^\W*(?:if|when(?:ever)?|while|during|in case|after|before|once|on|at|with(?:out)?|unless|until|handling"
-    r"|in(?! (?:general|all|any|every|short|summary)\b)|for(?! (?:all|every|each"
-    r"|any)\b))\b"
-    r"|^\W*(?:steps?|procedures?|process|workflow|flow|checklist) (?:for(?! (?:all|every|each|any)\b)|when|if|after"
-    r"|during|in case)\b"
-    r"|\b(?:mode|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except"
-    r"|production|staging|development"
-    r"|sandbox|weekends?|holidays?|emergenc(?:y|ies)|mistakes?|went wrong|myths?|misconceptions?|deprecated|obsolete"
-    r"|outdated|legacy|(?:old|former|previous) (?:rules?|polic(?:y|ies)|versions?|behaviou?r))\b|^\W*(?:bad|wrong"
-    r"|incorrect)\W*$"
-    r"|\b(?:users?|customers?|clients?|callers?|guests?|people|they|somebody|someone|others)\b.{0,40}"
-    r"\b(?:say|says|said|tell|tells|ask|asks|claim|claims|write|writes|think|believe|type|types)\b"
+    r"|in(?! (?:general|all|any|every|short|summary)\b)|for(?! (?:all|every|each|any)\b))\b|^\W*(?:steps?|procedures?"
+    r"|process|workflow|flow|checklist) (?:for(?! (?:all|every|each|any)\b)|when|if|after|during|in case)\b|\b(?:mode"
+    r"|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except|production|staging"
+    r"|development|sandbox|weekends?|holidays?|emergenc(?:y|ies)|mistakes?|went wrong|myths?|misconceptions?|deprecated"
+    r"|obsolete|outdated|legacy|(?:old|former|previous) (?:rules?|polic(?:y|ies)|versions?|behaviou?r))\b|^\W*(?:bad"
+    r"|wrong|incorrect)\W*$|\b(?:users?|customers?|clients?|callers?|guests?|people|they|somebody|someone"
+    r"|others)\b.{0,40}\b(?:say|says|said|tell|tells|ask|asks|claim|claims|write|writes|think|believe|type|types)\b"
 )
 _SOME_PEOPLE = any_case(
-    r"^\W*(?!(?:the |your |our )?(?:ai )?agent\W*$)(?:the )?(?:[\w-]+ ){0,3}"
-    r"(?:citizens?|passengers?|applicants?|travell?ers?|residents?|owners?|players?"
-    r"|pupils?|learners?|candidates?|contractors?|agents?|callers?|famil(?:y|ies)|child(?:ren)?|kids|seniors|nurses?|doctors?"
-    r"|vendors?|suppliers?|donors?|investors?|borrowers?|claimants?|policyholders?|speakers?|parents?|workers?"
-    r"|guests?|vips?|admins?|administrators?|members?|partners?|employees?|staff|users?"
-    r"|customers?|clients?|visitors?|minors?|adults?|subscribers?|managers?|testers?|developers?|tenants?|patients?"
-    r"|students?|teachers?|drivers?|sellers?|buyers?|merchants?|beginners?|accounts?|plans?|tiers?)\W*$"
+    r"^\W*(?!(?:the |your |our )?(?:ai )?agent\W*$)(?:the )?(?:[\w-]+ ){0,3}(?:citizens?|passengers?|applicants?"
+    r"|travell?ers?|residents?|owners?|players?|pupils?|learners?|candidates?|contractors?|agents?|callers?|famil(?:y"
+    r"|ies)|child(?:ren)?|kids|seniors|nurses?|doctors?|vendors?|suppliers?|donors?|investors?|borrowers?|claimants?"
+    r"|policyholders?|speakers?|parents?|workers?|guests?|vips?|admins?|administrators?|members?|partners?|employees?"
+    r"|staff|users?|customers?|clients?|visitors?|minors?|adults?|subscribers?|managers?|testers?|developers?|tenants?"
+    r"|patients?|students?|teachers?|drivers?|sellers?|buyers?|merchants?|beginners?|accounts?|plans?|tiers?)\W*$"
 )
 """`English-speaking citizens`"""
 _NEUTRAL = root_set(
@@ -117,18 +111,16 @@ _TITLE = re.compile(r"\s*# \S[^\n]*(?=\n(?s:.*)\n## )(?!(?s:.*)\n# )")
 """the one heading of the first level, above sections: `# Harbour desk, Port Lannis` says whose prompt it is"""
 _ANNOUNCES = any_case(
     r"\b(?:the following|what follows|everything below|the rest|th(?:is|e) (?:next )?(?:section|part|list)"
-    r"|the rules below|these rules|rules below)\b(?: \w+){0,3}? (?:appl(?:y|ies)|holds?|concerns?|is|are) (?:only )?"
-    r"(?:to|for|in|when|if)\b"
-    r"(?! (?:all|every|each|any|you)\b)"
+    r"|the rules below|these rules|rules below)\b(?: \w+){0,3}? (?:appl(?:y|ies)|holds?|concerns?|is"
+    r"|are) (?:only )?(?:to|for|in|when|if)\b(?! (?:all|every|each|any|you)\b)"
 )
 """says when the text below it holds: `The following only applies to guests.`"""
 _CONDITIONAL_TAG = any_case(r"\b(?!id|name|class|number|n|type|priority|severity|level|title|lang|version)[\w-]+\s*=")
 _ATTRIBUTE = re.compile(r"=\s*[\"']([^\"']{1,200})[\"']")
 _DENIES = any_case(
-    r"\W*(?:(?:things|what) (?:you (?:must|should) )?(?:not to|never|to avoid|not)\b.{0,30}|(?:please )?(?:never"
-    r"|do not|don['\u2019]?t(?:['\u2019]?s)?"
-    r"|avoid|forbidden|prohibited|not allowed|must not|bad|wrong|incorrect|anti-?patterns?|mistakes"
-    r"|pitfalls)\b(?: \w+){0,3})\W*"
+    r"\W*(?:(?:things|what) (?:you (?:must|should) )?(?:not to|never|to avoid|not)\b.{0,30}|(?:please )?(?:never|do not"
+    r"|don['\u2019]?t(?:['\u2019]?s)?|avoid|forbidden|prohibited|not allowed|must not|bad|wrong|incorrect"
+    r"|anti-?patterns?|mistakes|pitfalls)\b(?: \w+){0,3})\W*"
 )
 """headings above things that are not to be done"""
 

@@ -45,9 +45,8 @@ _PURPOSE = any_case(
 )
 """the purpose of a condition names the guarded call again, not what shows the condition"""
 _ACT = any_case(
-    r"\b(?:logg?(?:ed)?|sign(?:ed)?)[ -]?(?:in|on|out)\b"
-    r"|\b(?:authenticat|verif|validat|identif|confirm|consent)(?:ed|ied)\b"
-    r"|\b(?:you|agent|assistant) (?:must |should )?(?:has|have|had)\b"
+    r"\b(?:logg?(?:ed)?|sign(?:ed)?)[ -]?(?:in|on|out)\b|\b(?:authenticat|verif|validat|identif|confirm|consent)(?:ed"
+    r"|ied)\b|\b(?:you|agent|assistant) (?:must |should )?(?:has|have|had)\b"
 )
 """something is done in the talk itself: a call of a tool that changes things shows it"""
 _EARLIER = any_case(

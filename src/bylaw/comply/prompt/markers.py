@@ -56,19 +56,14 @@ _ONLY = re.compile(
 )
 _FORBID = re.compile(
     rf"\b(?:under no circumstances|in no case|at no (?:point|time)|on no account)\b|\b{_NEG}\b|\bmust never\b"
-    rf"|\bought not\b"
-    r"|\b(?:is|are|be|remains?) (?:strictly |absolutely |expressly |explicitly )?"
-    r"(?:forbidden|prohibited|disallowed|banned|off[- ]limits)\b|\b(?:forbidden|prohibited) (?:to|from)\b"
-    r"|\bstrictly forbidden\b"
-    r"|\bnot (?:be )?(?:allowed|permitted|authori[sz]ed|acceptable)\b|\bavoid\b|\brefrain from\b"
-    r"|\b(?:be sure|make sure|careful) not to\b"
-    r"|\bno \w+(?: \w+)? (?:may|can|should|must|shall) (?:ever )?be\b|\bmust be avoided\b"
-    r"|\b(?:nobody|no one|no-one|no (?:agent|assistant|bot|model)) (?:may|can|should|shall"
-    r"|is (?:allowed|permitted) to)\b"
-    r"|\bnothing (?:may|can|should|shall) (?:ever )?be\b|\bneither(?= (?:call|use|invoke|run|execute)\b)"
-    r"|\b(?:neither|none of)\b(?=.*\b(?:may|can|should|shall|allowed|permitted)\b)"
-    r"(?!.*\b(?:must|need(?:s|ed)?|ha(?:ve|s) to|required|necessary|optional)\b)"
-    r"|\bdoes not (?:allow|permit)\b"
+    rf"|\bought not\b|\b(?:is|are|be|remains?) (?:strictly |absolutely |expressly |explicitly )?(?:forbidden|prohibited"
+    rf"|disallowed|banned|off[- ]limits)\b|\b(?:forbidden|prohibited) (?:to|from)\b|\bstrictly forbidden\b"
+    rf"|\bnot (?:be )?(?:allowed|permitted|authori[sz]ed|acceptable)\b|\bavoid\b|\brefrain from\b|\b(?:be sure"
+    rf"|make sure|careful) not to\b|\bno \w+(?: \w+)? (?:may|can|should|must|shall) (?:ever )?be\b|\bmust be avoided\b"
+    rf"|\b(?:nobody|no one|no-one|no (?:agent|assistant|bot|model)) (?:may|can|should|shall|is (?:allowed"
+    rf"|permitted) to)\b|\bnothing (?:may|can|should|shall) (?:ever )?be\b|\bneither(?= (?:call|use|invoke|run"
+    rf"|execute)\b)|\b(?:neither|none of)\b(?=.*\b(?:may|can|should|shall|allowed|permitted)\b)(?!.*\b(?:must|need(?:s"
+    rf"|ed)?|ha(?:ve|s) to|required|necessary|optional)\b)|\bdoes not (?:allow|permit)\b"
 )
 _REQUIRE = re.compile(
     r"\b(?:must|shall|always|should|ought to|(?:have|has|need|needs) to|(?:is|are|be) (?:required|mandatory|expected"
@@ -82,10 +77,9 @@ _PERMIT = re.compile(
 )
 _DESCRIBES = re.compile(
     r"\b(?:is|are) (?:not )?(?:required|mandatory) (?:by|in) the (?:api|schema)\b|\bthe (?:api|tool|system"
-    r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b"
-    r"|^(?!\W*(?:never|do not|don't|always|you must|must|avoid)\b)[^,;]*?\b(?:indicates?|means|denotes"
-    r"|represents?|refers? to)\b|(?<!that )(?<!which )\b(?:cannot|can't) be (?:undone|reversed|recovered)\b"
-    r"(?!.*\b(?:never|do not|don't|must|always)\b)"
+    r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b|^(?!\W*(?:never|do not|don't|always|you must"
+    r"|must|avoid)\b)[^,;]*?\b(?:indicates?|means|denotes|represents?|refers? to)\b|(?<!that )(?<!which )\b(?:cannot"
+    r"|can't) be (?:undone|reversed|recovered)\b(?!.*\b(?:never|do not|don't|must|always)\b)"
 )
 _MAY_DESCRIBE = re.compile(
     r"api|schema|indicat|means|denote|represent|refer|validate|verify|check|undone|reverse|recover"
@@ -186,13 +180,11 @@ _EXCEPTION = re.compile(
 )
 """how a sentence begins that takes something back from those before it"""
 _LIMITATION = re.compile(
-    r"\W*(?:otherwise\b|this (?:rule |limit )?"
-    r"(?:does not|doesn't|only) appl|(?:this|it|that) (?:is (?:only|not)|only|may be|can be|does not|doesn't)\b"
-    r"|(?:you|it|they) (?:may|can) (?:still|also|skip|ignore|omit|use|do)\b|(?:only|ignore|skip) (?:this|it"
-    r"|do (?:this|so))\b"
-    r"|it(?:'s| is) (?:ok|okay|fine|acceptable|allowed)\b|(?:not|except) (?:including|for)\b|in (?:that|this|such"
-    r"|these) cases?\b"
-    r"|the only (?:time|case)\b|for (?:everything|anything|all) else\b)"
+    r"\W*(?:otherwise\b|this (?:rule |limit )?(?:does not|doesn't|only) appl|(?:this|it|that) (?:is (?:only|not)|only"
+    r"|may be|can be|does not|doesn't)\b|(?:you|it|they) (?:may|can) (?:still|also|skip|ignore|omit|use|do)\b|(?:only"
+    r"|ignore|skip) (?:this|it|do (?:this|so))\b|it(?:'s| is) (?:ok|okay|fine|acceptable|allowed)\b|(?:not"
+    r"|except) (?:including|for)\b|in (?:that|this|such|these) cases?\b|the only (?:time|case)\b|for (?:everything"
+    r"|anything|all) else\b)"
 )
 """how one begins that may take something back, if it stands in the same paragraph or below"""
 _TAKES_BACK = re.compile(

@@ -39,9 +39,8 @@ _FOLLOWS = any_case(
 )
 _HOW = any_case(
     r"\b(?:exactly|twice|thrice|times|at (?:least|most)|(?:more|fewer|less) than|immediately|right away|at once"
-    r"|directly|(?:only|just) once|again|once more|anew"
-    r"|within (?:\w+ ){1,2}(?:calls?|turns?|steps?|messages?|seconds?|minutes?|hours?|days?))\b"
-    r"|\b(?:right|just)\s*(?:before|after)?\s*$"
+    r"|directly|(?:only|just) once|again|once more|anew|within (?:\w+ ){1,2}(?:calls?|turns?|steps?|messages?|seconds?"
+    r"|minutes?|hours?|days?))\b|\b(?:right|just)\s*(?:before|after)?\s*$"
 )
 """words by which an order says more than that one call comes before another"""
 _FIRST = any_case(r"\b(?:first|beforehand|before that|in advance)\b")

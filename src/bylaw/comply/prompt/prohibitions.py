@@ -43,9 +43,8 @@ _TOGETHER = any_case(
 
 _ANY_CALL = any_case(
     r"\b(?:call|us|invok|run|mak|execut)(?:e|ing|ning|s)? (?:(?:any|a|an|the|more|other|of|available|these|your"
-    r"|further) )*(?:tools?|functions?"
-    r"|apis?|actions?)\b|\b(?:tools?|functions?|tool calls?) (?:\w+ ){0,3}?(?:called|used|invoked|made|allowed"
-    r"|permitted)\b"
+    r"|further) )*(?:tools?|functions?|apis?|actions?)\b|\b(?:tools?|functions?|tool calls?) (?:\w+ ){0,3}?(?:called"
+    r"|used|invoked|made|allowed|permitted)\b"
 )
 _PRONOUN = any_case(
     r"\b(?:for|on|to|with|of|in|about|at) (?:it|them|that|this|those|these|such)(?=\W*$)|\bthen(?=\W*$)"

@@ -16,14 +16,11 @@ _LIKE_THESE = "it also forbids other texts of this kind"
 _EXAMPLES_CONFIDENCE = 0.7
 
 LEAD = (
-    r"(?:(?:you|the (?:agent|assistant|model|bot)|please|also|and|so|must|should|shall|will|may|can|could|always"
-    r"|never|not"
-    r"|do|don't|mustn't|shouldn't|can't|cannot|won't|ever|even|strictly|absolutely|avoid|refrain from|be sure to"
-    r"|be sure not to"
-    r"|make sure to|make sure you|make sure not to|ensure you|ensure that you|remember to|have to|need to|are to"
-    r"|are not"
-    r"|are|is|it|strictly|forbidden|prohibited|allowed|from|to|under no circumstances|forget to|fail to"
-    r"|it is forbidden to|important|critical|note)[ ,:!]+)*"
+    r"(?:(?:you|the (?:agent|assistant|model|bot)|please|also|and|so|must|should|shall|will|may|can|could|always|never"
+    r"|not|do|don't|mustn't|shouldn't|can't|cannot|won't|ever|even|strictly|absolutely|avoid|refrain from|be sure to"
+    r"|be sure not to|make sure to|make sure you|make sure not to|ensure you|ensure that you|remember to|have to"
+    r"|need to|are to|are not|are|is|it|strictly|forbidden|prohibited|allowed|from|to|under no circumstances|forget to"
+    r"|fail to|it is forbidden to|important|critical|note)[ ,:!]+)*"
 )
 ANSWER = (
     r"(?:(?:in|of|to|your|the|each|every|all|any|an?|its|final|last|first|text|written|user-facing|visible|assistant"
@@ -32,9 +29,8 @@ ANSWER = (
 )
 FORBIDDEN_BEHIND = (
     r"(?: (?:is|are|remains?)(?: (?:strictly|absolutely|expressly|explicitly))? (?:forbidden|prohibited|banned"
-    r"|disallowed|off limits|not"
-    r" (?:allowed|permitted))| (?:must|may|should|can|shall)(?: not|not| never) be (?:run|used|executed|issued|made"
-    r"|included))?"
+    r"|disallowed|off limits|not (?:allowed|permitted))| (?:must|may|should|can|shall)(?: not|not| never) be (?:run"
+    r"|used|executed|issued|made|included))?"
 )
 """`… is forbidden`, `… must never be used`"""
 _WORDS = (
@@ -59,29 +55,24 @@ _WRITE = r"(?:(?:includ|writ|us)(?:e|ing)|output(?:ting)?|put(?:ting)?|(?:print|
 _NAMED_WORDS = r"(?:the |any of the |these )?(?:exact )?(?:words?|phrases?|terms?|expressions?|names?|sentences?) "
 
 _REQUIRED = any_case(
-    rf"{LEAD}(?:{_OPENING}|{_CLOSING})(?: {ANSWER})?{_TO} (?:with|by saying) {_WORDS}{_TEXTS}{_WHEN}"
-    rf"|{LEAD}(?:{_SAY}|{_WRITE}) {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}{_WHEN}"
-    rf"|(?:in )?{ANSWER} {LEAD}(?:(?:{_OPENING}|{_CLOSING}) with|contains?|includes?|mentions?"
-    rf"|has) {_WORDS}{_TEXTS}{_WHEN}{_WHERE}"
-    rf"|{LEAD}(?:reply|respond|answer){_TO} with {_WORDS}{_TEXTS}{_WHEN}"
-    rf"|{LEAD}greet (?:(?:the|your|every|each|all|new) )*(?:users?|customers?|clients?|callers?) with {_WORDS}{_TEXTS}"
+    rf"{LEAD}(?:{_OPENING}|{_CLOSING})(?: {ANSWER})?{_TO} (?:with|by saying) {_WORDS}{_TEXTS}{_WHEN}|{LEAD}(?:{_SAY}"
+    rf"|{_WRITE}) {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}{_WHEN}|(?:in )?{ANSWER} {LEAD}(?:(?:{_OPENING}|{_CLOSING}) with"
+    rf"|contains?|includes?|mentions?|has) {_WORDS}{_TEXTS}{_WHEN}{_WHERE}|{LEAD}(?:reply|respond"
+    rf"|answer){_TO} with {_WORDS}{_TEXTS}{_WHEN}|{LEAD}greet (?:(?:the|your|every|each|all|new) )*(?:users?|customers?"
+    rf"|clients?|callers?) with {_WORDS}{_TEXTS}"
 )
 _SAYS_WHERE = any_case(
     r"\b(?:always|every|each|all|any|your|final|last|first|conversation|chat|session|at least once|greet)\b"
 )
 _FORBIDDEN = any_case(
-    rf"{LEAD}{_SAY} {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}"
-    rf"|{LEAD}{_WRITE} {_NAMED_WORDS}{_TEXTS}{_TO}{_WHERE}"
+    rf"{LEAD}{_SAY} {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}|{LEAD}{_WRITE} {_NAMED_WORDS}{_TEXTS}{_TO}{_WHERE}"
     rf"|{LEAD}{_WRITE} {_WORDS}{_TEXTS}{_TO} (?:in|within|at the (?:start|beginning|end) of) {ANSWER}"
-    rf"|(?:in )?{ANSWER} {LEAD}(?:contain|include|mention|say) {_WORDS}{_TEXTS}"
-    rf"|(?:{LEAD}{_NAMED_WORDS}{_TEXTS} (?:is|are|must be|should be)? ?(?:forbidden|prohibited|banned|not allowed"
-    rf"|avoided))"
-    rf"|{LEAD}{_NAMED_WORDS}{_TEXTS}"
+    rf"|(?:in )?{ANSWER} {LEAD}(?:contain|include|mention|say) {_WORDS}{_TEXTS}|(?:{LEAD}{_NAMED_WORDS}{_TEXTS} (?:is"
+    rf"|are|must be|should be)? ?(?:forbidden|prohibited|banned|not allowed|avoided))|{LEAD}{_NAMED_WORDS}{_TEXTS}"
 )
 _FORBIDDEN_AT = any_case(
     rf"{LEAD}(?:(?P<open>{_OPENING}|(?:reply|respond|answer)(?:ing)?)|{_CLOSING})(?: {ANSWER})?{_TO} (?:with"
-    rf"|by saying) {_WORDS}{_TEXTS}"
-    rf"|{ANSWER} {LEAD}(?:(?P<opens>{_OPENING})|{_CLOSING}) with {_WORDS}{_TEXTS}"
+    rf"|by saying) {_WORDS}{_TEXTS}|{ANSWER} {LEAD}(?:(?P<opens>{_OPENING})|{_CLOSING}) with {_WORDS}{_TEXTS}"
 )
 _EXAMPLES = any_case(
     rf"{LEAD}(?:{_SAY} |{_WRITE} )?(?:(?!(?:should|must|may|can|the) )[\w-]+,? ){{0,4}}(?:(?P<open>preambles?"

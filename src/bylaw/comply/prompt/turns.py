@@ -8,10 +8,9 @@ from bylaw.comply.prompt.vocabulary import any_case, root_set, roots
 
 _TURN = r"(?:turn|response|message|step|reply|time|go)"
 _ONE_CALL = any_case(
-    rf"\b(?:one|1|a single) (?:tool|function)(?: call| calls)?(?: \w+){{0,3}}? (?:at a time|at once|per {_TURN}"
-    rf"|in (?:a|one|each|any) (?:single )?{_TURN}|(?:each|every) {_TURN})|\b(?:tools?|tool calls"
-    rf"|functions) (?:\w+ ){{0,3}}?one at a time\b"
-    r"|\bone tool(?: call)? after (?:the other|another)\b|\bone at a time\b"
+    rf"\b(?:one|1|a single) (?:tool|function)(?: call| calls)?(?: \w+){{0,3}}? (?:at a time|at once|per {_TURN}|in (?:a"
+    rf"|one|each|any) (?:single )?{_TURN}|(?:each|every) {_TURN})|\b(?:tools?|tool calls"
+    rf"|functions) (?:\w+ ){{0,3}}?one at a time\b|\bone tool(?: call)? after (?:the other|another)\b|\bone at a time\b"
 )
 _SEVERAL = any_case(
     r"\b(?:multiple|several|two|more than one|parallel|simultaneous|concurrent|many) (?:or more )?(?:tool"
@@ -20,13 +19,11 @@ _SEVERAL = any_case(
 )
 _IN_PARALLEL = any_case(
     r"\b(?:in parallel|simultaneously|concurrently|(?:multiple|several) times (?:in parallel|at once)|at once"
-    r"|at the same time"
-    r"|(?:multiple|several|parallel|more than one)\b.{0,20}\bcalls)\b"
+    r"|at the same time|(?:multiple|several|parallel|more than one)\b.{0,20}\bcalls)\b"
 )
 _ALONE = any_case(
     r"\b(?:with|alongside|beside|together with|in parallel with|in the same turn as|combined with) (?:(?:any|the"
-    r"|all) )?(?:other|another)"
-    r" (?:tools?|functions?|actions?|tool calls?|calls?)\b"
+    r"|all) )?(?:other|another) (?:tools?|functions?|actions?|tool calls?|calls?)\b"
 )
 _BY_ITSELF = any_case(
     rf"\b(?:as (?:a|the) (?:single|only) (?:action|call|tool(?: call)?)(?: (?:in|of) (?:a|the|its|that) {_TURN})?"
