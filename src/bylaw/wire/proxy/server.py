@@ -28,7 +28,7 @@ from bylaw.wire.proxy.http1 import (
     route_of,
     token_of,
 )
-from bylaw.wire.proxy.tunnel_start import HTTP2_PREFACE, read_start, start_in
+from bylaw.wire.proxy.tunnel_start import HTTP2_PREFACE, Start, read_start, start_in
 from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_for, open_tunnel, target_of
 from bylaw.wire.trickle import Pace
 
@@ -203,8 +203,9 @@ class Proxy:
             transport.pause_reading()  # no byte of TLS may be read as text
             await connection.switch(200)
             early = connection.leftover()
-            start = start_in(early) or "other" if early else await read_start(transport)
+            start, spoken = (start_in(early) or "other", b"") if early else await _first_to_speak(transport, streams)
             transport.resume_reading()
+            connection.writer.write(spoken)
             token, address = token_of(request), f"{host}:{port}"
             if start == "http":
                 inside = Connection(connection.reader, connection.writer, early)
@@ -354,6 +355,24 @@ def _joined(headers: list[tuple[str, str]]) -> dict[str, str]:
 
 
 # Tunnels that are not decrypted
+
+
+async def _first_to_speak(transport: Any, server: Streams | None) -> tuple[Start, bytes]:
+    """How the client begins, or what the server says before that: then it is no protocol of ours."""
+    starting = asyncio.ensure_future(read_start(transport))
+    speaking = None if server is None else asyncio.ensure_future(server[0].read(_CHUNK))
+    try:
+        await asyncio.wait(
+            {starting} if speaking is None else {starting, speaking}, return_when=asyncio.FIRST_COMPLETED
+        )
+        if speaking is not None and speaking.done():
+            return "other", b"" if speaking.exception() else speaking.result()
+        return starting.result(), b""
+    finally:
+        starting.cancel()
+        if speaking is not None:
+            speaking.cancel()
+            await asyncio.wait({speaking})
 
 
 async def _copy_both_ways(connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
