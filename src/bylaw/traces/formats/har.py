@@ -7,9 +7,15 @@ import binascii
 from datetime import datetime, timedelta
 from typing import Any
 
-from bylaw.traces.formats.pairs import PairsReader, pairs_in
+from bylaw.traces.formats.bodies import read_request
+from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.pairs import Pair, PairsReader, pairs_in
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
+
+_SUCCEEDED = range(200, 300)
+_MESSAGES = frozenset(("messages", "contents", "input"))
+_NO_ANSWER = "the response to this request is not in the file, or cannot be read"
 
 
 def claims(value: Any) -> bool:
@@ -31,8 +37,11 @@ class HarReader(PairsReader):
         for index in order:
             path = ("log", "entries", index)
             exchange = _exchange(entries[index])
-            pairs = pairs_in(exchange) if exchange is not None else []
+            pairs = [] if exchange is None else pairs_in(exchange) or _unanswered(exchange)
             self._others += not pairs
+            if pairs and pairs[0].answer is None and _status(entries[index]) in _SUCCEEDED:
+                record.warn("unread-content", _NO_ANSWER, path)
+                self.complete = False
             for pair in pairs:
                 try:
                     self._read(record, pair, path)
@@ -50,7 +59,7 @@ def _exchange(entry: Any) -> dict[str, Any] | None:
     if posted is None:
         return None
     content = object_field(object_field(entry, "response"), "content")
-    text = text_field(content, "text")
+    text = text_field(content, "text") if _status(entry) in _SUCCEEDED else None  # an error is no answer
     if text is not None and content.get("encoding") == "base64":
         try:
             text = base64.b64decode(text, validate=True).decode(errors="replace")
@@ -58,6 +67,23 @@ def _exchange(entry: Any) -> dict[str, Any] | None:
             text = None
     exchange = {"request": posted, "response": text, "start_time": entry.get("startedDateTime")}
     return {key: value for key, value in {**exchange, "end_time": _ended(entry)}.items() if value is not None}
+
+
+def _unanswered(exchange: dict[str, Any]) -> list[Pair]:
+    """A request to a model whose response failed, or is not in the file."""
+    body = parsed(exchange["request"])
+    if (
+        isinstance(parsed(exchange.get("response")), dict)
+        and isinstance(body, dict)
+        and _MESSAGES & body.keys() == {"input"}
+    ):
+        return []  # other interfaces take an `input` too, such as that for embeddings
+    request = read_request(body) if isinstance(body, dict) and not _MESSAGES.isdisjoint(body) else None
+    return [] if request is None else [Pair(request, body, None, exchange)]
+
+
+def _status(entry: dict[str, Any]) -> Any:
+    return object_field(entry, "response").get("status")
 
 
 def _started(entry: Any) -> str:
