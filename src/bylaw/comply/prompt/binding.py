@@ -256,6 +256,8 @@ def _stand_together(spoken: list[str], words: Collection[str]) -> bool:
 def bind_by_likeness(phrase: str, tools: Tools) -> Bound:
     """`refunds` means `issue_refund` if no other tool has that verb or object, or a similar description."""
     spoken = frozenset(roots(phrase))
+    if not spoken:
+        return Bound()
     by_verb = [
         name for name, words in tools.roots.items() if words and words[0] in spoken and words[0] not in _VAGUE_VERBS
     ]

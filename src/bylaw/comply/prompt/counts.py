@@ -174,14 +174,8 @@ def _thing(view: View, tools: Bound) -> str:
 def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call issue_refund at most once per order`: in a turn, in the conversation, or for each value of a parameter."""
     name = f"limit {tools.names}"
-    if _AT_AN_END.fullmatch(view.marker.word):
-        return Reading(name=name, undecided=_ALSO_WHEN)
-    if narrowing := _narrowing(view, tools, count):
-        return Reading(name=name, undecided=not_shown(narrowing))
-    if view.clause.parts:
-        return Reading(name=name, undecided=COUNTED_UNDER_A_CONDITION)
-    if several := _several_at_once(count, tools, view):
-        return Reading(name=name, undecided=several)
+    if why := _why_open(view, tools, count) or _several_at_once(count, tools, view):
+        return Reading(name=name, undecided=why)
     joined = _entity_param(count.entity, tools.tools, view)
     if count.entity and not joined:
         why = f"no parameter of {', '.join(tools.tools)} says which `{count.entity}` it is"
@@ -199,14 +193,10 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
 
 def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call verify_identity exactly once`, `call search at least twice`."""
-    if _AT_AN_END.fullmatch(view.marker.word):
-        return Reading(name=view.name, undecided=_ALSO_WHEN)
-    if narrowing := _narrowing(view, tools, count):
-        return Reading(name=view.name, undecided=not_shown(narrowing))
-    if view.clause.parts:
-        return Reading(name=view.name, undecided=COUNTED_UNDER_A_CONDITION)
-    if count.per == "turn" or count.entity:
+    why = _why_open(view, tools, count)
+    if not why and (count.per == "turn" or count.entity):
         why = "required calls can only be counted over the whole conversation"
+    if why:
         return Reading(name=view.name, undecided=why)
     drafts: list[Draft] = []
     for tool in tools.tools:
@@ -225,11 +215,15 @@ def _per(count: Count) -> str:
     return f" per {count.entity or 'turn'}" if count.entity or count.per == "turn" else ""
 
 
-def _narrowing(view: View, tools: Bound, count: Count) -> str:
-    """Words that say which calls are counted, beside those that say how often and for what."""
+def _why_open(view: View, tools: Bound, count: Count) -> str:
+    """Why a count is not decided: it also says when, which calls are counted, or on what condition."""
+    if _AT_AN_END.fullmatch(view.marker.word):
+        return _ALSO_WHEN
     known = _COUNTING.union(roots(count.entity), roots(count.unit))
     left = [word for word in view.narrowing(view.bare, tools).split() if not set(roots(word)) <= known]
-    return " ".join(word for word in left if number_of(word) is None)
+    if narrowing := " ".join(word for word in left if number_of(word) is None):
+        return not_shown(narrowing)
+    return COUNTED_UNDER_A_CONDITION if view.clause.parts else ""
 
 
 def _several_at_once(count: Count, tools: Bound, view: View) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from bylaw.comply.prompt.readings import Reading, View
-from bylaw.comply.prompt.vocabulary import Tools, any_case, number_of, root_set, roots, word_set
+from bylaw.comply.prompt.vocabulary import Tools, any_case, lowered, number_of, root_set, roots, word_set
 
 LESS_THAN_CERTAIN = 0.9
 """the confidence of a reading that would be certain in plain words, or in a place without a topic"""
@@ -70,6 +70,8 @@ def _without(tool: str, text: str, tools: Tools) -> str | None:
     """The text without the name of the tool, or without the words of it that stand together; None if it has neither."""
     phrases = [tool, *(phrase for phrase, names in tools.aliases.items() if tool in names)]
     for phrase in phrases:
+        if phrase.lower() not in lowered(text):
+            continue
         rest, found = re.subn(rf"(?<![\w-]){re.escape(phrase)}(?![\w-])(?:\(\))?", " ", text, flags=re.IGNORECASE)
         if found:
             return rest
