@@ -347,8 +347,20 @@ def test_ids_that_differ_from_run_to_run_do_not_gate() -> None:
 
 # -- pairs that are guesses ------------------------------------------------------------------------------------------
 
-ASKED = ["Refund order 12, my kettle is broken", "Where is my parcel to Lisbon", "I forgot my password", "Book a table"]
-OTHERS = ["How do volcanoes erupt", "Write some verses about sailing", "Name three rivers in Brazil", "Solve x = 2"]
+ASKED = [
+    "Refund order 12, my kettle is broken",
+    "Where is my parcel to Lisbon",
+    "I forgot my password",
+    "Book a table",
+    "Move seat 4 to the window",
+]
+OTHERS = [
+    "How do volcanoes erupt",
+    "Write some verses about sailing",
+    "Name three rivers in Brazil",
+    "Solve x = 2",
+    "Who painted sunflowers",
+]
 
 
 def asked(side: str, texts: list[str]) -> list[Turns]:
@@ -360,7 +372,7 @@ def asked(side: str, texts: list[str]) -> list[Turns]:
     [
         (OTHERS, (3, 3), "NOTHING COMPARED"),
         (OTHERS[:1], (3, 3), "the two sessions begin otherwise"),
-        ([f"Hello. {text}, please" for text in ASKED], (0, 3), "4 of 4 tasks paired by similar messages"),
+        ([f"Hello. {text}, please" for text in ASKED], (0, 3), "5 of 5 tasks paired by similar messages"),
         (ASKED, (0, 0), "PASSED: nothing got worse"),
     ],
 )

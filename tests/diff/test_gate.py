@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -130,6 +131,32 @@ def test_an_opposite_in_answers_messages_and_short_notes_fails(where: str) -> No
     report = diff(side(before), side(after))
     assert report.exit_code == 1
     assert any(wording in one.text for one in report.findings)
+
+
+def test_a_few_long_sessions_do_not_hide_a_change_in_many() -> None:
+    """16 of 40 sessions get another value, four of them ten times; other tools are called at random."""
+
+    def side(seed: int, to: str) -> list[Turns]:
+        rng = random.Random(seed)
+        others = [[{"name": f"tool{k}", "args": {}} for k in range(12) if rng.random() < 0.5] for _ in range(40)]
+        paid = [[pay(to if i < 16 else "ann")] * (10 if i < 4 else 1) for i in range(40)]
+        return [run(f"s{i}", f"Pay order {i} to ann or bob", [*paid[i], *others[i]]) for i in range(40)]
+
+    report = diff(side(1, "ann"), side(2, "bob"))
+    assert report.exit_code == 1
+    assert "pay" in {one.tool for one in report.findings}
+
+
+def test_another_unit_fails_and_one_that_is_left_out_does_not() -> None:
+    """Each session has another number, so that no single quantity is common."""
+
+    def side(said: str) -> list[Turns]:
+        return [run(f"s{i}", f"What is the dose of patient {i}? {i + 40}", [], said.format(i + 40)) for i in range(12)]
+
+    report = diff(side("The dose is {} mg."), side("The dose is {} g."))
+    assert report.exit_code == 1
+    assert "12 of 12 answers now have the unit g" in {one.text for one in report.findings}
+    assert diff(side("The bag has {0} kg and {0} m of rope."), side("The bag has {0} kg and rope.")).exit_code == 0
 
 
 def test_an_argument_that_changes_in_20_of_40_sessions_fails() -> None:

@@ -125,8 +125,8 @@ def _answer(recording: Recording) -> dict[Column, float]:
     if decided.shape is not None and decided.shape[0] == "object":
         found |= {Column("conformance", "JSON key", "", key): 1.0 for key in decided.shape[1]}
     for kind, spelling in decided.facts:
-        if kind == "amount":
-            found[Column("answer", "currency", spelling.rsplit(" ", 1)[1])] = 1.0
+        if kind in ("amount", "quantity"):
+            found[Column("answer", "currency" if kind == "amount" else "unit", spelling.rsplit(" ", 1)[1])] = 1.0
         found[Column("answer", kind, spelling)] = 1.0
     return found | _from_nowhere(recording)
 

@@ -26,7 +26,7 @@ _COARSE_FIRST = (
     "argument source",
 )
 _ENDS = ("final refusal", "no answer")
-_MENTIONED = ("name", "weekday", "year", "argument name")
+_MENTIONED = ("name", "weekday", "year", "unit", "argument name")
 _DENIALS = ("final refusal", "first word", "negation")
 """columns that one denial moves, the most telling first"""
 TURNS = Scale(0.10, 0.30, 1.0)

@@ -126,7 +126,8 @@ def judge_units(
     columns, tables = _tables(units, lambda column: column.what != "violations")
     distances = [measure_distances(unit, compare, semantic, units=len(units)) for unit in units]
     directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
-    tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tables, distances, strict=True)]
+    tested = _as_tested(columns, tables)
+    tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tested, distances, strict=True)]
     borrowed = _borrowed(distances, len(columns))
     if units:
         p = np.minimum(1.0, judge([*tasks, *borrowed], directions, level).p * (ALPHA / level))
@@ -166,7 +167,8 @@ def _judge_sessions(sessions: Sequence[Unit], is_replay: bool, deterministic: bo
     if not columns:
         return _Rules({}, False)
     level = ALPHA * SHARE_OF_RULES
-    tasks = [value_differences(rows, unit.labels) for unit, rows in zip(sessions, tables, strict=True)]
+    tested = _as_tested(columns, tables)
+    tasks = [value_differences(rows, unit.labels) for unit, rows in zip(sessions, tested, strict=True)]
     judged = judge(tasks, [column.direction for column in columns], level)
     p = np.zeros(len(columns)) if deterministic else np.minimum(1.0, judged.p * (ALPHA / level))
     return _Rules(_figures(sessions, columns, tables, p), bool((judged.smallest <= level).any()))
@@ -188,6 +190,17 @@ def _tables(units: Sequence[Unit], is_wanted: Callable[[Column], bool]) -> tuple
     columns, values = table([{c: value for c, value in row.items() if is_wanted(c)} for row in rows])
     bounds = np.cumsum([0, *(len(unit.sessions) for unit in units)])
     return columns, [values[start:end] for start, end in pairwise(bounds)]
+
+
+def _as_tested(columns: Sequence[Column], tables: Sequence[Matrix]) -> list[Matrix]:
+    """Counts above one by their logarithm: a session that calls a tool twenty times must not outweigh ten that call it
+    once. Otherwise the sum of 13 changes in one direction is no further out than sums of other figures by chance.
+    """
+    counts = np.array([column.what not in OWN_ROW and column.what != "turns" for column in columns], dtype=bool)
+    return [
+        np.where(counts & (np.abs(rows) > 1), np.sign(rows) * (1 + np.log2(np.maximum(np.abs(rows), 1))), rows)
+        for rows in tables
+    ]
 
 
 def _figures(

@@ -32,7 +32,11 @@ _PAIRS = (
     "acute chronic", "alive dead", "major minor", "majority minority", "sender recipient", "buyer seller",
     "lender borrower", "landlord tenant", "employer employee", "plaintiff defendant", "asset liability",
     "heads tails", "begin end", "double halve", "keep delete",
-    "northbound southbound", "eastbound westbound", "upstairs downstairs", "front rear", "ahead behind",
+    "northbound southbound", "eastbound westbound", "upstairs downstairs",
+    "links rechts", "vorher nachher", "genehmigt abgelehnt", "erhöht gesenkt", "gauche droite", "avant après",
+    "approuvé/approuvée refusé/refusée", "izquierda derecha", "antes después", "aprobado/aprobada rechazado/rechazada",
+    "sinistra destra", "prima dopo", "approvato/approvata respinto/respinta", "esquerda direita", "antes depois",
+    "front rear", "ahead behind",
 )  # fmt: skip
 _DATED = r"(?!\s+(?:\w+ing|i|we|you|it|they|he|she|that|this|then|all|anything|sales|hours)\b)"
 _MEASURED = (

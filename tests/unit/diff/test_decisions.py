@@ -71,6 +71,9 @@ FLIPS = [
     ("The wind is from the north.", "The wind is from the south."),
     ("We open at 9 a.m. or so.", "We open at 9 p.m. or so."),
     ("The vote is public.", "The vote is private."),
+    ("Die Tür ist links.", "Die Tür ist rechts."),
+    ("La porte est à gauche.", "La porte est à droite."),
+    ("Pague antes del viaje.", "Pague después del viaje."),
     ('{"text": "Your request was approved today."}', '{"text": "Your request was denied today."}'),
     ('{"text": "You can take the dog along."}', '{"text": "You cannot take the dog along."}'),
 ]
