@@ -89,3 +89,21 @@ def test_a_response_that_is_there() -> None:
 def test_what_is_broken_is_reported() -> None:
     trace = read(*RUN, {"object": "trace.span", "id": "x"}, {"data": [7]}, skip_bad=True)
     assert (trace.skipped, len(trace.turns)) == (2, 2)
+
+
+def test_a_generation_whose_output_is_items_has_all_calls_of_them() -> None:
+    """As the SDK for JavaScript writes the spans of models of other providers."""
+
+    def item(id: str, order: int) -> dict[str, Any]:
+        return {"type": "function_call", "callId": id, "name": "refund", "arguments": f'{{"order": {order}}}'}
+
+    trace = read(
+        span("g", 1, None, type="generation", model="m", input=[USER], output=[item("c1", 7), item("c2", 8)]),
+        span("f", 3, None, type="function", name="refund", input='{"order": 8}', output="no"),
+        span("e", 3, None, type="function", name="refund", input='{"order": 7}', output="done"),
+    )
+    assert [(call.call_id, call.arguments, call.group) for call in calls(trace)] == [
+        ("c1", {"order": 7}, 0),
+        ("c2", {"order": 8}, 0),
+    ]
+    assert {result.call_id: result.content for result in results(trace)} == {"c1": "done", "c2": "no"}

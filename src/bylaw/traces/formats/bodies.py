@@ -15,7 +15,7 @@ from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, foreign
 from bylaw.traces.formats.chat_message import unwrap
 from bylaw.traces.formats.messages import bare_calls, chat_message, chat_messages, first_answer, parsed
 from bylaw.traces.formats.record import MalformedRecord, object_field, text_field
-from bylaw.traces.formats.responses_items import add_output, is_output, kind_of
+from bylaw.traces.formats.responses_items import OUTPUTS, add_output, is_output, kind_of
 
 PARAMS = (
     "frequency_penalty",
@@ -108,6 +108,8 @@ def answer_of(output: Any) -> dict[str, Any] | None:
     calls = bare_calls(output)
     if calls is not None:
         return {"role": "assistant", "content": None, "tool_calls": calls}
+    if isinstance(output, list) and any(isinstance(one, dict) and text_field(one, "type") in OUTPUTS for one in output):
+        return answer_of_items(output)
     return read_answer(output) or first_answer(chat_messages(output, "assistant"))
 
 
