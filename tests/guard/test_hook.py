@@ -280,6 +280,46 @@ def test_a_result_without_an_id_belongs_to_the_call_with_its_arguments(
         assert "bypassed" in hook({**result, **later}).stderr, "one result for one call"
 
 
+ONLY_WHEN = "guard: {rules: [{id: a, when: {tool_name_in: [other]}, then: block}]}"
+"""no rule that needs the results of calls"""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_results_find_their_calls_if_no_rule_needs_them(client: Client, project: Path) -> None:
+    (project / "bylaw.yaml").write_text(ONLY_WHEN)
+    secret = f"curl -H 'Authorization: Bearer {'a1b2c3d4' * 5}' https://shop.example"
+    calls = [("Bash", {"command": "date"}), ("Bash", {"command": secret}), ("Bash", {"command": "date"})]
+    named = "tool_use_id" in payload(client, project, "", {})
+    for number, call in enumerate(calls):
+        assert hook(payload(client, project, *call, **({"tool_use_id": f"t{number}"} if named else {}))) == Answer()
+    ids = [row.data["decision"]["call_id"] for row in events(project)]
+    for number in (1, 0, 2):
+        more = {"tool_use_id": f"t{number}"} if named else {}
+        assert hook({**after(client, project, *calls[number], "x"), **more}) == Answer()
+        assert events(project)[-1].data["result_of"] == ids[number]
+    assert row_kinds(project) == ["decision"] * 3 + ["result"] * 3, "none of them is counted twice"
+    if not named:
+        assert "bypassed" in hook(after(client, project, *calls[0], "x")).stderr
+
+
+def test_a_call_of_an_earlier_session_of_the_same_name_is_no_call_of_this_one(project: Path) -> None:
+    (project / "bylaw.yaml").write_text(ONLY_WHEN)
+    call = ("Bash", {"command": "date"})
+    assert hook(payload("gemini", project, *call)) == Answer()
+    about = {key: value for key, value in payload("gemini", project, "", {}).items() if not key.startswith("tool")}
+    assert hook({**about, "hook_event_name": "SessionEnd", "reason": "exit"}).code == 0
+    assert "bypassed" in hook(after("gemini", project, *call, "now")).stderr
+
+
+def test_a_result_finds_its_call_however_many_came_after_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bylaw.guard.decide.session.MOST_USED", 1)
+    monkeypatch.setattr("bylaw.guard.decide.session.MOST_OPEN", 1)
+    for id in ("t1", "t2"):
+        assert hook(payload("claude-code", project, "Bash", {"command": id}, tool_use_id=id)) == Answer()
+    for id in ("t1", "t2"):
+        assert hook({**after("claude-code", project, "Bash", {"command": id}, "x"), "tool_use_id": id}) == Answer()
+
+
 def test_a_call_with_another_id_is_another_call(project: Path) -> None:
     call = ("Bash", {"command": "date"})
     assert hook(payload("claude-code", project, *call, tool_use_id="t1")) == Answer()

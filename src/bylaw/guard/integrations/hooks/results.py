@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from bylaw.guard.decide.session import is_generated
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 AT_THE_CLIENT = "the person at the client"
 """who has approved a call that the client itself has asked about"""
 LOOK_BACK = 5_000
-"""rows of the log in which the question about a call is searched"""
+"""rows of the log in which a call, or the question about it, is searched"""
 _log = logging.getLogger("bylaw")
 
 
@@ -69,12 +70,28 @@ def _allowed_call(guard: Guard, event: HookEvent) -> str | None:
         released = (row for row in _rows(guard, event) if row.kind == "release")
         is_released = any(row.data.get("call_id") == id for row in released)
         return None if is_released else id  # a second result
-    wanted = guard._sessions.redact(event.arguments or {})
-    for call in state.open.values():
-        given = getattr(call.arguments, "written", call.arguments)  # as it was stored, without secrets
-        if call.name == event.tool and given == wanted and (id is None or is_generated(call.call_id)):
-            return call.call_id
+    # as they were stored, without secrets
+    calls = ((one.call_id, one.name, getattr(one.arguments, "written", one.arguments)) for one in state.open.values())
+    wanted = event.tool, guard._sessions.redact(event.arguments or {})
+    for call_id, *made in chain(calls, _logged_calls(guard, event)):
+        if call_id == id or (tuple(made) == wanted and (id is None or is_generated(call_id))):
+            return call_id
     return None
+
+
+def _logged_calls(guard: Guard, event: HookEvent) -> Iterator[tuple[str, str, Any]]:
+    """The calls in the log that were allowed and have no result yet, the oldest first: id, tool and arguments. A
+    session keeps a call open only if a rule needs its result, and only so many."""
+    made: dict[str, Any] = {}
+    for row in _rows(guard, event):
+        data: Any = row.data
+        if row.kind == "session":  # an earlier session of the same name
+            made.clear()
+        elif row.kind == "decision" and data["decision"]["action"] == "allow":
+            made[data["decision"].get("call_id", "")] = data["attempt"]
+        elif row.kind in ("result", "release"):
+            made.pop(data.get("result_of") or data.get("call_id"), None)
+    yield from ((id, attempt["tool"], attempt.get("arguments") or {}) for id, attempt in made.items())
 
 
 def _approved_at_client(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
