@@ -81,6 +81,55 @@ def test_a_testing_version_is_not_in_force_until_it_is_released(site: Site) -> N
     site.ask("admin", "POST", "/v1/rules/shadow", bad, status=422)
 
 
+def with_limit(value: int) -> dict[str, str]:
+    return {"guard.yaml": RULES.replace("value: 500", f"value: {value}")}
+
+
+def test_of_two_rollbacks_that_saw_the_same_version_one_is_refused(site: Site) -> None:
+    site.ask("admin", "POST", "/v1/rules/activate", {"files": with_limit(9000), "note": "bad"})
+    seen = {"expected": "rules-2"}
+    assert site.ask("admin", "POST", "/v1/rules/rollback", seen)["files"] == {"guard.yaml": RULES}
+    late = site.ask("admin", "POST", "/v1/rules/rollback", seen, status=409)
+    assert late["error"]["active"] == site.ops.versions.active_id() == "rules-3"
+    site.ask("admin", "POST", "/v1/rules/rollback", {"expected": ""}, status=409)
+    site.ask("admin", "POST", "/v1/rules/rollback", {"expected": "rules-2", "to": "rules-2"}, status=409)
+    assert site.ops.versions.active_id() == "rules-3"
+
+
+@pytest.mark.parametrize("back", ["rollback", "release"])
+def test_repeated_rollbacks_go_further_back_and_never_forward(site: Site, back: str) -> None:
+    for value in (400, 300, 200):
+        site.ops.rules.activate(with_limit(value), by="root")  # rules-2, -3 and -4
+
+    def roll_back() -> Any:
+        made = site.ops.rules.rollback(by="root")
+        return made.files["guard.yaml"].partition("value: ")[2][:3], made.restores
+
+    if back == "rollback":
+        assert roll_back() == ("300", "rules-3")
+    else:  # by name it is the same
+        assert site.ops.rules.release("rules-3", by="root").restores == "rules-3"
+    assert roll_back() == ("400", "rules-2")
+    site.ops.rules.activate(with_limit(900), by="root")
+    assert roll_back() == ("400", "rules-6")  # the version before the new one, which brought rules-2 back
+    assert roll_back() == ("500", "rules-1")
+    with pytest.raises(Conflict, match="no earlier version"):
+        site.ops.rules.rollback(by="root")
+    assert site.ops.rules.active().version.files == {"guard.yaml": RULES}
+
+
+def test_a_rollback_leads_to_a_version_that_was_in_force(site: Site) -> None:
+    site.ops.rules.activate(with_limit(400), by="root")
+    testing = site.ops.rules.activate(with_limit(9000), by="root", testing=True)
+    for to, status in (("", 404), ("rules-99", 404), (testing.id, 409), ("rules-2", 409)):
+        site.ask("admin", "POST", "/v1/rules/rollback", {"to": to}, status=status)
+    assert site.ops.versions.active_id() == "rules-2"
+    released = site.ops.rules.release(testing.id, by="root")
+    assert released.restores is None  # it is new, so a rollback leads to what was in force before it
+    assert site.ops.rules.rollback(by="root").restores == "rules-2"
+    assert site.ask("admin", "POST", "/v1/rules/rollback", {"to": released.id})["restores"] == released.id
+
+
 def test_a_shadow_rule_gives_no_rules_to_agents_that_have_none(site: Site) -> None:
     key = site.key("stranger", "agent", agents=["stranger"])
     rule = {"id": "no-mail", "when": {"tool_name_in": ["send_email"]}, "then": "block"}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import pytest
 from msgspec.structs import replace
 from starlette.testclient import TestClient
@@ -196,7 +198,98 @@ def test_too_many_requests_are_refused() -> None:
     statuses = [site.raw("operator", "GET", "/v1/switches").status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
     assert site.raw("admin", "GET", "/v1/switches").status_code == 200  # somebody else
-    assert [site.raw(None, "GET", "/healthz").status_code for _ in range(3)] == [200, 200, 429]
+    assert [site.raw(None, "GET", "/v1/openapi.json").status_code for _ in range(3)] == [200, 200, 429]
+
+
+def junk(number: int) -> str:
+    return f"bylaw_{number:016x}_{'x' * 43}"
+
+
+def exhausted(**more: Any) -> Site:
+    """A service whose only address has tried keys until it is refused."""
+    site = Site(settings=Settings(rate=0.001, burst=20), **more)
+    statuses = [site.raw(junk(number), "GET", "/v1/switches").status_code for number in range(21)]
+    assert statuses == [401] * 20 + [429]
+    return site
+
+
+def test_whoever_tries_keys_locks_out_no_valid_key_of_the_address() -> None:
+    site = exhausted(people=People(trusted=("unix",), operators=("lea",)))
+    assert site.raw("operator", "GET", "/v1/switches").status_code == 200  # though it was never seen before
+    cookie = {"cookie": f"{LOGIN}={site.key('eve', 'operator', kind='login')}"}
+    site.context.credentials._listed_until = 0.0  # a second later
+    assert site.raw(None, "GET", "/v1/switches", headers=cookie).status_code == 200
+    assert site.raw(None, "GET", "/v1/switches", headers={"cookie": f"{LOGIN}={junk(1)}"}).status_code == 429
+    wrong = site.keys["operator"][:-1] + "-"
+    for key in (wrong, junk(1), "nonsense"):
+        assert site.raw(key, "GET", "/v1/switches").status_code == 429
+    assert [site.raw("operator", "GET", "/v1/switches").status_code for _ in range(20)] == [200] * 19 + [429]
+
+
+def test_a_person_behind_a_proxy_does_not_suffer_from_keys_that_others_try() -> None:
+    site = exhausted(people=People(trusted=("10.0.0.0/8",), operators=("lea",)))
+    proxy = TestClient(site.app, base_url="https://testserver", client=("10.0.0.1", 1))
+    for _ in range(21):
+        tried = proxy.get("/v1/switches", headers={"authorization": f"Bearer {junk(1)}"}).status_code
+    assert tried == 429
+    headers = {"x-forwarded-user": "lea", "cookie": f"{LOGIN}={junk(2)}"}
+    assert proxy.get("/v1/switches", headers=headers).status_code == 200
+
+
+def test_a_key_that_was_revoked_is_refused_at_an_exhausted_address() -> None:
+    site = exhausted()
+    assert site.raw("operator", "GET", "/v1/switches").status_code == 200
+    site.context.credentials.revoke(site.keys["operator"].split("_")[1], by="root")
+    assert site.raw("operator", "GET", "/v1/switches").status_code == 429
+    site.context.credentials._listed_until = 0.0
+    assert site.raw("operator", "GET", "/v1/switches").status_code == 429
+
+
+def test_a_flood_of_unknown_keys_is_no_flood_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = exhausted()
+    asked: list[Any] = []
+    real = site.store.followed
+
+    def followed(kind: Any, **more: Any) -> Any:
+        asked.append(more)
+        return real(kind, **more)
+
+    monkeypatch.setattr(site.store, "followed", followed)
+    monkeypatch.setattr("bylaw.guard.service.auth.REMEMBERED", 3600.0)
+    site.context.credentials._listed_until = 0.0
+    assert {site.raw(junk(number), "GET", "/v1/switches").status_code for number in range(50)} == {429}
+    one_list = len(asked)
+    assert 1 <= one_list <= 2  # the second is the end of the pages
+    assert {site.raw(junk(number), "GET", "/v1/switches").status_code for number in range(50)} == {429}
+    assert len(asked) == one_list
+
+
+def test_health_is_told_to_everybody_at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = exhausted()
+    for path in ("/healthz", "/readyz"):
+        assert {site.raw(None, "GET", path).status_code for _ in range(30)} == {200}
+        assert site.raw(junk(1), "GET", path).status_code == 200  # it is not asked whose key this is
+    assert site.raw(None, "GET", "/healthz/").status_code == 429
+
+    asked = 0
+    release = threading.Event()
+
+    def slow_head() -> Any:
+        nonlocal asked
+        asked += 1
+        release.wait(10)
+
+    monkeypatch.setattr(site.store, "audit_head", slow_head)
+
+    async def together() -> list[Any]:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(site.app), base_url="https://testserver") as web:
+            waiting = [asyncio.ensure_future(web.get("/readyz")) for _ in range(20)]
+            await asyncio.sleep(0.05)
+            release.set()
+            return await asyncio.gather(*waiting)
+
+    assert {answer.status_code for answer in asyncio.run(together())} == {200}
+    assert asked == 1  # those who ask at the same time share one query of the store
 
 
 def test_paths_lead_nowhere(site: Site) -> None:

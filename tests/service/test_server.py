@@ -13,15 +13,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
+from starlette.testclient import TestClient
 
 import bylaw
-from bylaw.guard.service import connection
+from bylaw.guard.service import connection, server
 from bylaw.guard.service.client import GuardClient
 from bylaw.guard.service.config import ServeConfig, ServiceFile, Tls, read_service_file
 from bylaw.guard.service.server import LogFormatter, bind, find_jobs, make_app, uvicorn_config
@@ -223,6 +224,38 @@ def test_the_command_serves_and_ends_without_losing_anything(tmp_path: Path) -> 
     process.stderr.close()
     report = bylaw.verify_audit(tmp_path / "guard.db")
     assert (report.findings, report.decisions) == ([], 1)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("starts", [True, False])
+def test_it_says_that_it_listens_once_a_worker_is_ready(
+    starts: bool, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "guard.yaml").write_text(RULES)
+    reported: list[str] = []
+    before: list[str] = []
+    is_ready = threading.Event()
+
+    def ready(address: str) -> None:
+        reported.append(address)
+        is_ready.set()
+
+    def work(config: ServeConfig, *_: Any) -> None:
+        """The worker in this process, which takes a while to start."""
+        time.sleep(0.1)
+        before.extend(reported)
+        if not starts:
+            raise RuntimeError("the worker does not start")
+        with TestClient(make_app(config, MemoryStore())):
+            assert is_ready.wait(10)
+
+    monkeypatch.setattr(server, "_run_one" if workers == 1 else "_run_several", work)
+    listen, store = f"unix:{tmp_path / 'guard.sock'}", str(tmp_path / "guard.db")
+    policies = (str(tmp_path / "guard.yaml"),)
+    config = ServeConfig(policies=policies, store=store, listen=listen, workers=workers, follow=False)
+    with nullcontext() if starts else pytest.raises(RuntimeError, match="does not start"):
+        server.serve(config, ready)
+    assert (before, reported) == ([], [listen] if starts else [])
 
 
 def test_the_rules_of_the_files_and_of_the_api_take_turns(tmp_path: Path) -> None:

@@ -388,8 +388,14 @@ def test_rules_are_validated_compared_and_activated(site: Site, ann: Any) -> Non
     version = site.operations.rules.active().version
     assert (version.by, version.note) == ("ann", "100")
     assert "value: 100 }" in ann.get(f"/console/rules/versions/{version.id}").text
-    assert submit(ann, "/console/rules/versions", "/console/rules/rollback").status_code == 303
+    page = "/console/rules/versions"
+    shown = ann.get(page).text
+    assert f'name="expected" value="{version.id}"' in shown and f"Bring {before} back" in shown
+    assert submit(ann, page, "/console/rules/rollback").status_code == 409  # without what was seen
+    assert submit(ann, page, "/console/rules/rollback", expected=version.id).status_code == 303
     assert "value: 500 }" in str(site.operations.rules.active().version.files)
+    again = submit(ann, page, "/console/rules/rollback", expected=version.id)  # a second click on the same page
+    assert again.status_code == 409 and "value: 500 }" in str(site.operations.rules.active().version.files)
 
 
 def test_agents_are_blocked_cleared_and_changed(site: Site, ann: Any) -> None:

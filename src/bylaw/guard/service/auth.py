@@ -66,6 +66,8 @@ class Credentials:
     def __init__(self, store: GuardStore, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
         self._known: dict[str, tuple[float, Credential]] = {}
+        self._listed: dict[str, str] = {}
+        self._listed_until = 0.0
 
     def create(
         self,
@@ -136,9 +138,8 @@ class Credentials:
 
     def check(self, key: str, *, kind: CredentialKind = "key") -> Principal:
         """Who this key belongs to. Raises Unauthorized; the message does not say what is wrong with it."""
-        prefix, _, rest = key.partition("_")
-        id, _, secret = rest.partition("_")
-        if prefix != PREFIX or len(id) != 16 or not id.isalnum() or not secret or len(key) > 200 or not key.isascii():
+        id, secret = _parts(key)
+        if not id:
             raise Unauthorized("the key is not valid")
         record = self._find(id)
         # compared in constant time, and also if there is no such key
@@ -147,6 +148,18 @@ class Credentials:
             raise Unauthorized("the key is not valid")
         via: Via = "login" if kind == "login" else "key"
         return Principal(name=record.name, scopes=implied(record.scopes), agents=record.agents, via=via, id=id)
+
+    def is_listed(self, key: str) -> bool:
+        """Whether this was a valid key or login when all of them were last read, at most once a second. However many
+        keys somebody tries, the store is not asked about each. Only `check` says whether it is valid now."""
+        id, secret = _parts(key)
+        if not id:
+            return False
+        if time.monotonic() >= self._listed_until:
+            self._listed_until = time.monotonic() + REMEMBERED  # also if the store cannot be read
+            self._listed = {one.id: one.digest for one in each_followed(self._store, Credential, status="valid")}
+            self._listed_until = time.monotonic() + REMEMBERED
+        return hmac.compare_digest(_digest(secret), self._listed.get(id, _digest("")))
 
     def is_valid(self, who: Principal) -> bool:
         """Whether somebody who was let through before would be let through now, by what the store says now."""
@@ -183,6 +196,15 @@ class Credentials:
 
 def implied(scopes: Iterable[Scope]) -> frozenset[str]:
     return frozenset(one for scope in scopes for one in IMPLIED.get(scope, (scope,)))
+
+
+def _parts(key: str) -> tuple[str, str]:
+    """The id and the secret; both are empty if this has not the form of a key."""
+    prefix, _, rest = key.partition("_")
+    id, _, secret = rest.partition("_")
+    if prefix != PREFIX or len(id) != 16 or not id.isalnum() or not secret or len(key) > 200 or not key.isascii():
+        return "", ""
+    return id, secret
 
 
 def _digest(secret: str) -> str:

@@ -38,6 +38,8 @@ LOGIN = "__Host-bylaw"
 FORMS = "__Host-bylaw-forms"
 """cookies: who has signed in; and what forms are bound to if a proxy says who it is"""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+PROBES = frozenset({"/healthz", "/readyz"})
+"""answered at any rate and whatever key they come with: else a flood of requests would look like a failure"""
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -102,18 +104,24 @@ class Gate:
     # -- who asks -------------------------------------------------------------------------------------------------
 
     def _known(self, scope: Scope) -> Principal | None:
-        """Whoever asks too often, or tries keys, is refused before the store is asked for another one."""
+        """Whoever is known has a rate of their own; requests of all others count for their address."""
+        if scope["path"] in PROBES:
+            return None
         address = f"address {scope['client'][0] if scope.get('client') else 'unix'}"
-        self._rates.check(address)
         try:
-            principal = self._identify(scope)
+            principal = self._identify(scope, address)
         except Unauthorized:
             self._rates.spend(address)
             raise
         self._rates.spend(address if principal is None else principal.id)
         return principal
 
-    def _identify(self, scope: Scope) -> Principal | None:
+    def _may_look_up(self, key: str, address: str) -> bool:
+        """An address that has tried too many keys makes the store search for no more of them. Valid keys of the same
+        address still work: they are in a list."""
+        return self._rates.has_left(address) or self._context.credentials.is_listed(key)
+
+    def _identify(self, scope: Scope, address: str) -> Principal | None:
         """A key, then a login, then whom a trusted proxy names. A key that is not valid is refused, whatever else the
         request has."""
         context = self._context
@@ -122,10 +130,13 @@ class Gate:
             kind, _, key = keys[0].decode("latin-1").partition(" ")
             if len(keys) > 1 or kind.lower() != "bearer":
                 raise Unauthorized("expected one header `Authorization: Bearer KEY`")
-            return context.credentials.check(key.strip())
+            key = key.strip()
+            if not self._may_look_up(key, address):
+                raise TooMany("too many requests; wait a moment", retry_after=1)
+            return context.credentials.check(key)
         connection = HTTPConnection(scope)
         login = connection.cookies.get(LOGIN)
-        if login:
+        if login and self._may_look_up(login, address):
             with suppress(Unauthorized):  # an old cookie; the request may do without
                 return context.credentials.check(login, kind="login")
         peer = scope["client"][0] if scope.get("client") else None

@@ -97,12 +97,11 @@ class Rates:
         self._step, self._most = 1.0 / rate, burst / rate
         self._moments = moments or OwnMoments()
 
-    def check(self, who: str) -> None:
-        """Raises TooMany if nothing is left."""
-        if self._after(self._moments.get(who)) is None:
-            raise TooMany("too many requests; wait a moment")
+    def has_left(self, who: str) -> bool:
+        return self._after(self._moments.get(who)) is not None
 
     def spend(self, who: str) -> None:
+        """Raises TooMany if nothing is left."""
         is_over = False
 
         def spend(moment: float) -> float:

@@ -235,8 +235,7 @@ class RuleVersions:
     ) -> RuleVersion:
         active = transaction.followed(ActiveRules, ACTIVE)
         before = None if active is None else active.rules
-        if expected is not None and expected != before:
-            raise Conflict(f"`{before}` is in force, and not `{expected}`; look at it first", active=before)
+        check_expected(expected, before)
         digest = more.pop("digest", "" if active is None else active.files)
         number = 1
         while transaction.followed(RuleVersion, version_id(number)) is not None:
@@ -265,7 +264,15 @@ class RuleVersions:
     def release(self, version: RuleVersion, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
         """Bring the text of an earlier or a testing version into force, as a new version."""
         kept = {name: getattr(version, name) for name in ("folder", "modes", "labels", "off")}
-        return self.add(version.files, by=by, note=note, expected=expected, **kept)
+        restores = version.id if version.status == "released" else None
+        return self.add(version.files, by=by, note=note, expected=expected, restores=restores, **kept)
+
+    def earlier(self, version: RuleVersion) -> str | None:
+        """The version that a rollback from this one leads to. One that brought an earlier version back counts as that
+        one, so that the next rollback goes further back, and not to what was rolled back."""
+        while version.restores is not None:
+            version = self.get(version.restores)
+        return version.before
 
     # -- the guard of this worker ---------------------------------------------------------------------------------
 
@@ -324,6 +331,12 @@ class RuleVersions:
     def in_force(self) -> str:
         """The version by which this worker decides."""
         return self._in_force
+
+
+def check_expected(expected: str | None, active: str | None) -> None:
+    """Raises Conflict if somebody has seen another version than the one in force."""
+    if expected is not None and expected != active:
+        raise Conflict(f"`{active}` is in force, and not `{expected}`; look at it first", active=active)
 
 
 def version_id(number: int) -> str:

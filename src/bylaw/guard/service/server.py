@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ GRACE = 20
 """seconds that requests have to end in"""
 POLL = 1.0
 BACKLOG = 1024
+READY = "ready"
+"""a file in the folder that workers share: one of them has started"""
+READY_POLL = 0.02
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -110,6 +114,9 @@ def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         with _stopping_early(context):
             async with inner(app):
+                if config.metrics is not None:
+                    with suppress(OSError):  # of a later worker, if the folder was tidied away
+                        (Path(config.metrics) / READY).touch()
                 yield
         context.close()  # decisions that are being made are finished first
         context.operations.guard.close()
@@ -162,8 +169,8 @@ class _stopping_early:
 
 
 def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: None) -> None:
-    """Serve until SIGTERM or Ctrl-C. `ready` is told the address. Raises InputError, StoreUnavailable, OSError, and
-    ValueError for a channel of notifications that cannot be used."""
+    """Serve until SIGTERM or Ctrl-C. `ready` is told the address once a worker has started. Raises InputError,
+    StoreUnavailable, OSError, and ValueError for a channel of notifications that cannot be used."""
     if config.follow:
         open_channels(config.notify)
     with tempfile.TemporaryDirectory(prefix="bylaw-serve-") as folder:
@@ -174,8 +181,10 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
         bound, address = bind(config.listen, tls=config.file.tls is not None)
         bound.listen(BACKLOG)  # so that whoever connects while the workers start waits
         follow_up = FollowUp(config, store, versions)
+        over = threading.Event()
+        announce = threading.Thread(target=_announce, args=(Path(folder) / READY, over, partial(ready, address)))
         try:
-            ready(address)
+            announce.start()
             if config.follow or config.watch:
                 follow_up.start()
             if config.workers == 1:
@@ -183,12 +192,21 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
             else:
                 _run_several(config, bound)
         finally:
+            over.set()
+            announce.join()
             follow_up.end()
             store.close()
             bound.close()
             if config.listen.startswith("unix:"):
                 with suppress(OSError):
                     os.unlink(config.listen.removeprefix("unix:"))
+
+
+def _announce(file: Path, over: threading.Event, ready: Callable[[], object]) -> None:
+    while not over.wait(READY_POLL):
+        if file.exists():
+            ready()
+            return
 
 
 def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> None:

@@ -34,6 +34,8 @@ class RuleVersion(FollowRecord, frozen=True, kw_only=True):
     origin: Literal["file", "api"] = "api"
     before: str | None = None
     """the version that was in force when this one was made"""
+    restores: str | None = None
+    """the earlier version that this one brought back into force"""
     modes: dict[str, str] = field(default_factory=dict)
     """agent → execution mode in place of that of the files; the agent without a name is `*`, here and below"""
     labels: dict[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import time
@@ -71,9 +72,14 @@ def api_routes(context: Context) -> list[BaseRoute]:
     async def healthz(request: Any) -> Response:
         return _json(Health(ok=True, version=_version()))
 
+    probe: asyncio.Future[Any] | None = None
+
     async def readyz(request: Any) -> Response:
+        nonlocal probe
+        if probe is None or probe.done():  # whoever asks meanwhile shares it: this path has no rate
+            probe = asyncio.ensure_future(context.run(context.operations.guard.store.audit_head))
         try:
-            await context.run(context.operations.guard.store.audit_head)
+            await asyncio.shield(probe)
         except StoreUnavailable:  # whoever asks need not know more
             return _json(Health(ok=False, version=_version(), problem="the store cannot be used"), 503)
         ready = not context.stopping.is_set()

@@ -33,12 +33,16 @@ class ReleaseBody(Given, frozen=True, kw_only=True):
     version: str
     note: str = ""
     expected: str | None = None
+    """the version that must still be in force: 409 if it is not"""
 
 
 class RollbackBody(Given, frozen=True, kw_only=True):
     to: str | None = None
-    """default: the version before the one in force"""
+    """a version that was in force; default: the one before the one in force, and after a rollback the one before what
+    it brought back"""
     note: str = ""
+    expected: str | None = None
+    """the version that must still be in force: 409 if it is not"""
 
 
 class ShadowBody(Given, frozen=True, kw_only=True):
@@ -281,7 +285,8 @@ def _changing() -> list[Endpoint]:
         ),
         Endpoint(
             path="/rules/rollback",
-            summary="back to an earlier version",
+            summary="back to the version before the one in force, after a rollback to the one before that, or to one "
+            "that was in force; `expected` is the version that you have seen",
             call=lambda a: _ops(a).rules.rollback(by=a.who.name, **_given(a.body)),
             body=RollbackBody,
             **of,

@@ -97,7 +97,11 @@ def shadow(visit: Visit) -> Response:
 
 def versions(visit: Visit) -> Response:
     found = visit.operations.rules.versions()
-    return visit.render("versions.html", current="rules", tab="versions", versions=found)
+    active = visit.operations.versions.active()
+    earlier = visit.operations.versions.earlier(active)
+    return visit.render(
+        "versions.html", current="rules", tab="versions", versions=found, active=active.id, earlier=earlier
+    )
 
 
 def version(visit: Visit) -> Response:
@@ -135,7 +139,7 @@ def release(visit: Visit) -> Response:
 
 def rollback(visit: Visit) -> Response:
     visit.need("admin")
-    visit.operations.rules.rollback(by=visit.by, note=visit.text("note"))
+    visit.operations.rules.rollback(by=visit.by, note=visit.text("note"), expected=visit.text("expected"))
     return visit.redirect("rules/versions", "rolled-back")
 
 

@@ -19,7 +19,7 @@ from bylaw.guard.service.errors import BadRequest, Conflict, Unusable
 from bylaw.guard.service.operations.decisions import Decisions
 from bylaw.guard.service.operations.rule_views import RuleView, rule_views, views_of
 from bylaw.guard.service.records import RuleVersion
-from bylaw.guard.service.rule_versions import RuleVersions, paths_in
+from bylaw.guard.service.rule_versions import RuleVersions, check_expected, paths_in
 from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy
@@ -68,6 +68,7 @@ class VersionSummary(Struct, frozen=True, kw_only=True):
     origin: str
     policy: str
     before: str | None
+    restores: str | None
     in_force: bool
     files: tuple[str, ...]
 
@@ -138,6 +139,7 @@ class Rules:
                 **{name: getattr(one, name) for name in ("id", "number", "status", "at", "by", "note", "origin")},
                 policy=one.policy,
                 before=one.before,
+                restores=one.restores,
                 in_force=one.id == active,
                 files=tuple(one.files),
             )
@@ -194,12 +196,17 @@ class Rules:
             raise Conflict(f"`{version_id}` is in force already")
         return self._versions.release(version, by=by, note=note or f"text of {version_id}", expected=expected)
 
-    def rollback(self, *, by: str, note: str = "", to: str | None = None) -> RuleVersion:
-        """Back to a version, by default to the one before the one in force."""
+    def rollback(self, *, by: str, note: str = "", to: str | None = None, expected: str | None = None) -> RuleVersion:
+        """Back to a version that was in force, by default to the one before the one in force; after a rollback, to the
+        one before the version that it brought back. `expected`: the version that the caller has seen in force. Raises
+        Conflict."""
         active = self._versions.active()
-        target = to or active.before
+        check_expected(expected, active.id)
+        target = self._versions.earlier(active) if to is None else to
         if target is None:
             raise Conflict("there is no earlier version")
+        if self._versions.get(target).status == "testing":
+            raise Conflict(f"`{target}` was never in force, so this is no rollback; release it")
         return self.release(target, by=by, note=note or f"rolled back from {active.id} to {target}", expected=active.id)
 
     def shadow(
