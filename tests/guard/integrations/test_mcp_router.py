@@ -241,16 +241,21 @@ def test_servers_from_a_file(tmp_path: Path) -> None:
         "My Shop": {"command": "python", "args": ["${HOME}/s.py"], "env": {"T": "${env:TOKEN}"}, "cwd": "/x"},
         "far": {"type": "http", "url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${TOKEN:-none}"}},
         "off": {"command": "x", "disabled": True},
+        "bare": {"command": "x", "url": None, "args": None, "env": None, "cwd": None},
     }
     path.write_text(json.dumps({"mcpServers": entries}))
-    shop, far = read_config(path, {"HOME": "/home/ann", "TOKEN": "t"})
+    shop, far, bare = read_config(path, {"HOME": "/home/ann", "TOKEN": "t"})
     assert (shop.name, shop.command, shop.environment) == ("My-Shop", ("python", "/home/ann/s.py"), {"T": "t"})
     assert (far.url, far.headers) == ("https://x.example/mcp", {"Authorization": "Bearer t"})
+    assert (bare.command, bare.url, bare.environment) == (("x",), None, {})
     for text, why in (
         ('{"mcpServers": {}}', "names no server"),
         ('{"mcpServers": {"a": {"command": "${NOT_SET}"}}}', "`NOT_SET` is not set"),
         ('{"servers": {"a": {"url": "${input:token}"}}}', "only the client knows"),
         ('{"servers": {"a": {"args": []}}}', "neither a command nor a URL"),
+        ('{"servers": {"a": {"command": "x", "url": "https://x.example/"}}}', "both `command` and `url`"),
+        ('{"servers": {"a": {"url": "https://x.example/", "httpUrl": "https://y.example/"}}}', "both `url` and"),
+        ('{"servers": {"a": {"url": 5}}}', "its `url` is not text"),
         ('{"mcpServers": {"a b": {"command": "x"}, "a-b": {"command": "x"}}}', "two servers `a-b`"),
         ("{ // mine\n}", "it has comments"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from bylaw.guard.integrations.json_files import FileProblem
 from bylaw.guard.integrations.mcp import client_config
 from bylaw.guard.integrations.mcp.client_config import backup_of, unwrap, wrap
 from bylaw.guard.integrations.mcp.pins import PinFolder, StoredPins, ToolCheck
+from bylaw.guard.integrations.mcp.servers import URL_KEYS, check_name, read_header
 from bylaw.guard.stores import SqliteStore
 from tests.audit.support import verified
 from tests.docs.console import Shell
@@ -131,6 +133,105 @@ def test_files_that_cannot_be_changed_stay(text: str, why: str, tmp_path: Path) 
     with pytest.raises(FileProblem, match=why):
         wrap(path, OPTIONS)
     assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
+
+
+COMMAND: dict[str, Any] = {"command": "python", "args": ["s.py"]}
+FAR = {"url": "https://x.example/mcp"}
+DOUBTFUL: list[tuple[dict[str, Any], str]] = [
+    *(({**COMMAND, key: "https://x.example/mcp"}, f"both `command` and `{key}`") for key in URL_KEYS),
+    ({"url": "https://x.example/sse", "httpUrl": "https://y.example/mcp"}, "both `url` and `httpUrl`"),
+    ({"url": 5}, "its `url` is not text"),
+    ({"command": ["python", "s.py"]}, "its `command` is not text"),
+    ({**COMMAND, "url": 5}, "both `command` and `url`"),
+    ({"url": None}, "neither a command nor a URL"),
+    ({"command": "x", "args": "y"}, "its `args` are no list"),
+    ({**FAR, "args": ["s.py"]}, "`args`, which the guard cannot pass on to a URL"),
+    ({**FAR, "env": ["A=1"]}, "its `env` is not an object of texts"),
+    ({**FAR, "headers": ["A: b"]}, "its `headers` is not an object of texts"),
+    ({**FAR, "headers": {"A": 5}}, "its `headers` is not an object of texts"),
+    ({**FAR, "headers": {"A=ENV:PATH": "b"}}, "`A=ENV:PATH` is not the name of a header"),
+    *(
+        ({**FAR, key: given}, f"`{key}`, which the guard cannot pass on to a URL")
+        for key, given in {"headersHelper": "/x.sh", "oauth": {"clientId": "a"}, "authProviderType": "x"}.items()
+    ),
+    ({"url": "wss://x.example/mcp"}, "is not the URL of a server"),
+    ({"url": "https://ann:word@x.example/"}, "holds no user or password"),
+]
+
+
+@pytest.mark.parametrize(("entry", "why"), DOUBTFUL)
+def test_a_server_that_would_not_be_guarded_as_it_is_named_is_refused(
+    entry: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.json"
+    text = json.dumps({"mcpServers": {"a": entry, "b": COMMAND}})
+    path.write_text(text)
+    with pytest.raises(FileProblem, match=re.escape(why)) as problem:
+        wrap(path, OPTIONS)
+    assert "the server `a`" in str(problem.value) and "word@" not in str(problem.value)
+    assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
+    assert wrap(path, OPTIONS, names=["b"]).changed == ("b",), "the others can be guarded"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {**COMMAND, "url": None, "headers": {}},
+        {"command": "python", "args": None},
+        {**FAR, "command": None, "args": None, "env": None, "headers": None, "oauth": None},
+        {**FAR, "args": [], "transportType": "sse", "transport": "http", "type": "http"},
+        {"url": "${BASE}/mcp", "timeout": 5},
+        {"url": "HTTPS://${HOST}:${PORT}/mcp", "env": {"A": "b"}},
+    ],
+)
+def test_the_client_starts_nothing_but_the_guard(entry: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text := json.dumps({"mcpServers": {"a": entry}}))
+    wrap(path, OPTIONS)
+    written = json.loads(path.read_text())["mcpServers"]["a"]
+    assert written["command"] == "/opt/bylaw" and written["args"][:2] == ["guard", "mcp"]
+    assert written["args"][-2:] in (["--", "python"], ["python", "s.py"], ["--url", entry.get("url")])
+    assert all(written.get(key) is None for key in URL_KEYS)
+    assert {written[key] for key in ("type", "transport", "transportType") if key in written} <= {"stdio"}
+    assert isinstance(written.get("env", {}), dict)
+    assert unwrap(path).restored and path.read_text() == text
+
+
+def test_headers_whose_variables_would_be_the_same_all_arrive(tmp_path: Path) -> None:
+    headers = {"X-A": "one", "X_A": "two", "x-a": "three", "X-A-2": "four"}
+    entry = {**FAR, "headers": headers, "env": {"BYLAW_MCP_HEADER_X_A": "mine"}}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"mcpServers": {"a": entry}}))
+    wrap(path, OPTIONS)
+    written = json.loads(path.read_text())["mcpServers"]["a"]
+    given = [one for place, one in enumerate(written["args"]) if written["args"][place - 1] == "--header"]
+    assert dict(read_header(one, written["env"]) for one in given) == headers
+    assert written["env"]["BYLAW_MCP_HEADER_X_A"] == "mine"
+    backup_of(path).unlink()
+    unwrap(path)
+    assert json.loads(path.read_text())["mcpServers"]["a"] == entry
+
+
+def test_two_servers_never_get_the_same_name(tmp_path: Path) -> None:
+    names = ["b", "ä b", "ö b", "a b", "x" * 70, "x" * 80, "…", "?"]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"mcpServers": dict.fromkeys(names, COMMAND)}))
+    wrap(path, OPTIONS, names=names[1:])
+    wrap(path, OPTIONS)
+    servers = json.loads(path.read_text())["mcpServers"]
+    given = {name: entry["args"][entry["args"].index("--name") + 1] for name, entry in servers.items()}
+    assert len(set(given.values())) == len(names) and all(check_name(one) for one in given.values())
+    assert (given["b"], given["a b"]) == ("b", "a-b"), "a name that no other one becomes stays"
+
+
+def test_an_environment_that_was_changed_to_something_else_does_not_stop_unwrap(tmp_path: Path) -> None:
+    path, _ = file_of(tmp_path, ".mcp.json", {"indent": 2})
+    wrap(path, OPTIONS)
+    backup_of(path).unlink()
+    config = json.loads(path.read_text())
+    config["mcpServers"]["far"]["env"] = None
+    path.write_text(json.dumps(config))
+    assert set(unwrap(path).changed) == {"far", "old"}
 
 
 def test_the_commands(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ undoing writes it back byte for byte.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -20,9 +21,17 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.json import encode
 
 from bylaw.guard.integrations.json_files import FileProblem, read_object, render, replace_file, write_object
-from bylaw.guard.integrations.mcp.servers import URL_KEYS, plain_name, server_tables
+from bylaw.guard.integrations.mcp.http import HttpServer
+from bylaw.guard.integrations.mcp.servers import URL_KEYS, ServerProblem, plain_names, server_tables, url_of
 
 _HEADER_VARIABLE = "BYLAW_MCP_HEADER_"
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HTTP = re.compile(r"https?://", re.IGNORECASE)
+_KINDS = ("type", "transport", "transportType")
+"""where clients say whether a server is a command or a URL"""
+_REPLACED = ("command", "args", "env", "headers", *_KINDS, *URL_KEYS)
+_ABOUT_URLS = re.compile("auth|header|token|credential", re.IGNORECASE)
+"""keys that are about requests to a URL: a client ignores them in a command"""
 
 
 class Wrapped(Struct, frozen=True):
@@ -62,7 +71,8 @@ def backup_of(path: Path) -> Path:
 def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> Wrapped:
     """Put `bylaw guard mcp OPTIONS` before the servers, or before those with these names. Raises FileProblem."""
     config, text, backup = _read(path)
-    if unknown := set(names) - {name for table in server_tables(config) for name in table}:
+    shown = plain_names({name for table in server_tables(config) for name in table})
+    if unknown := set(names) - set(shown):
         raise FileProblem(f"`{path}` has no server `{min(unknown)}`")
     new = _Backup(before=_text_before(text, backup))
     changed: list[str] = []
@@ -72,7 +82,11 @@ def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> 
             before = backup.original(entry)
             if names and name not in names:
                 continue
-            table[name] = _wrapped(name, before, options, path)
+            start = [*_program(), "guard", "mcp", *options, "--name", shown[name]]
+            try:
+                table[name] = _wrapped(before, start)
+            except ValueError as problem:
+                raise FileProblem(f"`{path}`: the server `{name}`: {problem}") from None
             new.entries.append((table[name], before))
             (already if table[name] == entry else changed).append(name)
     if changed:
@@ -133,28 +147,42 @@ def _program() -> list[str]:
     return [found] if found is not None else [sys.executable, "-m", "bylaw"]
 
 
-def _wrapped(name: str, entry: Any, options: Sequence[str], path: Path) -> dict[str, Any]:
-    command, *first = _program()
-    arguments = [*first, "guard", "mcp", *options, "--name", plain_name(name)]
-    url = next((key for key in URL_KEYS if key in entry), None) if isinstance(entry, dict) else None
+def _wrapped(entry: Any, start: Sequence[str]) -> dict[str, Any]:
+    """The entry with the proxy before its server. Raises ValueError, also for what the proxy could not pass on."""
+    if not isinstance(entry, dict):
+        raise ServerProblem("it has neither a command nor a URL")
+    program, *arguments = start
+    url = url_of(entry)
+    own = [] if entry.get("args") is None else entry["args"]
+    if not isinstance(own, list):
+        raise ServerProblem("its `args` are no list")
     if url is None:
-        if (
-            not isinstance(entry, dict)
-            or not isinstance(entry.get("command"), str)
-            or not isinstance(entry.get("args", []), list)
-        ):
-            raise FileProblem(f"`{path}`: the server `{name}` has neither a command nor a URL")
-        return {**entry, "command": command, "args": [*arguments, "--", entry["command"], *entry.get("args", [])]}
-    headers = entry.get("headers", {})
-    variables = {}
-    for header, value in headers.items() if isinstance(headers, dict) else ():
-        variable = _HEADER_VARIABLE + re.sub(r"[^A-Z0-9]", "_", header.upper())
-        variables[variable] = value
+        return {**entry, "command": program, "args": [*arguments, "--", entry["command"], *own]}
+    if not url.startswith("${"):  # the client expands variables
+        HttpServer(url if "${" not in url or not _HTTP.match(url) else "http://x/")
+    rest = {key: value for key, value in entry.items() if key not in _REPLACED}
+    lost = [key for key, value in rest.items() if _ABOUT_URLS.search(key) and value not in (None, False)]
+    if lost := ["args"] * bool(own) + lost:
+        raise ServerProblem(f"it has `{lost[0]}`, which the guard cannot pass on to a URL")
+    environment = _texts(entry, "env")
+    for header, value in _texts(entry, "headers").items():
+        if not _TOKEN.fullmatch(header):
+            raise ServerProblem(f"`{header}` is not the name of a header")
+        plain = _HEADER_VARIABLE + re.sub(r"[^A-Z0-9]", "_", header.upper())
+        numbered = (f"{plain}_{number}" for number in itertools.count(2))
+        variable = next(one for one in itertools.chain([plain], numbered) if one not in environment)
+        environment[variable] = value
         arguments += ["--header", f"{header}=ENV:{variable}"]
-    rest = {key: value for key, value in entry.items() if key not in (url, "headers", "type")}
-    kind = {"type": "stdio"} if "type" in entry else {}
-    environment = {"env": {**entry.get("env", {}), **variables}} if variables or "env" in entry else {}
-    return {**kind, "command": command, "args": [*arguments, "--url", entry[url]], **rest, **environment}
+    kinds = {key: "stdio" for key in _KINDS if key in entry}
+    more = {"env": environment} if environment else {}
+    return {**kinds, **rest, "command": program, "args": [*arguments, "--url", url], **more}
+
+
+def _texts(entry: dict[str, Any], key: str) -> dict[str, str]:
+    found = {} if entry.get(key) is None else entry[key]
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ServerProblem(f"its `{key}` is not an object of texts")
+    return dict(found)
 
 
 def _unwrapped(entry: Any) -> Any:
@@ -172,14 +200,14 @@ def _unwrapped(entry: Any) -> Any:
 
 
 def _unwrapped_url(entry: dict[str, Any], arguments: list[str]) -> dict[str, Any]:
-    environment = dict(entry.get("env", {}))
+    environment = dict(entry["env"]) if isinstance(entry.get("env"), dict) else {}
     headers = {}
     for place, name in enumerate(arguments[:-1]):
         if name == "--header":
             header, _, variable = arguments[place + 1].partition("=ENV:")
             headers[header] = environment.pop(variable, "")
-    plain: dict[str, Any] = {"type": "http"} if "type" in entry else {}
+    plain: dict[str, Any] = {key: "http" for key in _KINDS if key in entry}
     plain["url"] = arguments[arguments.index("--url") + 1]
     plain |= {"headers": headers} if headers else {}
-    rest = {name: one for name, one in entry.items() if name not in ("command", "args", "type", "env")}
+    rest = {name: one for name, one in entry.items() if name not in ("command", "args", "env", *_KINDS)}
     return {**plain, **rest, **({"env": environment} if environment else {})}

@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -147,19 +148,43 @@ def plain_name(name: str) -> str:
     return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("-._")[:64].rstrip("-._") or "server"
 
 
+def plain_names(names: Collection[str]) -> dict[str, str]:
+    """The plain name of each. Where two would be the same, those that had to be changed end with a digest."""
+    plain = {name: plain_name(name) for name in names}
+    shared = Counter(plain.values())
+    for name, found in plain.items():
+        if shared[found] > 1 and found != name:
+            digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+            plain[name] = f"{found[:55].rstrip('-._')}-{digest}"
+    return plain
+
+
+def url_of(entry: Mapping[str, Any]) -> str | None:
+    """The URL of a server; None if it has a command. Clients differ in what they use of several, so that one alone
+    has to be there. Raises ServerProblem."""
+    given = [key for key in ("command", *URL_KEYS) if entry.get(key) is not None]
+    if not given:
+        raise ServerProblem("it has neither a command nor a URL")
+    if len(given) > 1:
+        raise ServerProblem(f"it has both `{given[0]}` and `{given[1]}`")
+    if not isinstance(found := entry[given[0]], str):
+        raise ServerProblem(f"its `{given[0]}` is not text")
+    return None if given[0] == "command" else found
+
+
 def _entry(name: str, entry: Any, path: Path, environment: Mapping[str, str]) -> ServerSpec:
     try:
         text: Callable[[Any], str] = lambda value: _expand(value, environment)  # noqa: E731
-        url = next((entry[key] for key in URL_KEYS if key in entry), None)
-        if url is not None:
-            headers = {key: text(value) for key, value in entry.get("headers", {}).items()}
+        if (url := url_of(entry)) is not None:
+            headers = {key: text(value) for key, value in (entry.get("headers") or {}).items()}
             return ServerSpec(name=name, url=text(url), headers=headers)
-        command = (text(entry["command"]), *map(text, entry.get("args", ())))
-        variables = {key: text(value) for key, value in entry.get("env", {}).items()}
-        folder = text(entry["cwd"]) if "cwd" in entry else None
+        command = (text(entry["command"]), *map(text, entry.get("args") or ()))
+        variables = {key: text(value) for key, value in (entry.get("env") or {}).items()}
+        folder = text(entry["cwd"]) if entry.get("cwd") is not None else None
         return ServerSpec(name=name, command=command, environment=variables, folder=folder)
-    except (KeyError, TypeError, AttributeError):
-        raise ServerProblem(f"`{path}`: the server `{name}` has neither a command nor a URL") from None
+    except (TypeError, AttributeError):
+        why = "it has neither a command nor a URL" if not isinstance(entry, dict) else "a value is not of its type"
+        raise ServerProblem(f"`{path}`: the server `{name}`: {why}") from None
     except ServerProblem as problem:
         raise ServerProblem(f"`{path}`: the server `{name}`: {problem}") from None
 
