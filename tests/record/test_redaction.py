@@ -132,6 +132,12 @@ def test_values_under_the_name_of_a_secret_are_redacted_inside_a_text(text: str)
         "ce71dab22eb30ebfe55a5a4aa4bd7a7b7c2b7f8c7bde075ee83c592bcc999f38",  # and what would prove as an IBAN
         "3601.4932628945826",
         "[0.25, 1e300, 12345678.125]",
+        "215\t340\t2024\t17",  # rows of a table
+        "  215  340  2024  17",
+        "123  45  6789\t3",
+        "2019\t2020\t2021\t2022",
+        "7\t4111\t1111\t1111\t1111\t8\t9\t10\t11",  # a long row
+        "4111      1111      1111      1111",
     ],
 )
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
@@ -147,6 +153,20 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
         ("iban", "de89370400440532013000"),
         ("iban", "GB82-WEST-1234-5698-7654-32"),
         ("email", "jane.doe%40example.com"),
+        *(
+            (kind, text.replace(" ", gap))
+            for gap in ("\t", "  ", "   ", " \t", "\u00a0 ")
+            for kind, text in (
+                ("card", "4111 1111 1111 1111"),
+                ("card", "3782 822463 10005"),
+                ("iban", "DE89 3704 0044 0532 0130 00"),
+                ("ssn", "123 45 6789"),
+                ("phone", "+49 170 1234567"),
+                ("phone", "555 234 5678"),
+            )
+        ),
+        ("card", "4111 - 1111 - 1111 - 1111"),
+        ("iban", "GB82 - WEST - 1234 - 5698 - 7654 - 32"),
         ("phone", "+33\u00a06\u00a012\u00a034\u00a056\u00a078"),
         ("token", "Authorization: Basic dXNlcjpwYXNzd29yZA=="),
         ("private key", "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----"),
@@ -160,6 +180,15 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
 )
 def test_other_spellings_of_secrets_are_redacted(kind: str, text: str) -> None:
     assert redact(f"see {text} there") == f"see [redacted: {kind}] there"
+
+
+def test_the_cells_beside_a_number_stay() -> None:
+    assert redact("17\t4111\t1111\t1111\t1111\t12") == "17\t[redacted: card]\t12"
+    assert redact("7  4111  1111  1111  1111 | DE89\t3704\t0044\t0532\t0130\t00\tJANE\t5") == (
+        "7  [redacted: card] | [redacted: iban]\tJANE\t5"
+    )
+    assert redact("+49 170 1234567\t17") == "[redacted: phone]\t17"
+    assert redact("1\t555-234-5678\t20\t30") == "1\t[redacted: phone]\t20\t30"
 
 
 def test_numbers_under_the_name_of_a_secret_are_redacted() -> None:
@@ -220,6 +249,7 @@ def test_whatever_stands_around_it(before: str, after: str, hidden: tuple[str, s
     [
         "a@", "1 ", "+1", "GB82", "eyJ", '{"password": "', "-----BEGIN PRIVATE KEY-----", "[{", "de89 ", "a%40",
         "password=", "secret is ", "--api-key ", "<secret>", "a://b:", "a://b:c@", '\\"secret\\": \\"', "4111.1111.",
+        "1\t", "4111\t", "4111  1111 - ", "555 234 5678  ",
     ],
 )  # fmt: skip
 def test_hostile_texts_take_linear_time(unit: str) -> None:

@@ -54,18 +54,30 @@ def find_personal(text: str, kinds: Collection[str] = NAMES.keys()) -> Iterator[
         text = text.translate(_PLAIN)
     if "iban" in kinds and _HAS_FIGURES(text):
         yield from _ibans(text)
-    if not _HAS_NUMBER(text):  # most texts
-        return
-    for figures in _FIGURES.finditer(text):
-        first = max(0, figures.start() - 1)
-        for kind, start, end in _numbers(text[first : figures.end() + 2]):
-            if kind in kinds and (kind != "card" or not _is_part(text, first + start, first + end)):
+    for kind, start, end in _all_numbers(text):
+        if kind in kinds and (kind != "card" or not _is_part(text, start, end)):
+            yield Found(kind, start, end)
+
+
+def _all_numbers(text: str) -> Iterator[Found]:
+    begun = set()
+    if _HAS_NUMBER(text):  # few texts
+        for figures in _FIGURES.finditer(text):
+            first = max(0, figures.start() - 1)
+            for kind, start, end in _numbers(text[first : figures.end() + 2]):
+                begun.add((kind, first + start))
                 yield Found(kind, first + start, first + end)
+    if ("\t" in text or "  " in text or " - " in text) and _HAS_GAP(text):
+        for figures in _CELLS.finditer(text):
+            first = max(0, figures.start() - 1)
+            for kind, start, end in _numbers_with_gaps(text[first : figures.end() + 2]):
+                if (kind, first + start) not in begun:
+                    yield Found(kind, first + start, first + end)
 
 
 def _numbers(text: str) -> Iterator[Found]:
     """Findings in a run of digits, with a character before it and two after."""
-    digits = sum(character.isdigit() for character in text)
+    digits = _count_digits(text)
     if digits < _FEWEST_DIGITS:
         return
     if digits >= _CARD_LENGTHS[0]:
@@ -79,6 +91,38 @@ def _numbers(text: str) -> Iterator[Found]:
     for found in _SSN.finditer(text):
         if _is_ssn(found.group(1)):
             yield Found("ssn", *found.span(1))
+
+
+def _numbers_with_gaps(text: str) -> Iterator[Found]:
+    """The same for groups that are further apart than usual.
+
+    They may also be the cells of a row. So a long row is not searched, and a number that has neither check digits nor a
+    `+` is only found if there are no other digits beside it.
+    """
+    if _GAP.search(text) is None or len(text.replace("-", " ").split()) > _MOST_CELLS:
+        return
+    narrow = _GAP.sub(lambda gap: "-" if "-" in gap.group() else " ", text)
+    places: list[int] = []
+    after = 0
+    for gap in _GAP.finditer(text):
+        places += range(after, gap.start() + 1)
+        after = gap.end()
+    places += range(after, len(text))
+    digits = _count_digits(text)
+    for kind, start, end in _numbers(narrow):
+        found = Found(kind, places[start], places[end - 1] + 1)
+        is_sure = kind == "card" or narrow[start] == "+" or _count_digits(narrow[start:end]) == digits
+        if is_sure and _GAP.search(text, found.start, found.end) is not None:
+            yield found
+
+
+def _count_digits(text: str) -> int:
+    return sum(character.isdigit() for character in text)
+
+
+_GAP = re.compile(r"[ \t]{2,4}|\t| - ")
+_MOST_CELLS = 7
+"""the groups of a number, and two other cells"""
 
 
 def _is_part(text: str, start: int, end: int) -> bool:
@@ -160,7 +204,7 @@ def _ibans(text: str) -> Iterator[Found]:
     for start in _IBAN_START.finditer(text):
         found = _IBAN.match(text[start.start() : start.start() + _IBAN_WINDOW])
         written = found.group() if found else ""
-        compact = written.replace(" ", "").replace("-", "")
+        compact = written.translate(_NO_SEPARATORS)
         length = _IBAN_LENGTHS.get(compact[:2].upper())
         if length is None or (compact[:2].islower() and len(compact) != length):  # a hash may begin like this
             continue
@@ -169,9 +213,9 @@ def _ibans(text: str) -> Iterator[Found]:
 
 
 def _written_length(written: str, characters: int) -> int:
-    """The length of the start of a text that holds this many characters other than blanks and hyphens."""
+    """The length of the start of a text that holds this many characters other than separators."""
     for at, character in enumerate(written):
-        characters -= character not in " -"
+        characters -= ord(character) not in _NO_SEPARATORS
         if not characters:
             return at + 1
     return len(written)
@@ -205,16 +249,17 @@ def _is_clone(address: str) -> bool:
 
 
 def _is_phone(text: str) -> bool:
-    return _FEWEST_DIGITS <= sum(character.isdigit() for character in text) <= 15
+    return _FEWEST_DIGITS <= _count_digits(text) <= 15
 
 
 # -- the patterns; the group is the finding without its surroundings ---------------------------------------------------
 
 _EMAIL = LateRegex(r"[\pL\pN_.%+'-]*[\pL\pN_%+-](?:@|%40)[\pL\pN][\pL\pN-]*(?:\.[\pL\pN][\pL\pN-]*)*\.\pL\pL+")
 _IBAN_START = LateRegex(r"\b(?:[A-Z]{2}|[a-z]{2})\d{2}")
-_IBAN = LateRegex(r"[A-Z0-9]+(?:[ -][A-Z0-9]+)*|[a-z0-9]+")
-_IBAN_WINDOW = 50
-"""characters of the longest IBAN, with blanks"""
+_IBAN = LateRegex(r"[A-Z0-9]+(?:[ \t-]{1,4}[A-Z0-9]+)*|[a-z0-9]+")
+_IBAN_WINDOW = 80
+"""characters of the longest IBAN, with separators"""
+_NO_SEPARATORS = dict.fromkeys(map(ord, " \t-"))
 _PLAIN = {
     **dict.fromkeys((0x00A0, 0x2007, 0x2009, 0x202F), " "),
     **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2212), "-"),
@@ -228,6 +273,9 @@ _FEWEST_DIGITS = 8
 _HAS_NUMBER = compile_search(rf"(?:\d[ ().+/-]*){{{_FEWEST_DIGITS}}}")
 _FIGURES = LateRegex(r"[+(]*\d[\d ().+/-]*\d")
 """the only places where numbers are looked for"""
+_HAS_GAP = compile_search(r"\d\)?(?:[ \t]{2,4}|\t| - )\(?\d")
+_CELLS = LateRegex(r"[+(]*\d[\d \t().+/-]*\d")
+"""the same for numbers whose groups are further apart"""
 _BEFORE = r"(?:^|[^\w.+/-])"
 _AFTER = r"(?:$|[^\w-]|-\D)"
 _PHONE_FORMS = (
