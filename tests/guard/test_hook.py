@@ -288,15 +288,17 @@ ONLY_WHEN = "guard: {rules: [{id: a, when: {tool_name_in: [other]}, then: block}
 def test_results_find_their_calls_if_no_rule_needs_them(client: Client, project: Path) -> None:
     (project / "bylaw.yaml").write_text(ONLY_WHEN)
     secret = f"curl -H 'Authorization: Bearer {'a1b2c3d4' * 5}' https://shop.example"
-    calls = [("Bash", {"command": "date"}), ("Bash", {"command": secret}), ("Bash", {"command": "date"})]
+    commands: list[dict[str, Any]] = [{"command": "date"}, {"command": secret}, {"command": "date"}]
+    calls = [("Bash", arguments) for arguments in commands]
     named = "tool_use_id" in payload(client, project, "", {})
     for number, call in enumerate(calls):
-        assert hook(payload(client, project, *call, **({"tool_use_id": f"t{number}"} if named else {}))) == Answer()
-    ids = [row.data["decision"]["call_id"] for row in events(project)]
+        ids = {"tool_use_id": f"t{number}"} if named else {}
+        assert hook({**payload(client, project, *call), **ids}) == Answer()
+    made = [row.data["decision"]["call_id"] for row in events(project)]
     for number in (1, 0, 2):
         more = {"tool_use_id": f"t{number}"} if named else {}
         assert hook({**after(client, project, *calls[number], "x"), **more}) == Answer()
-        assert events(project)[-1].data["result_of"] == ids[number]
+        assert events(project)[-1].data["result_of"] == made[number]
     assert row_kinds(project) == ["decision"] * 3 + ["result"] * 3, "none of them is counted twice"
     if not named:
         assert "bypassed" in hook(after(client, project, *calls[0], "x")).stderr
@@ -759,6 +761,42 @@ def test_rules_above_the_project_add_to_its_own(
     fetch = payload("claude-code", inner, "fetch", {}, tool_use_id="2")
     assert hook(fetch, environment).code == (2 if owner is None else 0), "rules of somebody else do not count"
     assert (inner / ".bylaw").exists() is (named or owner is not None)
+
+
+NO_FILES: dict[str, Any] = {
+    "a link that leads nowhere": lambda path: path.symlink_to("gone.yaml"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("case", NO_FILES)
+def test_rules_that_are_there_and_no_file_are_not_left_out(
+    case: str, named: bool, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = project / "inner"
+    (inner / "below").mkdir(parents=True)
+    NO_FILES[case](inner / "bylaw.yaml")
+    for start in (inner, inner / "below"):
+        call = payload("claude-code", start, "Bash", {"command": "ls"})
+        answer = hook(call, {"CLAUDE_PROJECT_DIR": str(start)} if named else {}, folder=str(start))
+        assert answer.code == 2 and f"`{inner / 'bylaw.yaml'}` is there" in answer.stderr
+    assert hook(payload("claude-code", inner, "Bash", {}), policy=str(inner / "bylaw.yaml")).code == 2
+    monkeypatch.setattr(rule_files, "_is_ours", lambda found: False)
+    (inner / "below" / "bylaw.yaml").write_text(RULES)
+    call = payload("claude-code", inner / "below", "Bash", {"command": "ls"}, tool_use_id="3")
+    assert hook(call).code == 0, "somebody else does not decide what is above"
+
+
+def test_rules_that_cannot_be_looked_for_block(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "lstat", refuse)
+    answer = hook(payload("claude-code", project, "Bash", {"command": "ls"}))
+    assert answer.code == 2 and "cannot be looked for: Permission denied" in answer.stderr
 
 
 def test_whose_files_are_accepted_from_above(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ def find_rules(
             raise NoRules(f"`--root {root}` is no folder; run `bylaw hook install` again")
         here = here / root
     if policy:
+        if _is_there(here / policy):
+            _check_file(here / policy)
         return RuleFiles([here / policy], (here / policy).parent / STORE)
     named = str(here) if root else next((environment[name] for name in PROJECT if environment.get(name)), None)
     places = [here / named] if named else [here, *(here / folder for folder in folders)]
@@ -53,13 +55,32 @@ def find_rules(
 
 
 def _on_the_way_up(start: Path) -> list[Path]:
-    """The nearest first. A file in the folder itself counts, whoever has written it; above it, only a trusted one."""
-    found = [folder / RULES for folder in (start, *start.parents) if (folder / RULES).is_file()]
+    """The nearest first. A file in the folder itself counts, whoever has written it; above it, only a trusted one.
+    Raises NoRules if one that counts is no file: its rules would be left out without a word."""
+    found = [folder / RULES for folder in (start, *start.parents) if _is_there(folder / RULES)]
     accepted = [file for file in found if file.parent == start or is_trusted(file)]
     for file in found:
         if file not in accepted:
             _log.warning("`%s` is not used: others than you and root can write it or its folder", file)
+    for file in accepted:
+        _check_file(file)
     return accepted
+
+
+def _check_file(file: Path) -> None:
+    if not file.is_file():
+        raise NoRules(f"`{file}` is there, but it is no file that can be read; mend or remove it")
+
+
+def _is_there(file: Path) -> bool:
+    """Also if it is a link that leads nowhere. Raises NoRules if that cannot be found out."""
+    try:
+        file.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as problem:
+        raise NoRules(f"`{file}` cannot be looked for: {problem.strerror}") from None
+    return True
 
 
 def is_trusted(file: Path) -> bool:
@@ -67,12 +88,18 @@ def is_trusted(file: Path) -> bool:
     if not hasattr(os, "getuid"):
         return True
     try:
-        found = file.stat()
-        folders = [folder.stat() for folder in file.resolve().parents]
+        leads_somewhere = file.exists()  # and to itself does not count
+        real = file.resolve() if leads_somewhere else file.parent.resolve() / file.name
+        found = real.stat() if leads_somewhere else real.lstat()
+        folders = [folder.stat() for folder in real.parents]
     except OSError:
         return False
-    is_open = any(one.st_mode & stat.S_IWOTH and not one.st_mode & stat.S_ISVTX for one in (found, *folders))
-    return not is_open and all(map(_is_ours, (found, *folders)))
+    return not any(map(_is_open, (found, *folders))) and all(map(_is_ours, (found, *folders)))
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether others can write there. The mode of a link says nothing."""
+    return bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX and not stat.S_ISLNK(found.st_mode)
 
 
 def _is_ours(found: os.stat_result) -> bool:
