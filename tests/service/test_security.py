@@ -264,6 +264,27 @@ def test_a_flood_of_unknown_keys_is_no_flood_of_queries(monkeypatch: pytest.Monk
     assert len(asked) == one_list
 
 
+def test_a_slow_list_of_keys_is_read_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, lists = 1000.0, 0
+    real = site.store.followed
+
+    def followed(kind: Any, **more: Any) -> Any:
+        nonlocal now, lists
+        lists += 1
+        now += 1.0
+        return real(kind, **more)
+
+    monkeypatch.setattr(site.store, "followed", followed)
+    monkeypatch.setattr("bylaw.guard.service.auth.time.monotonic", lambda: now)
+    key = site.keys["operator"]
+    assert site.context.credentials.is_listed(key)
+    once = lists
+    now += 15.0
+    assert site.context.credentials.is_listed(key) and lists == once
+    now += 60.0
+    assert site.context.credentials.is_listed(key) and lists == 2 * once
+
+
 def test_health_is_told_to_everybody_at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     site = exhausted()
     for path in ("/healthz", "/readyz"):

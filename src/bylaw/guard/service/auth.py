@@ -29,6 +29,8 @@ PREFIX = "bylaw"
 REMEMBERED = 1.0
 """seconds"""
 MOST_REMEMBERED = 10_000
+LISTING_SHARE = 20.0
+"""a list of all keys that took long to read is used this many times as long"""
 MOST_EXPIRED = 100
 """logins that one sign-in tidies up"""
 LOGIN_SECONDS = 12 * 3600.0
@@ -155,10 +157,11 @@ class Credentials:
         id, secret = _parts(key)
         if not id:
             return False
-        if time.monotonic() >= self._listed_until:
-            self._listed_until = time.monotonic() + REMEMBERED  # also if the store cannot be read
+        if (begun := time.monotonic()) >= self._listed_until:
+            self._listed_until = begun + REMEMBERED  # also if the store cannot be read
             self._listed = {one.id: one.digest for one in each_followed(self._store, Credential, status="valid")}
-            self._listed_until = time.monotonic() + REMEMBERED
+            ended = time.monotonic()
+            self._listed_until = ended + max(REMEMBERED, LISTING_SHARE * (ended - begun))
         return hmac.compare_digest(_digest(secret), self._listed.get(id, _digest("")))
 
     def is_valid(self, who: Principal) -> bool:
