@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.guard.service.operations.audit import Audit
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from tests.audit.support import RULES, Tampered, recorded
@@ -102,6 +103,25 @@ def test_show_and_export_choose_rows(path: Path) -> None:
     code, out = _run(path, "show", "--rule", "cap")
     assert code == 0 and len(out.splitlines()) == len(capped) and "pay → " in out
     assert _run(path, "show", "--session", "nobody") == (3, "")
+
+
+def test_show_and_export_name_the_calls_that_ran_unjudged(path: Path) -> None:
+    store = SqliteStore(path)
+    running = bylaw.Guard(RULES, store=store)
+    big = bylaw.Attempt(tool="pay", arguments={"amount": 900}, session="late", agent="till", call_id="c1")
+    running.judge_past_call(big)
+    running.judge_past_call(bylaw.Attempt(tool="verify", session="late", call_id="c2"))
+    running.record_past_call(bylaw.Attempt(tool="pay", session="late", call_id="c3"))
+    broken = [row.data["call_id"] for row in Audit(store).query(rule="cap", kind="taken").rows]
+    store.close()
+    assert broken == ["c1"]
+    assert [row["data"]["call_id"] for row in _exported(path, "--rule", "cap", "--session", "late")] == ["c1"]
+    lines = [line.split("  ", 2)[2] for line in _run(path, "show", "--session", "late")[1].splitlines()]
+    assert lines == [
+        "taken  late  pay (till) ran unjudged; cap, verified would have stopped it",
+        "taken  late  verify ran unjudged",
+        "taken  late  pay ran before",
+    ]
 
 
 def _exported(path: Path, *arguments: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bylaw.guard.audit import sessions as replayed
 from bylaw.guard.audit.report import AuditReport
 from bylaw.guard.audit.tables import twin_digest
 from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.decide.repeats import CallIdUsed
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.chain import link
@@ -54,6 +56,7 @@ STEPS = st.lists(
         st.tuples(st.just("response"), sessions, st.sampled_from(["hi", ""])),
         st.tuples(st.just("message"), sessions),
         st.tuples(st.just("take"), sessions, tools, arguments),
+        st.tuples(st.just("judge"), sessions, tools, arguments, st.sampled_from([None, "c1"])),
         st.tuples(st.just("run"), sessions),
         st.tuples(st.sampled_from(["end", "terminate"]), sessions),
         st.tuples(st.sampled_from(["kill", "revive"])),
@@ -125,6 +128,10 @@ class Host:
 
     def _take(self, session: str, tool: str, given: Any) -> None:
         self.guard.record_past_call(Attempt(tool=tool, arguments=given, session=session))
+
+    def _judge(self, session: str, tool: str, given: Any, call_id: str | None) -> None:
+        with suppress(CallIdUsed):
+            self.guard.judge_past_call(Attempt(tool=tool, arguments=given, session=session, call_id=call_id))
 
     def _run(self, session: str) -> None:
         self.guard.start_run(session, "r1", agent="helper")
@@ -532,3 +539,66 @@ def test_such_a_refusal_that_was_made_up_without_secrets_is_found() -> None:
     refusal = {"action": "block", "reason": "the call is not the one that was approved", "denial": "permission"}
     report = verified(Forged(store, lambda row: row["decision"].update(refusal), at), PAUSING)
     assert [kind for _, kind in kinds(report)] == ["verdict"]
+
+
+ENDS = [{"id": "stop", "when": {"arg_gt": {"path": "n", "value": 5}}, "then": "terminate_session"}]
+UNJUDGED = [
+    ("judge", "a", "pay", {"n": 9}, "c1"),
+    ("judge", "a", "pay", {"n": 9}, None),
+    ("call", "a", "pay", {}, None),
+]
+
+
+def test_a_session_that_a_past_call_has_ended_stays_ended() -> None:
+    store = _written(UNJUDGED, ENDS)
+    ended, later, decided = (row.data for row in store.audit() if row.data["kind"] in ("taken", "decision"))
+    assert (ended["terminated"], "terminated" in later) == ("stop", False)
+    assert decided["decision"]["decided_by"] == "session"
+    _all_recomputed(verified(store, ENDS))
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (lambda data: data.pop("terminated"), "its `terminated`"),
+        (lambda data: data.update(terminated="another"), "its `terminated`"),
+        (lambda data: data.update(matches=[]), "its `matches`"),
+    ],
+)
+def test_a_past_call_whose_end_of_the_session_was_changed_is_found(change: Any, finding: str) -> None:
+    store = _written(UNJUDGED, ENDS)
+    at = next(i for i, row in enumerate(store.audit()) if row.data["kind"] == "taken")
+    report = verified(Forged(store, change, at), ENDS)
+    assert [one.message.startswith(finding) for one in report.findings] == [True]
+
+
+def test_a_past_call_that_was_made_up_under_a_used_id_is_found() -> None:
+    store = _written([("judge", "a", "pay", {"n": 1}, "c1"), ("judge", "a", "pay", {"n": 2}, "c2")], ENDS)
+    at = max(i for i, row in enumerate(store.audit()) if row.data["kind"] == "taken")
+
+    def reuse(data: Any) -> None:
+        data["call_id"] = data["attempt"]["call_id"] = "c1"
+
+    (found,) = verified(Forged(store, reuse, at), ENDS).findings
+    assert found.message.startswith("its `matches`") and "already used" in (found.expected or "")
+
+
+def test_whether_a_past_call_ended_its_session_by_a_secret_is_named_and_not_called_wrong() -> None:
+    rules = [
+        {
+            "id": "same",
+            "kind": "temporal",
+            "params": {"formula": "G (tool(pay, args.key = $k) -> O tool(verify, args.key = $k))"},
+            "then": "terminate_session",
+        }
+    ]
+    steps = [
+        ("judge", "a", "verify", {"key": SECRET}, None),
+        ("judge", "a", "pay", {"key": SECRET + "4567"}, None),
+        ("call", "a", "look", {}, None),
+    ]
+    store = _written(steps, rules)
+    assert [row.data.get("terminated") for row in store.audit() if row.data["kind"] == "taken"] == [None, "same"]
+    report = verified(store, rules)
+    assert (report.findings, report.recomputed) == ([], 0)
+    assert list(report.unrecomputed) == ["`same` looked at values that are not recorded"]

@@ -369,6 +369,80 @@ def test_a_call_whose_decision_was_lost_counts_once_though_it_ran() -> None:
     assert bylaw.verify_audit(site.store).findings == []
 
 
+def test_another_call_under_a_used_id_is_refused_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(settings=Settings(past_calls=True))
+    http = Http(site)
+    lax = client(site, http, on_unreachable="allow")
+    assert lax.decide(bylaw.Attempt(tool="lookup_order", session="s", call_id="c"))
+    http.away = "before"
+    assert lax.decide(bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="s", call_id="c"))
+    http.away = ""
+    caplog.clear()
+    lax.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    why = "the call id `c` is already used in this session by another call"
+    assert caplog.messages == [f"a call of `issue_refund` ran unjudged, and is not counted: {why}"]
+    past = {"tool": "issue_refund", "arguments": {"amount": 900}, "session": "s", "call_id": "c"}
+    assert site.ask("support", "POST", "/v1/past_calls", past, status=409)["error"]["message"] == why
+    assert [row.kind for row in site.store.events(session="s")] == ["decision", "decision"]
+
+
+def test_a_past_call_whose_answer_was_lost_is_told_again_and_counts_once(caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(settings=Settings(past_calls=True))
+    http = Http(site)
+    lax = client(site, http, on_unreachable="allow")
+    http.away = "before"
+    lax.decide(bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="s"))
+    http.away = "after"
+    assert not client(site, http).decide(bylaw.Attempt(tool="lookup_order", session="t"))
+    lax.close()
+    http.away = ""
+    caplog.clear()
+    lax.close()
+    assert caplog.messages == [
+        "a call of `issue_refund` ran unjudged, and `large-refund` would have stopped it: "
+        "a refund over 500 needs a person"
+    ]
+    assert [row.kind for row in site.store.events(session="s")] == ["taken"]
+
+
+def test_all_calls_that_ran_unjudged_are_counted_though_one_of_them_ends_the_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site = Site(settings=Settings(past_calls=True))
+    http = Http(site)
+    lax = client(site, http, on_unreachable="allow")
+    http.away = "before"
+    for _ in range(5):
+        lax.decide(bylaw.Attempt(tool="issue_refund", arguments={"amount": 1}, session="s"))
+    http.away = ""
+    caplog.clear()
+    ended = lax.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    assert (ended.action, ended.decided_by) == ("terminate_session", "session")
+    ran = "a call of `issue_refund` ran unjudged, and "
+    assert caplog.messages == [
+        f"{ran}`refund-limit` would have stopped it: too many refunds",
+        f"{ran}`session` would have stopped it: the session was ended by refund-limit",
+        f"{ran}`refund-limit` would have stopped it: too many refunds",
+    ]
+    (summary,) = site.ops.sessions.list()
+    assert (summary.status, summary.ended_by) == ("terminated", "refund-limit")
+    assert bylaw.verify_audit(site.store).findings == []
+
+
+def test_a_session_that_a_past_call_has_ended_is_shown_with_the_rule() -> None:
+    site = Site(settings=Settings(past_calls=True))
+    for _ in range(4):
+        site.ask(
+            "support",
+            "POST",
+            "/v1/past_calls",
+            {"tool": "issue_refund", "arguments": {"amount": 1}, "session": "s"},
+        )
+    (listed,) = site.ops.sessions.list()
+    shown = site.ops.sessions.get("s").summary
+    assert [(one.status, one.ended_by) for one in (listed, shown)] == [("terminated", "refund-limit")] * 2
+
+
 def test_a_refusal_is_never_let_through(site: Site, http: Http) -> None:
     wrong = GuardClient("https://testserver", key="bylaw_x", http=http, on_unreachable="allow")
     decision = wrong.decide(bylaw.Attempt(tool="lookup_order", session="s"))

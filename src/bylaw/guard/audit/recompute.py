@@ -29,6 +29,7 @@ from bylaw.guard.decide.redaction import (
     rules_on_result,
     unread_places,
 )
+from bylaw.guard.decide.repeats import CallIdUsed
 from bylaw.guard.decide.rule_changes import rules_content, stored_rule_hashes
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.policies import without_repeats
@@ -263,8 +264,7 @@ class Recompute:
         if before != after:
             self._differs(row, "matched", before, after, session)
             return
-        names = ", ".join(f"`{rule}`" for rule in sorted(unfollowed))
-        reason = f"{names} looked at values that are not recorded"
+        reason = _unknown(unfollowed)
         self._report.leave_out(row.seq, reason)
         if written["action"] != again["action"]:
             session.lost = reason
@@ -294,11 +294,21 @@ class Recompute:
             guard.record_past_call(attempt)
             return
         unfollowed = self._unfollowed(attempt, session, guard)
-        _, matches = guard.judge_past_call(attempt)
         written = [[one["rule"], one["then"]] for one in row.data["matches"] if one["rule"] not in unfollowed]
+        was_over = session.record.terminated is not None
+        try:
+            _, matches = guard.judge_past_call(attempt)
+        except CallIdUsed as why:
+            self._differs(row, "matches", written, str(why), session)
+            return
         again = [[match.rule, match.then.value] for match in matches if match.rule not in unfollowed]
+        ended, ends = row.data.get("terminated"), None if was_over else session.record.terminated
         if written != again:
             self._differs(row, "matches", written, again, session)
+        elif ended != ends and unfollowed.isdisjoint((ended, ends)):
+            self._differs(row, "terminated", ended, ends, session)
+        elif ended != ends:
+            session.lost = _unknown(unfollowed)
 
     def _result(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         data = row.data
@@ -360,6 +370,11 @@ def _agent(data: Mapping[str, Any], attempt: Attempt) -> str | None:
     """Whose attempt it was: the run may have told."""
     agent: str | None = data["decision"].get("agent", attempt.agent)
     return agent
+
+
+def _unknown(unfollowed: Iterable[str]) -> str:
+    names = ", ".join(f"`{rule}`" for rule in sorted(unfollowed))
+    return f"{names} looked at values that are not recorded"
 
 
 def _shown(value: Any) -> str:

@@ -153,21 +153,31 @@ def _short(text: str, longest: int) -> str:
 def select_rows(
     store: GuardStore, *, session: str | None = None, rule: str | None = None, since: float | None = None
 ) -> Iterator[AuditRow]:
-    """`rule`: decisions that it decided or matched, and its incidents."""
+    """`rule`: as in `is_about`."""
     for row in audit_rows(store):
         if since is not None and row.at < since:
             continue
         sessions = (None, row.data.get("session"), row.data.get("call_session") or row.data.get("session"))
-        if session in sessions and (rule is None or _is_about(row.data, rule)):
+        if session in sessions and (rule is None or is_about(row.data, rule)):
             yield row
 
 
-def _is_about(data: dict[str, Any], rule: str) -> bool:
+def is_about(data: dict[str, Any], rule: str) -> bool:
+    """Whether the row is a decision that the rule decided or matched, a call or an event that broke it, or one of its
+    incidents."""
     decision = data.get("decision")
-    if not isinstance(decision, dict):
-        found = data.get("found") or ()
-        return data.get("rule") == rule or any(isinstance(one, dict) and one.get("rule") == rule for one in found)
-    return rule == decision.get("decided_by") or rule in (decision.get("matched") or ())
+    if isinstance(decision, dict):
+        return rule == decision.get("decided_by") or rule in (decision.get("matched") or ())
+    return data.get("rule") == rule or any(one.get("rule") == rule for name in _BROKEN for one in _dicts(data, name))
+
+
+_BROKEN = ("matches", "found")
+
+
+def _dicts(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of a list; an edited row may hold anything."""
+    listed = data.get(name)
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 def row_line(row: AuditRow) -> str:
@@ -194,12 +204,23 @@ def _time(at: Any) -> str:
         return str(at)
 
 
+def _past_call(data: dict[str, Any], attempt: dict[str, Any]) -> str:
+    call = f"{attempt.get('tool')} ({attempt['agent']})" if attempt.get("agent") else f"{attempt.get('tool')}"
+    if "matches" not in data:
+        return f"{call} ran before"
+    rules = [one.get("rule") for one in _dicts(data, "matches") if one.get("then") != "allow" and not one.get("shadow")]
+    stopped = f"; {', '.join(map(str, rules))} would have stopped it" if rules else ""
+    return f"{call} ran unjudged{stopped}" + (", and the session is ended" if data.get("terminated") else "")
+
+
 def _subject(data: dict[str, Any]) -> str:
     decision, attempt = data.get("decision"), data.get("attempt")
     if isinstance(decision, dict) and isinstance(attempt, dict):
         by, agent, version = (decision.get(name) for name in ("decided_by", "agent", "version"))
         who = f" ({agent or 'every agent'} {version})" if version else f" ({agent})" if agent else ""
         return f"{attempt.get('tool')}{who} → {decision.get('action')}" + (f" by {by}" if by else "")
+    if data.get("kind") == "taken" and isinstance(attempt, dict):
+        return _past_call(data, attempt)
     if "incident" in data:
         note = f"  note: {data['note']}" if data.get("note") else ""
         about = f"  {data['severity']}  `{data.get('rule')}`: {data.get('message')}" if "severity" in data else ""

@@ -137,7 +137,8 @@ class Decider:
         record: SessionRecord,
         state: SessionState,
     ) -> tuple[Match, ...]:
-        """Everything that would have stopped a call that has run. The attempt is counted."""
+        """Everything that would have stopped a call that has run. The attempt is counted, and the session ends if a
+        rule says so that is certain to match."""
         found: list[Match] = []
         stopped = self._stopped(attempt, transaction, record, state)
         if stopped is not None:
@@ -150,6 +151,9 @@ class Decider:
         found += judge(chain, state, call, self._on_error)
         if chain.elsewhere:
             count_attempt(chain.elsewhere, state, call)
+        if record.terminated is None and not self._options.shadow:
+            ends = (one.rule for one in found if one.then is Action.TERMINATE and one.certain and not one.shadow)
+            record.terminated = next(ends, None)
         return tuple(found)
 
     def redacted_predicates(

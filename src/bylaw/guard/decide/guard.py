@@ -23,6 +23,7 @@ from bylaw.guard.decide.decide import Decider
 from bylaw.guard.decide.denials import fallback, refusal
 from bylaw.guard.decide.evaluate import count_attempt
 from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.repeats import recorded_matches
 from bylaw.guard.decide.rule_changes import RuleChange, find_change
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_changes import SessionChanges
@@ -34,6 +35,7 @@ from bylaw.guard.reviews import Reviews, edited_attempt, open_review, review_adv
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
+from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import Action, GuardPolicy
 from bylaw.text.redaction.redactor import Redaction, Redactor
 
@@ -282,7 +284,8 @@ class BaseGuard(SessionChanges):
 
     def judge_past_call(self, attempt: Attempt) -> tuple[str, tuple[Match, ...]]:
         """As `record_past_call`, for a call that ran because nobody could be asked. Also returns what would have
-        stopped it, which is recorded too. A call that was allowed under the same id is not counted again."""
+        stopped it, which is recorded too; a rule that ends the session ends it. The same call under the same id is not
+        counted again: what was found at first is returned. Raises CallIdUsed if another call has the id."""
         return self._past_call(attempt, is_judged=True)
 
     def _past_call(self, attempt: Attempt, *, is_judged: bool) -> tuple[str, tuple[Match, ...]]:
@@ -293,31 +296,45 @@ class BaseGuard(SessionChanges):
         attempt = replace(attempt, session=session, agent=self.policies.named(attempt.agent), ts=ts)
         with self._sessions.change(attempt.session) as (transaction, record, state):
             call = call_of(attempt, call_id, state.origin, state.turn, self.options.limits, self._clock)
-            chain = self.policies.chain(attempt, state.runs, state.above)
-            state.remember_agent(attempt)
-            matches: tuple[Match, ...] = ()
-            if not is_judged:
-                count_attempt(chain.judging, state, call)
-            elif attempt.call_id is not None and state.is_used(attempt.call_id):
-                return call_id, ()
-            else:
-                matches = self._decider.judge_past_call(attempt, call, chain, transaction, record, state)
-                state.use_call_id(call_id)
-            for policy in chain.judging:
-                state.of(policy).observe(call)
-            state.open_call(call)
-            if transaction is not None:
-                records.write_past_call(
-                    transaction,
-                    attempt,
-                    call_id,
-                    self._clock(),
-                    about=self._about(record),
-                    matches=matches if is_judged else None,
-                    predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
-                    redact=self._redact,
-                )
-        return call_id, matches
+            opened, runs = state.open.get(call_id), dict(state.runs)
+            if not (is_judged and attempt.call_id is not None and state.is_used(attempt.call_id)):
+                return call_id, self._take(attempt, call, is_judged, transaction, record, state)
+        return call_id, recorded_matches(self.store, call, opened, runs)  # after the transaction: rows stay as they are
+
+    def _take(
+        self,
+        attempt: Attempt,
+        call: ToolCall,
+        is_judged: bool,
+        transaction: Transaction | None,
+        record: SessionRecord,
+        state: SessionState,
+    ) -> tuple[Match, ...]:
+        chain = self.policies.chain(attempt, state.runs, state.above)
+        state.remember_agent(attempt)
+        matches: tuple[Match, ...] = ()
+        was_over = record.terminated is not None
+        if is_judged:
+            matches = self._decider.judge_past_call(attempt, call, chain, transaction, record, state)
+            state.use_call_id(call.call_id)
+        else:
+            count_attempt(chain.judging, state, call)
+        for policy in chain.judging:
+            state.of(policy).observe(call)
+        state.open_call(call)
+        if transaction is not None:
+            records.write_past_call(
+                transaction,
+                attempt,
+                call.call_id,
+                self._clock(),
+                about=self._about(record),
+                matches=matches if is_judged else None,
+                terminated=None if was_over else record.terminated,
+                predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
+                redact=self._redact,
+            )
+        return matches
 
     def _decide_within(
         self,

@@ -71,14 +71,18 @@ def write_past_call(
     *,
     about: Mapping[str, Any],
     matches: Sequence[Match] | None = None,
+    terminated: str | None = None,
     predicates: RedactedPredicates | None = None,
     redact: Redactor = REDACT,
 ) -> None:
-    """A call that was made before. `matches`: what would have stopped it, if it was judged afterwards."""
+    """A call that was made before. `matches`: what would have stopped it, if it was judged afterwards. `terminated`:
+    the rule by which it has ended the session."""
     written = _attempt(attempt, now, _WRITABLE, redact)
     data: dict[str, Any] = {"attempt": written, "call_id": call_id, **about}
     if matches is not None:
         data["matches"] = redact([_match(match) for match in matches])
+    if terminated is not None:
+        data["terminated"] = terminated
     data |= _left_out(attempt, written, _WRITABLE, predicates)
     transaction.append_to_both(EventRow(attempt.session, "taken", now, data))
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from msgspec import UNSET, UnsetType
 
 from bylaw.guard.decide.records import decision_json
+from bylaw.guard.decide.repeats import CallIdUsed
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
@@ -152,8 +153,8 @@ def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
     if not context.settings.past_calls:
         raise Forbidden("this service does not count calls that it has not judged (`past_calls` of its limits)")
     attempt, is_new = _attempt(asked)
-    if not is_new and (status := context.operations.sessions.get(session).summary.status) != "open":
-        raise Conflict(f"the session is {status}")
+    if not is_new and context.operations.sessions.get(session).summary.status == "ended":
+        raise Conflict("the session is ended")
     with _refusals():
         call_id, matches = context.operations.guard.judge_past_call(attempt)
     shown = tuple(MatchShape(**{name: getattr(one, name) for name in MatchShape.__struct_fields__}) for one in matches)
@@ -303,11 +304,14 @@ def event_of(given: ObserveBody, agent: str | None, at: float) -> Event:
 
 
 class _refusals:
-    """What the guard raises for names and times that it does not take becomes a bad request."""
+    """What the guard raises for names and times that it does not take becomes a bad request, and for the id of another
+    call a conflict."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        if isinstance(problem, CallIdUsed):
+            raise Conflict(str(problem)) from None
         if isinstance(problem, ValueError | Refused):
             raise BadRequest(str(problem)) from None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.guard.audit.report import AuditReport, row_line, select_rows
+from bylaw.guard.audit.report import AuditReport, is_about, row_line, select_rows
 from bylaw.guard.audit.verify import verify
 from bylaw.guard.service.errors import BadRequest
 from bylaw.guard.stores.ports import GuardStore
@@ -109,14 +109,6 @@ def _passes(
         return False
     if session is not None and session not in (data.get("session"), data.get("call_session")):
         return False
-    if rule is not None and not _is_about(data, rule):
+    if rule is not None and not is_about(data, rule):
         return False
     return text is None or text.casefold() in json.dumps(data, ensure_ascii=False, default=str).casefold()
-
-
-def _is_about(data: dict[str, Any], rule: str) -> bool:
-    decision = data.get("decision")
-    if isinstance(decision, dict):
-        return rule == decision.get("decided_by") or rule in (decision.get("matched") or ())
-    found = data.get("found") or ()
-    return data.get("rule") == rule or any(isinstance(one, dict) and one.get("rule") == rule for one in found)

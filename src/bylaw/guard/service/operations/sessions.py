@@ -215,6 +215,8 @@ def _add(found: dict[str, SessionSummary], row: EventRow) -> None:
         one.paused += action == "pause"
         if action == "terminate_session" and one.status != "ended":
             one.status, one.ended_by = "terminated", decision.get("decided_by")
+    if row.kind == "taken" and row.data.get("terminated") and one.status != "ended":
+        one.status, one.ended_by = "terminated", row.data["terminated"]
 
 
 def _tree(rows: list[EventRow]) -> list[RunView]:
