@@ -78,6 +78,15 @@ def test_a_call_that_was_refused_before_does_not_use_its_id(store: Any) -> None:
     assert rules_of(past(guarding, args={"amount": 901})) == ["cap"]
 
 
+def test_a_decision_that_refuses_the_id_does_not_take_it_over(store: Any) -> None:
+    guarding = guard(RULES, store=store)
+    past(guarding)
+    assert guarding.decide(attempt("ship", call_id="c")).decided_by == "call-id"
+    assert past(guarding) == ()
+    with pytest.raises(CallIdUsed, match="by another call"):
+        past(guarding, "ship")
+
+
 def test_a_decision_in_shadow_mode_answers_what_would_have_stopped_it(store: Any) -> None:
     guarding = guard(RULES, store=store, shadow=True)
     guarding.decide(attempt({"tool": "pay", "args": {"amount": 900}}, call_id="c"))
