@@ -7,6 +7,7 @@ import sys
 import types
 import urllib.request
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -99,6 +100,48 @@ def test_other_arguments_are_another_refund() -> None:
         return "refunded in two parts"
 
     assert judged(agent, NO_DOUBLE, "{ tool: issue_refund, mode: reset, nth: 1 }").outcome is OK
+
+
+class Item:
+    """An order whose text is the address of its memory."""
+
+    def __init__(self, order: str) -> None:
+        self.order = order
+
+
+@bylaw.tool
+def pay(item: Any, note: str = "", *, currency: str = "EUR") -> str:
+    REFUNDS.append((str(item), len(note + currency)))
+    return "paid"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "outcome"),
+    [
+        (lambda: pay("A"), lambda: pay("A", currency="EUR"), VIOLATED),
+        (lambda: pay("A"), lambda: pay(item="A", note=""), VIOLATED),
+        (lambda: pay("A"), lambda: pay("A", currency="USD"), OK),
+        (lambda: pay(Decimal("1.0")), lambda: pay(Decimal("1.00")), VIOLATED),
+        (lambda: pay([Decimal(10)]), lambda: pay((Decimal("1E+1"),)), VIOLATED),
+        (lambda: pay(Decimal("1.0")), lambda: pay(Decimal("1.01")), OK),
+        (lambda: pay(Item("A")), lambda: pay(Item("A")), VIOLATED),
+        (lambda: pay({"of": Item("A")}), lambda: pay({"of": Item("B")}), OK),
+        (lambda: pay(object()), lambda: pay(object()), VIOLATED),
+        (lambda: pay({"b", "a", "c"}), lambda: pay({"c", "b", "a"}), VIOLATED),
+        (lambda: pay("at 0x10"), lambda: pay("at 0x20"), OK),
+    ],
+)
+def test_the_same_call_in_another_spelling_is_the_same_effect(
+    first: Callable[[], str], second: Callable[[], str], outcome: CellOutcome
+) -> None:
+    def agent(_prompt: str) -> str:
+        for call in (first, second):
+            with contextlib.suppress(ConnectionResetError):
+                call()
+        return "done"
+
+    cell = judged(agent, "no_duplicate_side_effects: [pay]", "{ tool: pay, mode: reset, nth: 1 }")
+    assert (len(REFUNDS), cell.outcome) == (2, outcome), cell.reason
 
 
 def test_a_tool_behind_http_is_named_by_its_request() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar, cast, overload
@@ -29,9 +29,13 @@ _calling: ContextVar[tuple[str, ...]] = ContextVar("bylaw_calling", default=())
 class ToolRun(Protocol):
     """The run of an agent in this process, as its tools see it."""
 
-    def call_tool(self, name: str, arguments: Any, function: Callable[[], Any]) -> Any: ...
+    def call_tool(
+        self, name: str, arguments: Any, function: Callable[[], Any], *, defaults: Mapping[str, Any]
+    ) -> Any: ...
 
-    async def acall_tool(self, name: str, arguments: Any, function: Callable[[], Awaitable[Any]]) -> Any: ...
+    async def acall_tool(
+        self, name: str, arguments: Any, function: Callable[[], Awaitable[Any]], *, defaults: Mapping[str, Any]
+    ) -> Any: ...
 
 
 @overload
@@ -70,7 +74,9 @@ def as_tool(function: Any, *, name: str | None = None) -> Any:
             if run is None:
                 return await function(*args, **kwargs)
             arguments = _arguments(function, args, kwargs)
-            return await run.acall_tool(name, arguments, lambda: function(*args, **kwargs))
+            return await run.acall_tool(
+                name, arguments, lambda: function(*args, **kwargs), defaults=_defaults(function)
+            )
 
         return acall
 
@@ -79,7 +85,8 @@ def as_tool(function: Any, *, name: str | None = None) -> Any:
         run = run_for(name)
         if run is None:
             return function(*args, **kwargs)
-        return run.call_tool(name, _arguments(function, args, kwargs), lambda: function(*args, **kwargs))
+        arguments = _arguments(function, args, kwargs)
+        return run.call_tool(name, arguments, lambda: function(*args, **kwargs), defaults=_defaults(function))
 
     return call
 
@@ -127,3 +134,12 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         elif not (name == "self" and not flat):
             flat[name] = value
     return flat
+
+
+def _defaults(function: Any) -> dict[str, Any]:
+    """What the arguments are that a call leaves out."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}

@@ -13,7 +13,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def plain(value: Any) -> Any:
     """The value in JSON types, which can be encoded; anything without such a form becomes text."""
     try:
-        return without_surrogates(msgspec.to_builtins(value, enc_hook=_plain_object, str_keys=True))
+        return without_surrogates(msgspec.to_builtins(value, enc_hook=plain_object, str_keys=True))
     except (msgspec.ValidationError, TypeError, ValueError, RecursionError):
         return _as_text(value)
 
@@ -56,7 +56,8 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
 
 
-def _plain_object(value: Any) -> Any:
+def plain_object(value: Any) -> Any:
+    """The fields of an object that can list them, otherwise its text."""
     for method in ("model_dump", "to_dict", "_asdict"):
         dump = getattr(value, method, None)
         if callable(dump) and not isinstance(value, type):

@@ -6,19 +6,22 @@ about recovery are judged on this record instead. `as_trace` writes it down as e
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from decimal import Context, Decimal
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from bylaw.contract.faults.model import AnyFault, ContextAttack
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
-from bylaw.wire.values import plain
+from bylaw.wire.values import plain, plain_object, without_surrogates
 
 MODEL = "model"
 """the target of requests to a model"""
@@ -84,7 +87,7 @@ class Attempts:
         self._all: list[Attempt] = []
 
     def begin(self, target: str, arguments: Any = None, *, call_id: str | None = None) -> Attempt:
-        attempt = Attempt(target, plain(arguments), call_id)
+        attempt = Attempt(target, _comparable(arguments), call_id)
         with self._lock:
             self._all.append(attempt)
         return attempt
@@ -92,6 +95,38 @@ class Attempts:
     def all(self) -> tuple[Attempt, ...]:
         with self._lock:
             return tuple(self._all)
+
+
+def _comparable(arguments: Any) -> Any:
+    """The arguments in JSON types, so that equal ones are the same: numbers without trailing zeros, no addresses."""
+    try:
+        value = msgspec.to_builtins(
+            arguments, enc_hook=_comparable_object, str_keys=True, order="deterministic", builtin_types=(Decimal,)
+        )
+        return without_surrogates(_without_decimals(value))
+    except (msgspec.ValidationError, TypeError, ValueError, RecursionError):
+        value = plain(arguments)
+        return _ADDRESS.sub("", value) if isinstance(value, str) else value
+
+
+def _comparable_object(value: Any) -> Any:
+    found = plain_object(value)
+    if not isinstance(found, str) or not _ADDRESS.search(found):
+        return found
+    return [_ADDRESS.sub("", found), getattr(value, "__dict__", {})]
+
+
+def _without_decimals(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_decimals(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_decimals(inner) for inner in value]
+    if isinstance(value, Decimal) and value.is_finite():
+        return str(value.normalize(Context(prec=len(value.as_tuple().digits))))
+    return str(value) if isinstance(value, Decimal) else value
+
+
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
 def as_trace(attempts: Sequence[Attempt], answer: str | None, seen: Trace) -> Trace:

@@ -10,7 +10,7 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -42,6 +42,7 @@ class Lens(Struct, frozen=True):
 
 
 WHOLE = Lens(lambda result: result, lambda _result, value: value)
+_NONE: dict[str, Any] = {}
 
 
 class LiveRun:
@@ -77,9 +78,16 @@ class LiveRun:
         self._over.clear()
 
     def call_tool(
-        self, name: str, arguments: Any, function: Callable[[], Any], *, call_id: str | None = None, lens: Lens = WHOLE
+        self,
+        name: str,
+        arguments: Any,
+        function: Callable[[], Any],
+        *,
+        call_id: str | None = None,
+        lens: Lens = WHOLE,
+        defaults: Mapping[str, Any] = _NONE,
     ) -> Any:
-        call = _ToolCall(self, name, arguments, call_id, lens)
+        call = _ToolCall(self, name, arguments, call_id, lens, defaults)
         with call.recorded():
             if call.delay:
                 self.wait(call.delay)
@@ -94,8 +102,9 @@ class LiveRun:
         *,
         call_id: str | None = None,
         lens: Lens = WHOLE,
+        defaults: Mapping[str, Any] = _NONE,
     ) -> Any:
-        call = _ToolCall(self, name, arguments, call_id, lens)
+        call = _ToolCall(self, name, arguments, call_id, lens, defaults)
         with call.recorded():
             if call.delay:
                 await asyncio.sleep(call.delay)
@@ -116,13 +125,15 @@ def live_run_for(tool: str) -> LiveRun | None:
 class _ToolCall:
     """A call of a tool from its beginning to its result."""
 
-    def __init__(self, run: LiveRun, name: str, arguments: Any, call_id: str | None, lens: Lens) -> None:
+    def __init__(
+        self, run: LiveRun, name: str, arguments: Any, call_id: str | None, lens: Lens, defaults: Mapping[str, Any]
+    ) -> None:
         self._run = run
         self._name = name
         self._lens = lens
         self._fault = fault = run.plan.tool_call(name)
         self._number = run.recorder.tool_called(name, plain(arguments), call_id)
-        self._attempt = run.plan.attempts.begin(name, arguments)
+        self._attempt = run.plan.attempts.begin(name, {**defaults, **arguments} if defaults else arguments)
         self._has_run = False
         self._began = time.perf_counter()
         self.delay = 0.0
