@@ -103,7 +103,10 @@ def install(
         changed = settings.install(
             cast("Client", client), path, serve=serve, root=root, policy=policy, store=store, agent=agent
         )
+        switches = settings.switches(cast("Client", client), path, Path.home())
     click.echo(f"{'installed in' if changed else 'already in'} {path}")
+    for switch in switches:
+        click.echo(f"hooks are turned off by {switch}, so no call will be decided", err=True)
     if scope == "project":
         _warn_without_rules(policy)
     return ExitCode.OK
@@ -136,16 +139,23 @@ def uninstall(client: str, scope: str) -> ExitCode:
 @command.command(name="status")
 @_where  # type: ignore[arg-type]
 def status(client: str, scope: str) -> ExitCode:
-    """Which events of CLIENT run the hook? Exits 1 if some are missing."""
+    """Which events of CLIENT run the hook?
+
+    Exits 1 if some do not, or not as `install` would have it, or if hooks are turned off.
+    """
     from bylaw.guard.integrations.hooks import settings
 
     with _settings(client, scope) as path:
         found = settings.installed_events(cast("Client", client), path)
+        switches = settings.switches(cast("Client", client), path, Path.home())
     wanted = settings.DIALECTS[cast("Client", client)].events
+    differs = "differs from what `bylaw hook install` writes; run it again"
     for event in wanted:
-        click.echo(f"{'✓' if event in found else '✗'} {event}")
+        click.echo(f"✓ {event}" if found.get(event) else f"✗ {event}: {differs}" if event in found else f"✗ {event}")
+    for switch in switches:
+        click.echo(f"✗ hooks are turned off by {switch}")
     click.echo(str(path))
-    return ExitCode.OK if set(wanted) <= set(found) else ExitCode.GATE_TRIPPED
+    return ExitCode.OK if all(map(found.get, wanted)) and not switches else ExitCode.GATE_TRIPPED
 
 
 @command.command(name="serve")

@@ -1,8 +1,10 @@
 """Puts the hook into the settings file of a client, and takes it out again.
 
 Only our own entries are added or removed; the order of everything else stays. Entries are recognised by their command,
-so that installing twice changes nothing. The command ends with `|| exit 2`: if `bylaw` cannot be started, clients would
-take any other exit code for a hook that does not object.
+so that installing twice changes nothing. A command that only mentions the hook, such as `echo bylaw hook`, is not ours.
+An event is guarded only if its entry is what installing would write: most other entries let calls run unasked. The
+command ends with `|| exit 2`: if `bylaw` cannot be started, clients would take any other exit code for a hook that does
+not object.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +22,18 @@ from bylaw.guard.integrations.hooks.payloads import MOMENTS, Client
 from bylaw.guard.integrations.json_files import FileProblem, read_object, write_object
 
 Scope: TypeAlias = Literal["project", "user"]
-_OURS = re.compile(r"\bbylaw(?:\.exe)?['\"]? hook\b")
+_WORD = r"""(?:'[^']*'|"[^"]*"|[^\s'"|;&<>()#`])+"""
+_OURS = re.compile(
+    rf"""\s*(?:\w+={_WORD}?\s+)*
+    (?:(?:env|uv\s+run|uvx)\s+(?:(?:\w+={_WORD}|--(?:project|directory|python|with|from)\s+{_WORD}|--[\w-]+(?:={_WORD})?)\s+)*)?
+    (?P<program>{_WORD})(?P<module>(?:\s+-[A-Za-z]+)*?\s+-m\s+bylaw)?\s+hook(?=[\s;|&]|$)
+    (?!\s+(?:install|uninstall|status|serve)\b)""",
+    re.VERBOSE,
+)
+"""what our command begins with"""
+_PYTHON = re.compile(r"py(?:thon)?[\d.]*(?:\.exe)?")
+_NAME = "bylaw"
+"""of our hook, where hooks have names"""
 _KEPT = ("root", "policy", "store", "agent")
 _SERVE = "--serve"
 """in the command for the start of a session: start the service"""
@@ -75,27 +89,30 @@ def install(client: Client, path: Path, *, serve: bool | None = None, **given: s
     """`given`: `root`, `policy`, `store` and `agent`. `serve`: whether a session starts the service. Those that are not
     given stay as the command that is there has them. Returns whether the file has changed. Raises FileProblem."""
     settings, text = read_object(path)
+    _install(client, settings, path, serve, given)
+    return write_object(path, settings, text)
+
+
+def _install(
+    client: Client, settings: dict[str, Any], path: Path, serve: bool | None, given: Mapping[str, str | None]
+) -> None:
     dialect = DIALECTS[client]
     if dialect.version is not None:
         settings.setdefault("version", dialect.version)
     hooks = _hooks(settings, path)
-    found = [entry for event in dialect.events for entry in _entries(hooks, event, path) if _is_ours(entry)]
+    found = [text for event in dialect.events for entry in _entries(hooks, event, path) for text in _our_texts(entry)]
     program, options = _command_of(found[0]) if found else ("bylaw hook", {})
     options |= {key: value for key, value in given.items() if value}
     if serve is None:
-        serve = any(_SERVE in _text_of(entry).split() for entry in found)
+        serve = any(_SERVE in text.split() for text in found)
     for event in dialect.events:
-        entries = _entries(hooks, event, path)
-        places = [place for place, entry in enumerate(entries) if _is_ours(entry)]
         is_start = serve and MOMENTS[event.lower()] == "start"
         wanted = _entry(client, event, _command(program, client, event, options, [_SERVE] if is_start else []))
-        if not places:
-            entries.append(wanted)
-        else:
-            entries[places[0]] = wanted
-            for place in reversed(places[1:]):
-                del entries[place]
-    return write_object(path, settings, text)
+        entries = _entries(hooks, event, path)
+        place = next((place for place, entry in enumerate(entries) if _our_texts(entry)), len(entries))
+        # a group in which a person has put our command beside another one keeps the other one
+        later = [left for entry in entries[place:] for left in _without_ours(entry)]
+        hooks[event] = [*entries[:place], wanted, *later]
 
 
 def uninstall(client: Client, path: Path) -> bool:
@@ -105,9 +122,10 @@ def uninstall(client: Client, path: Path) -> bool:
     settings, text = read_object(path)
     hooks = _hooks(settings, path)
     found = False
-    for event in list(hooks):
-        entries = _entries(hooks, event, path)
-        left = [entry for entry in map(_without_ours, entries) if entry is not None]
+    for event, entries in list(hooks.items()):
+        if not isinstance(entries, list):  # a setting beside the events
+            continue
+        left = [one for entry in entries for one in _without_ours(entry)]
         if left != entries:
             found = True
             hooks[event] = left
@@ -123,13 +141,45 @@ def uninstall(client: Client, path: Path) -> bool:
     return write_object(path, settings, text)
 
 
-def installed_events(client: Client, path: Path) -> tuple[str, ...]:
-    """The events that run our hook. Raises FileProblem."""
+def installed_events(client: Client, path: Path) -> dict[str, bool]:
+    """The events that run our hook, and whether their entry is what `install` would write now. Raises FileProblem."""
     if not path.exists():
-        return ()
+        return {}
     settings, _ = read_object(path)
+    wanted = deepcopy(settings)
+    _install(client, wanted, path, None, {})
     hooks = _hooks(settings, path)
-    return tuple(event for event in hooks if any(map(_is_ours, _entries(hooks, event, path))))
+    ours = (event for event in DIALECTS[client].events if any(map(_our_texts, _entries(hooks, event, path))))
+    return {event: hooks[event] == wanted["hooks"][event] for event in ours}
+
+
+def switches(client: Client, path: Path, home: Path) -> list[str]:
+    """The settings that turn hooks off, in this file and in those that the client reads beside it."""
+    files = [path, settings_file(client, "user", home)]
+    if client == "claude-code":
+        files += [path.with_name("settings.local.json")]
+    found = []
+    for file in dict.fromkeys(files):
+        settings, _ = read_object(file)
+        found += [f"`{key}` in `{file}`" for key in _switches(settings)]
+    return found
+
+
+def _switches(settings: Mapping[str, Any]) -> list[str]:
+    found = [key for key in ("disableAllHooks", "allowManagedHooksOnly") if settings.get(key)]
+    for section, switch in (("hooksConfig", "enabled"), ("hooks", "enabled"), ("tools", "enableHooks")):
+        if _within(settings, section, switch) is False:
+            found.append(f"{section}.{switch}")
+    for section in ("hooksConfig", "hooks"):
+        names = _within(settings, section, "disabled")
+        if isinstance(names, list) and any(name == _NAME or _is_our_text(name) for name in names):
+            found.append(f"{section}.disabled")
+    return found
+
+
+def _within(settings: Mapping[str, Any], section: str, key: str) -> Any:
+    inner = settings.get(section)
+    return inner.get(key) if isinstance(inner, dict) else None
 
 
 def _command(program: str, client: Client, event: str, options: Mapping[str, str], more: list[str]) -> str:
@@ -142,13 +192,18 @@ def _command(program: str, client: Client, event: str, options: Mapping[str, str
     return f"{program} {shlex.join(words)} || exit 2"
 
 
-def _command_of(entry: Any) -> tuple[str, dict[str, str]]:
-    """The program of the command that is there, and its options, also those that a person has added."""
-    text = _text_of(entry)
-    ours = _OURS.search(text)
+def _command_of(text: str) -> tuple[str, dict[str, str]]:
+    """The program of our command that is there, and its options, also those that a person has added."""
+    ours = _OURS.match(text)
     assert ours is not None
+    lexer = shlex.shlex(text[ours.end() :], posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
     try:
-        words = shlex.split(text[ours.end() :])
+        for word in lexer:
+            if not set(word) - set("();<>|&"):  # the end of our command
+                break
+            words.append(word)
     except ValueError:  # an open quote
         words = []
     found, names = {}, {"-p": "policy", **{f"--{option}": option for option in _KEPT}}
@@ -159,12 +214,6 @@ def _command_of(entry: Any) -> tuple[str, dict[str, str]]:
     return text[: ours.end()], found
 
 
-def _text_of(entry: Any) -> str:
-    """Our command in an entry of ours."""
-    hook = entry["hooks"][0] if isinstance(entry.get("hooks"), list) else entry
-    return str(next(hook[key] for key in ("command", "bash") if isinstance(hook.get(key), str)))
-
-
 def _entry(client: Client, event: str, command: str) -> dict[str, Any]:
     is_gate = MOMENTS[event.lower()] == "before"
     match client:
@@ -173,7 +222,7 @@ def _entry(client: Client, event: str, command: str) -> dict[str, Any]:
         case "copilot":
             return {"type": "command", "bash": command, "powershell": command, "timeoutSec": 60}
         case "gemini":
-            return {"hooks": [{"name": "bylaw", "type": "command", "command": command, "timeout": 60_000}]}
+            return {"hooks": [{"name": _NAME, "type": "command", "command": command, "timeout": 60_000}]}
         case "claude-code":
             hook = {"type": "command", "command": command, "timeout": 60}
             matcher = {"matcher": "*"} if "Tool" in event else {}
@@ -182,26 +231,27 @@ def _entry(client: Client, event: str, command: str) -> dict[str, Any]:
             return {"hooks": [{"type": "command", "command": command, "timeout": 60}]}
 
 
-def _is_ours(entry: Any) -> bool:
-    """A group is ours only if it holds nothing else; a group that a person has added us to is left in place."""
-    if isinstance(entry, dict) and isinstance(entry.get("hooks"), list):
-        return bool(entry["hooks"]) and all(map(_is_our_command, entry["hooks"]))
-    return _is_our_command(entry)
+def _our_texts(entry: Any) -> list[str]:
+    """Our commands in an entry, which may be a group of them."""
+    hooks = entry["hooks"] if isinstance(entry, dict) and isinstance(entry.get("hooks"), list) else [entry]
+    texts = (hook.get(key) for hook in hooks if isinstance(hook, dict) for key in ("command", "bash"))
+    return [str(text) for text in texts if _is_our_text(text)]
 
 
-def _without_ours(entry: Any) -> Any:
-    """None if nothing is left."""
-    if isinstance(entry, dict) and isinstance(entry.get("hooks"), list):
-        left = [hook for hook in entry["hooks"] if not _is_our_command(hook)]
-        if left == entry["hooks"]:
-            return entry
-        return {**entry, "hooks": left} if left else None
-    return None if _is_our_command(entry) else entry
+def _without_ours(entry: Any) -> list[Any]:
+    """What is left of an entry: itself, a group with fewer commands, or nothing."""
+    if not _our_texts(entry):
+        return [entry]
+    left = [hook for hook in entry.get("hooks") or () if not _our_texts(hook)]
+    return [{**entry, "hooks": left}] if left else []
 
 
-def _is_our_command(hook: Any) -> bool:
-    commands = [hook.get(key) for key in ("command", "bash")] if isinstance(hook, dict) else []
-    return any(isinstance(one, str) and _OURS.search(one) for one in commands)
+def _is_our_text(text: Any) -> bool:
+    found = _OURS.match(text) if isinstance(text, str) else None
+    if found is None:
+        return False
+    name = re.split(r"[/\\]", re.sub("['\"]", "", found["program"]))[-1]
+    return bool(_PYTHON.fullmatch(name)) if found["module"] else name in ("bylaw", "bylaw.exe")
 
 
 def _hooks(settings: dict[str, Any], path: Path) -> dict[str, Any]:
