@@ -9,6 +9,7 @@ import pytest
 
 from bylaw.model.events import ToolCall, ToolResult
 from bylaw.traces import load_trace
+from bylaw.traces.assembly.content import MISSING_CALLS
 from bylaw.traces.formats.catalogue import CATALOGUE
 from bylaw.traces.records.files import open_path
 from bylaw.traces.records.layout import sample, sniff
@@ -49,7 +50,11 @@ def test_one_format_claims_it_and_nothing_is_unread(expected: dict[str, Any]) ->
     trace = load_trace(FOLDER / expected["path"])
     assert claimed in ([], [trace.format])
     doubts = {"unread-content", "guessed-call", "disagreeing-call", "unclear-session"}
-    assert doubts.isdisjoint(problem.code for problem in trace.problems)
+    told = [problem for problem in trace.problems if problem.code in doubts]
+    if "tool_calls" not in expected and not any(isinstance(event, ToolCall) for event in trace.events):
+        # its recorder left the content of answers out, so calls that they announce are nowhere in the file
+        told = [problem for problem in told if problem.message != MISSING_CALLS]
+    assert not told
 
 
 def begins(content: Any, start: str) -> bool:

@@ -163,3 +163,41 @@ def test_a_span_that_names_another_tool_than_the_answer_decides_nothing() -> Non
     trace = load_trace(lines(export(chat, span("2", 3, 4, ran))))
     assert codes(trace) == ["disagreeing-call"]
     assert outcomes(trace, PAY)["pay"] == "inconclusive"
+
+
+# Calls that an answer announces
+
+STOPS = ("tool_use", "tool_calls", "function_call", "tool-calls", "tool_call", "toolUse", "TOOL_CALLS")
+
+
+def as_stopped(stop: str, *later: Any) -> dict[str, bytes]:
+    """An answer that ends in calls and shows none, as several formats write it."""
+    body = {"choices": [{"finish_reason": stop, "message": {"role": "assistant", "content": None}}]}
+    answer = {"role": "assistant", "parts": [{"type": "text", "content": "hm"}], "finish_reason": stop}
+    chat: dict[str, Any] = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps([answer])}
+    chat["gen_ai.response.finish_reasons"] = [stop]
+    return {
+        "bylaw": lines({"bylaw": "trace/1"}, {"kind": "response", "content": "hm", "stop_reason": stop}, *later),
+        "pairs": lines({"request": {"messages": [{"role": "user", "content": "q"}]}, "response": body}),
+        "otlp": lines(export(span("1", 1, 2, chat))),
+        "otlp-without-content": lines(
+            export(span("1", 1, 2, {key: chat[key] for key in chat if key != "gen_ai.output.messages"}))
+        ),
+    }
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_an_answer_that_ends_in_calls_and_shows_none_decides_nothing(stop: str) -> None:
+    for name, recorded in as_stopped(stop).items():
+        trace = load_trace(recorded)
+        assert (name, codes(trace), outcomes(trace)["wipe"]) == (name, ["unread-content"], "inconclusive")
+
+
+def test_calls_that_are_recorded_after_their_answer_are_not_missing() -> None:
+    call = {"kind": "tool_call", "call_id": "1", "name": "look", "arguments": {}}
+    trace = load_trace(as_stopped("tool_use", call)["bylaw"])
+    assert (codes(trace), outcomes(trace)["wipe"]) == ([], "ok")
+    chat = span("1", 1, 2, {"gen_ai.operation.name": "chat", "gen_ai.response.finish_reasons": ["tool_calls"]})
+    ran = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "1"}
+    trace = load_trace(lines(export(chat, span("2", 3, 4, ran))))
+    assert (codes(trace), outcomes(trace)["wipe"]) == ([], "ok")

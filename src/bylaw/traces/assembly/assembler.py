@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.source import Span
-from bylaw.traces.assembly.content import EVERYTHING, unread_kinds
+from bylaw.traces.assembly.content import EVERYTHING, MISSING_CALLS, MISSING_HELP, stops_for_tools, unread_kinds
 from bylaw.traces.assembly.session_buffer import (
     GUESSED,
     GUESSED_HELP,
@@ -59,6 +59,8 @@ class Assembler:
         """number of events that `take` has returned"""
         self._recent: deque[tuple[SessionBuffer, str | None, int, int]] = deque(maxlen=MOST_HELD)
         """the latest turns: buffer, id of the response's record, turn index, position of the response in all events"""
+        self._bare: set[int] = set()
+        """turns whose model stopped to call tools, while none of these is known yet"""
 
     def take(self) -> list[Event]:
         """The events that have become final since the last call."""
@@ -69,13 +71,23 @@ class Assembler:
         settled = first - self._taken
         self._events = events[settled:]
         self._taken += settled
-        return events[:settled]
+        return self._with_missing(events[:settled]) if self._bare else events[:settled]
 
     def take_all(self) -> list[Event]:
         """The remaining events, when no record follows."""
         for buffer in self._buffers.values():
             self._retire(buffer)
         return self.take()
+
+    def _with_missing(self, events: list[Event]) -> list[Event]:
+        """Final events; a response whose calls are nowhere tells that rules cannot be decided."""
+        for at, event in enumerate(events):
+            if type(event) is Response and event.turn in self._bare:
+                self._bare.discard(event.turn)
+                if not event.tool_calls:
+                    self._warn(event, "unread-content", MISSING_CALLS, MISSING_HELP)
+                    events[at] = replace(event, unread=EVERYTHING)
+        return events
 
     # Sessions
 
@@ -182,6 +194,8 @@ class Assembler:
             events.extend(calls)
             for call in calls:
                 buffer.remember(call)
+        elif stops_for_tools(response.stop_reason) and EVERYTHING[0] not in response.unread:
+            self._bare.add(turn)
         if buffer.pending:
             self._join_pending(buffer)
 
@@ -318,6 +332,7 @@ class Assembler:
             self._join(buffer, call)
             return
         call = replace(call, turn=turn, call_id=call.call_id or f"t{turn}.late{len(buffer.calls)}")
+        self._bare.discard(turn)
         buffer.remember(call, claimed=True)
         self._events.append(call)
 
@@ -385,8 +400,8 @@ class Assembler:
             self._join_pending(buffer)
         buffer.implied = turn
 
-    def _warn(self, call: ToolCall, code: str, message: str, help: str | None = None) -> None:
-        line = call.source.line if call.source is not None and call.source.line is not None else 1
+    def _warn(self, about: Event, code: str, message: str, help: str | None = None) -> None:
+        line = about.source.line if about.source is not None and about.source.line is not None else 1
         file = self._problems.file
         span = Span(file, line, 1, line, 2)
         self._problems.add(Diagnostic(code=code, message=message, severity="warning", file=file, span=span, help=help))

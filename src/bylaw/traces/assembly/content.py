@@ -23,6 +23,9 @@ KNOWN_BLOCKS = frozenset(
 UNREAD_BLOCK = "a block of type `{}` is stored, but rules do not look into it"
 EVERYTHING = ("*",)
 """what a response with such a block may hold: calls of any tool, and text"""
+MISSING_CALLS = "the model stopped to call tools, and no call was read from this answer"
+MISSING_HELP = "its calls were not recorded, or not in a way that is read; rules that they may decide are inconclusive"
+_TOOL_STOPS = frozenset(("tool_use", "tooluse", "tool_calls", "tool_call", "function_call"))
 _FOREIGN_CALLS = frozenset(
     ("function_call", "tool_call", "tool-call", "builtin-tool-call", "toolUse", "functionCall", "toolRequest",
      "executableCode", "executable_code")
@@ -186,6 +189,11 @@ def unread_kinds(content: list[Any] | None) -> list[str]:
         ):
             kinds.add(str(kind))
     return sorted(kinds)
+
+
+def stops_for_tools(stop_reason: str | None) -> bool:
+    """Whether a model says that it stopped in order to call tools, in the words of any API."""
+    return stop_reason is not None and stop_reason.lower().replace("-", "_") in _TOOL_STOPS
 
 
 def read_arguments(recorded: Any) -> tuple[Any, str | None]:

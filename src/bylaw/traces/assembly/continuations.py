@@ -16,12 +16,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.traces.assembly.content import CALL_BLOCKS, foreign_call, foreign_result, read_content
+from bylaw.traces.assembly.content import CALL_BLOCKS, foreign_call, foreign_result, read_content, stops_for_tools
 from bylaw.traces.records.jsontext import REFUSED
 
 MOST_CONVERSATIONS = 1 << 10
 """conversations that a later request may still continue"""
-TOOL_STOPS = ("tool_use", "tool_calls", "function_call")
 _MOST_KNOWN = 1 << 15
 _MOST_TOKENS = 8
 """calls of an answer, answers of a request, and equal conversations that are looked at"""
@@ -221,7 +220,7 @@ class _Conversation(Struct, eq=False):
     @property
     def goes_on(self) -> bool:
         """Whether tools ran after the latest answer, and that answer did not end the turn."""
-        return self.has_called or (self.has_results and self.stop in (None, *TOOL_STOPS))
+        return self.has_called or (self.has_results and (self.stop is None or stops_for_tools(self.stop)))
 
 
 class Found(Struct, frozen=True):
