@@ -560,6 +560,30 @@ def test_without_an_answer_the_hook_decides_by_itself(service: HookService, monk
     assert _asked({}) is None
 
 
+@pytest.mark.parametrize("how", ["the hook was stopped", "the hook has waited long enough"])
+def test_an_event_whose_hook_does_not_wait_is_not_decided(
+    how: str, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(connection.SOCKET, path := str(tmp_path_factory.mktemp("run") / "b" / "s"))
+    stalled = HookService(path)
+    call = payload("gemini", project, "fetch", {})  # a rule allows one
+    if how == "the hook was stopped":
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(path)
+            asking.sendall(connection.request(json.dumps(call).encode(), {}))
+    else:
+        monkeypatch.setattr(hook_service, "_has_gone", lambda _: False)
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "_PATIENCE", 0.01)
+            assert _asked(call) is None
+    thread = threading.Thread(target=stalled.run)
+    thread.start()
+    assert _asked({**call, "tool_name": "other"}) == Answer(), "it answers those that wait"
+    stalled.close()
+    thread.join()
+    assert [row.data["attempt"]["tool"] for row in events(project)] == ["other"]
+
+
 def test_a_session_starts_the_service(tmp_path: Path, project: Path) -> None:
     """As the command that `install --serve` writes, which has to leave nothing open that the client waits for."""
     path = tmp_path / "run" / "s"

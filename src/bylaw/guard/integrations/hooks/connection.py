@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ SOCKET = "BYLAW_HOOK_SOCKET"
 BLOCK = 2
 _PATIENCE = 20.0
 """seconds to wait for the service, before this process decides by itself"""
+_TO_DECIDE = 5.0
+"""seconds of them in which the service only finishes: what it began later could be decided here as well"""
+UNTIL = "until"
+"""in a request: when the service may begin at the latest, by the clock that all processes share"""
 
 
 def socket_path() -> str:
@@ -69,8 +74,9 @@ class _Closing:
 
 
 def request(payload: bytes, options: Mapping[str, str]) -> bytes:
-    """The version, the folder, the options and the environment, each ended by NUL, then the payload."""
-    named = [os.fsencode(f"{key}={value}") for key, value in options.items()]
+    """The version, the folder, the options, the environment and the time, each ended by NUL, then the payload."""
+    named = [f"{UNTIL}={time.monotonic() + _PATIENCE - _TO_DECIDE}".encode()]
+    named += [os.fsencode(f"{key}={value}") for key, value in options.items()]
     named += [os.fsencode(f"{name}={os.environ[name]}") for name in PROJECT if name in os.environ]
     head = [VERSION, os.fsencode(os.getcwd()), str(len(named)).encode(), *named]
     return b"\0".join(head) + b"\0" + payload

@@ -1,22 +1,33 @@
 """A process that answers hooks on a Unix socket, so that a hook does not load the guard for each call.
 
 It decides with the same function as a hook without it, and reads rules and store anew for each event, so nothing is out
-of date. The socket lies in a folder that only its user can enter.
+of date. The socket lies in a folder that only its user can enter. An event is not decided if its hook has gone, or will
+not wait for the answer: that hook decides by itself, and the call would count twice.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import bylaw
 from bylaw.guard.integrations.hooks.answers import Answer, refuse
-from bylaw.guard.integrations.hooks.connection import MOST_BYTES, OPTIONS, PROJECT, VERSION, is_private, socket_path
+from bylaw.guard.integrations.hooks.connection import (
+    MOST_BYTES,
+    OPTIONS,
+    PROJECT,
+    UNTIL,
+    VERSION,
+    is_private,
+    socket_path,
+)
 from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
 
 _AT_ONCE = 8
@@ -116,20 +127,35 @@ def _serve(connection: socket.socket) -> None:
         while (part := connection.recv(1 << 16)) and size <= MOST_BYTES + (1 << 16):
             parts.append(part)
             size += len(part)
-        answer = _answer(b"".join(parts))
+        answer = None if _has_gone(connection) else _answer(b"".join(parts))
+        if answer is None:
+            return
         out, errors = answer.stdout.encode(), answer.stderr.encode("utf-8", "replace")
         connection.sendall(b"%d %d %d\n%b%b" % (answer.code, len(out), len(errors), out, errors))
 
 
-def _answer(request: bytes) -> Answer:
+def _has_gone(connection: socket.socket) -> bool:
+    """Whether the hook has ended. Other systems may say so of one that has only sent everything."""
+    if sys.platform != "linux":
+        return False
+    asked = select.poll()
+    asked.register(connection, 0)
+    return any(events & select.POLLHUP for _, events in asked.poll(0))
+
+
+def _answer(request: bytes) -> Answer | None:
+    """None if it is too late."""
     try:
         version, folder, count, rest = request.split(b"\0", 3)
         *named, payload = rest.split(b"\0", int(count))
         pairs = dict(os.fsdecode(one).split("=", 1) for one in named)
+        until = float(pairs.get(UNTIL, "inf"))
     except ValueError:
         return refuse("bylaw: the call is not allowed, since the service cannot read the request of the hook")
     if version != VERSION:
         return refuse("bylaw: the call is not allowed, since the service is of another version: restart it")
+    if time.monotonic() > until:
+        return None
     options: dict[str, Any] = {key: pairs[key] for key in OPTIONS if key in pairs}
     environment = {name: pairs[name] for name in PROJECT if name in pairs}
     return run_hook(payload, HookOptions(folder=os.fsdecode(folder), **options), environment)
