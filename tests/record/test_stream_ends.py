@@ -8,7 +8,7 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ BY_AGENT = "the agent stopped reading"
 
 
 @contextmanager
-def answering(body: bytes, *, chunked: bool) -> Iterator[str]:
-    """A server that answers one request with a stream."""
+def answering(body: bytes, framing: str, kind: bytes = b"text/event-stream", missing: int = 0) -> Iterator[str]:
+    """A server that answers one request; `missing`: how many bytes it announces and does not send."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -40,10 +40,13 @@ def answering(body: bytes, *, chunked: bool) -> Iterator[str]:
                 asked = b""
                 while b"\r\n\r\n" not in asked or b'"messages"' not in asked:
                     asked += connection.recv(65536)
-                head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
-                if chunked:
-                    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\nconnection: close\r\n" % kind
+                if framing == "chunked":
+                    end = b"" if missing else b"0\r\n\r\n"
+                    framed = b"%x\r\n%b\r\n%b" % (len(body), body, end)
                     connection.sendall(head + b"transfer-encoding: chunked\r\n\r\n" + framed)
+                elif framing == "with a length":
+                    connection.sendall(head + b"content-length: %d\r\n\r\n" % (len(body) + missing) + body)
                 else:
                     connection.sendall(head + b"\r\n" + body)
 
@@ -77,17 +80,53 @@ def by_aiohttp(url: str) -> bytes:
 
 
 @pytest.mark.parametrize("ask", [by_httpx, by_requests, by_urllib, by_aiohttp], ids=lambda ask: ask.__name__)
-@pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "until it closes"])
+@pytest.mark.parametrize("framing", ["chunked", "with a length", "until it closes"])
 @pytest.mark.parametrize(("body", "expected"), [(SAID + DONE, []), (SAID, [BY_SERVER])], ids=["done", "no mark"])
 def test_the_recording_says_how_a_stream_ended(
-    tmp_path: Path, ask: Any, chunked: bool, body: bytes, expected: list[str]
+    tmp_path: Path, ask: Any, framing: str, body: bytes, expected: list[str]
 ) -> None:
-    with bylaw.record(tmp_path / "run.jsonl") as recording, answering(body, chunked=chunked) as url:
+    with bylaw.record(tmp_path / "run.jsonl") as recording, answering(body, framing) as url:
         assert ask(url) == body
     assert (recording.turns, recording.errors, recording.lost) == (1, 0, 0)
     trace = read(tmp_path / "run.jsonl")
     assert [one.text for one in responses(trace)] == ["on time"]
     assert [note.data["error"] for note in notes(trace)] == expected
+
+
+WHOLE = json.dumps({"choices": [{"index": 0, "message": {"content": "on time"}, "finish_reason": "stop"}]}).encode()
+
+
+@pytest.mark.parametrize("missing", [0, 9], ids=["whole", "short"])
+@pytest.mark.parametrize(
+    ("ask", "framing"),
+    [(by_httpx, "chunked"), (by_aiohttp, "chunked"),
+     (by_httpx, "with a length"), (by_aiohttp, "with a length"), (by_requests, "with a length")],
+)  # fmt: skip
+def test_a_reply_that_is_shorter_than_announced_is_no_whole_turn(
+    tmp_path: Path, ask: Any, framing: str, missing: int
+) -> None:
+    """The client gets an error, so the answer never reached the agent, although all of its JSON has come."""
+    with (
+        bylaw.record(tmp_path / "run.jsonl"),
+        answering(WHOLE, framing, b"application/json", missing) as url,
+        pytest.raises(Exception, match=r".") if missing else nullcontext(),  # each library has its own
+    ):
+        assert ask(url) == WHOLE
+    trace = read(tmp_path / "run.jsonl")
+    assert [one.stop_reason for one in responses(trace)] in ([[], [None]] if missing else [["stop"]])
+    assert len(notes(trace)) == (1 if missing else 0)
+
+
+@pytest.mark.parametrize("length", [str(len(WHOLE)), f"00{len(WHOLE)}", str(len(WHOLE) + 1), "9" * 5000])
+def test_the_length_that_was_announced_says_whether_a_reply_is_whole(tmp_path: Path, length: str) -> None:
+    recording = Recording(str(tmp_path / "run.jsonl"))
+    exchange = recording.listen(Exchange(_request(PATHS[0])))
+    exchange.head(200, {"content-type": "application/json", "content-length": length})
+    exchange.chunk(WHOLE)
+    exchange.end()
+    recording.close()
+    expected = [] if length.lstrip("0") == str(len(WHOLE)) else ["the connection was broken off"]
+    assert [note.data["error"] for note in notes(read(tmp_path / "run.jsonl"))] == expected
 
 
 @pytest.mark.parametrize(("ends", "error"), [(True, BY_SERVER), (False, BY_AGENT)])

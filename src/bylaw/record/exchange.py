@@ -38,6 +38,8 @@ class RecordedExchange(Exchange):
         self._body = bytearray()
         self._has_ended = False
         """the server has ended the body; else the agent stopped reading it, or the connection broke"""
+        self._length: str | None = None
+        """of a body in pieces, as the server announced it; as text, because it may be a number of any size"""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -45,6 +47,8 @@ class RecordedExchange(Exchange):
     def head(self, status: int, headers: dict[str, str]) -> None:
         self._inner.head(status, headers)
         self._status, self._headers = status, headers
+        length = headers.get("content-length", "")
+        self._length = (length.lstrip("0") or "0") if length.isascii() and length.isdigit() else None
 
     def answer(self, reply: Incoming) -> Incoming:
         answered = self._inner.answer(reply)
@@ -57,6 +61,7 @@ class RecordedExchange(Exchange):
         self._inner.chunk(data)
         self._store(data)
         if self._is_last(data):
+            self._has_ended = True
             self.end()  # before the reader gets it: whoever has an answer finds it in the file
 
     def body_end(self) -> None:
@@ -81,9 +86,8 @@ class RecordedExchange(Exchange):
 
     def _is_last(self, data: bytes) -> bool:
         """Whether this piece is known to be the last."""
-        length = self._headers.get("content-length", "")
-        if length.isascii() and length.isdigit():
-            return length == str(len(self._body))  # compared as text: a server may send a number of any size
+        if self._length is not None:
+            return self._length == str(len(self._body))
         if not data.endswith(b"\n\n"):
             return False
         event = self._body.rfind(b"\n\n", 0, -2)
@@ -105,7 +109,7 @@ class RecordedExchange(Exchange):
             began=self._began,
             ended=time.time(),
             latency_ms=(time.perf_counter() - self._clock) * 1000,
-            is_whole=is_whole,
+            is_whole=is_whole and (error is None or is_stream(self._headers)),  # a stream has a mark at its end
             status=self._status,
             error=error or unread,
             attempt=int(retries) + 1 if _COUNT.fullmatch(retries) else None,
@@ -128,7 +132,11 @@ class RecordedExchange(Exchange):
         reply = json_of(body)
         if isinstance(reply, dict) and "error" in reply and not _is_answer(reply):
             return None, False, _error_in(body)
-        return (reply, True, None) if isinstance(reply, dict) else (None, False, None)
+        if not isinstance(reply, dict):
+            return None, False, None
+        # The client of a body that is shorter than announced gets an error, also if all of the JSON has come.
+        is_short = self._length is not None and self._length != str(len(self._body))
+        return reply, not is_short, "the connection was broken off" if is_short else None
 
     def _read_stream(self, body: bytes) -> tuple[Json | None, bool, str | None]:
         events = read_events(body)

@@ -171,7 +171,8 @@ class _Aiohttp:
 
     async def observe(self, reply: Any, exchange: Exchange) -> Any:
         headers = {name.lower(): value for name, value in reply.headers.items()}
-        headers.pop("content-encoding", None)  # aiohttp has decompressed the body
+        if headers.pop("content-encoding", None) is not None:  # aiohttp has decompressed the body
+            headers.pop("content-length", None)
         exchange.head(reply.status, headers)
         length = reply.content_length
         if length is None or "text/event-stream" in headers.get("content-type", ""):
