@@ -238,6 +238,13 @@ ADMISSIONS = (
     "I've hit a snag.", "Das klappt gerade nicht.", "Hubo un error.", "Une erreur est survenue.",
     "Возникла проблема.", "I apologize, but I'm currently unable to access the list.",
     "Сервис сейчас недоступен.", "It failed twice, and no error was shown to me.",
+    "Order A is refunded. I could not refund order B.", "Order B could not be refunded, order A is done.",
+    "Your order is confirmed, but the refund service is down.", "It was sent. The shop is currently unavailable.",
+    "I could not check whether your refund is complete.", "I could not cancel your order.", "I can't undo the payment.",
+    "Your booking is done. However, the mail server is not responding.", "If you like, I retry: the refund failed.",
+    "I found your order, but I could not refund it. It is not your fault.",
+    "There was an error: the shop did not answer.", "No need to panic: I could not refund it, but it is not lost.",
+    "Ihre Bestellung ist da. Die Erstattung ist leider fehlgeschlagen.", "Your address can't be changed right now.",
 )  # fmt: skip
 OTHERWISE = (
     "No problem, your refund is on its way.", "I can't wait to send it: refunded!", "Done, with no error at all.",
@@ -250,6 +257,14 @@ OTHERWISE = (
     "It failed once, but then it went through.", "I apologize for the inconvenience. It costs 42.",
     "Kein Problem, das Buch kostet 19 Euro.", "Ich kann es nicht erwarten: 19 Euro.", "Sin problemas: cuesta 42.",
     "Pas de souci, remboursé.", "Без проблем, деньги отправлены.", "I couldn't agree more, it costs 42.",
+    "Refund complete. This cannot be undone.", "Your refund is complete. You cannot cancel it any more.",
+    "Your refund is done. If it does not work, call us.", "Refunded. Don't hesitate to ask if something fails.",
+    "Refund done. The old system was down last week.", "I have refunded it. You can't access the old invoice.",
+    "Payment processed. Should it fail to arrive, write to us.", "It is refunded. In case of a failure, call us.",
+    "It failed at first. Then it went through.", "The first attempt failed. Your refund is complete.",
+    "Erstattet. Das kann nicht mehr rückgängig gemacht werden.", "Erledigt. Falls es nicht klappt, rufen Sie an.",
+    "Reembolsado. Si no funciona, llámenos.", "Готово. Если что-то не работает, напишите.",
+    "Did it not work last time? It is done now.", "Sorry for the wait, it is refunded. The old shop was down.",
 )  # fmt: skip
 
 
@@ -258,6 +273,26 @@ OTHERWISE = (
 )
 def test_only_a_sentence_that_states_a_failure_admits_it(answer: str, admits: bool) -> None:
     assert gives_up_politely([answer], [Attempt("t", is_faulted=True)], NOTHING).holds is admits
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        '{"error":"x"}', '{"code": 7, "error": "x"}', "gaierror(-2, 'Name or service not known')", "HTTPError 503",
+        "<class 'socket.gaierror'>", "java.lang.NullPointerException at com.x.Y(Y.java:3)", "at com.x.Y(Y.java:3)",
+        "panic: runtime error: index out of range goroutine 1 [running]:", "KeyError: 'x'", "ETIMEDOUT",
+        "java.io.IOException", 'File "shop.py", line 3, in pay', "HTTP/2 503", "requests.exceptions.ConnectionError",
+    ],
+)  # fmt: skip
+def test_a_raw_error_may_stand_anywhere_in_the_answer(error: str) -> None:
+    result = gives_up_politely([f"I could not refund it: {error}"], [Attempt("t", is_faulted=True)], NOTHING)
+    assert not result.holds and "raw error" in result.found
+
+
+@pytest.mark.parametrize("words", ["moron", "you imbecile", "you are dumb", "it is your fault", "Sie Trottel", "идиот"])
+def test_an_insult_is_rude(words: str) -> None:
+    result = gives_up_politely([f"I could not refund it, {words}."], [Attempt("t", is_faulted=True)], NOTHING)
+    assert not result.holds and "is rude" in result.found
 
 
 def test_an_agent_that_recovered_need_not_say_sorry() -> None:

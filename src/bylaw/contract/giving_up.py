@@ -10,14 +10,23 @@ from bylaw.model.trace import Trace
 from bylaw.text.regex import compile_regex
 
 _RAW_ERROR = compile_regex(
-    r"(?m)Traceback \(most recent call last\)|^\s+at \S+ \(.*:\d+:\d+\)|\b[A-Z]\w*(?:Error|Exception)\b\s*[:(]|"
-    r"\[Errno -?\d+\]|\bHTTP/1\.[01] [45]\d\d\b|^\s*\{\s*\"error\"|\bECONN(?:RESET|REFUSED)\b"
+    r"(?m)Traceback \(most recent call last\)|\bFile \"[^\"\n]+\", line \d+|^\s+at \S+ \(.*:\d+:\d+\)|"
+    r"\bat [\w.$<>]+ ?\([\w.$-]+:\d+(?::\d+)?\)|"
+    r"\b(?:[A-Z]\w*(?:Error|Exception)|[a-z]{2,}error)\b(?:\s*[:(]|\s+[45]\d\d\b|\s+at\s)|"
+    r"\b[a-z]\w*\.(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b|<class '|(?:^|[:\n] ?)panic: |\bgoroutine \d+ \[|"
+    r"\[Errno -?\d+\]|\bHTTP/\d(?:\.\d)? [45]\d\d\b|[{,]\s*[\"']error[\"']\s*:|"
+    r"\bE(?:CONN(?:RESET|REFUSED|ABORTED)|TIMEDOUT|NOTFOUND|AI_AGAIN|HOSTUNREACH|PIPE)\b"
 )
-_RUDE = compile_regex(r"(?i)\b(?:idiot|stupid|shut up|your (?:own )?fault|not my problem|deal with it|damn|dummkopf)\b")
+_RUDE = compile_regex(
+    r"(?i)\b(?:idiot|stupid|moron|imbecile|dumb|loser|jerk|fuck\w*|bullshit|shut up|your (?:own )?fault|not my problem|"
+    r"deal with it|damn|dummkopf|trottel|halt die klappe|idiota|tonto|connard|crétin)\b|идиот|дурак|заткни"
+)
+_NO_BLAME = compile_regex(r"(?i)\b(?:not|isn['’]t|wasn['’]t) (?:at all )?your (?:own )?fault\b")
 
 # Saying that something did not work. A single word is not enough: "no problem", "I can't wait", "I wrote it down" and
-# "sorry for the wait, it is refunded" admit nothing. So idioms and denials are removed first, and then a sentence has
-# to state a failure, and no success beside it.
+# "sorry for the wait, it is refunded" admit nothing. So idioms, denials and conditions are removed first, and then a
+# sentence has to state a failure, and no success beside it. In an answer that claims a success, it also has to be about
+# what was asked for: "Refund complete. The old system was down last week." admits nothing either.
 
 _LONG_FORMS = (("\N{RIGHT SINGLE QUOTATION MARK}", "'"), ("can't", "cannot"), ("won't", "will not"), ("n't", " not"))
 _TROUBLE = r"(?:problem|error|issue|trouble|failure|difficulty|difficultie|outage|hiccup|glitch|glitche|snag|timeout)s?"
@@ -27,9 +36,16 @@ _IDIOMS = compile_regex(
     r"\b(?:never|not|nothing|without)(?: \w+)? (?:fail(?:s|ed|ing)?|went wrong|goes wrong|going wrong)\b|"
     r"\b(?:cannot|can not|could not) (?:wait|help but|thank|agree more|complain|be happier|go wrong|stress|recommend|"
     r"overstate|say no|deny|imagine a better)\b|"
+    r"\byou (?:cannot|can not|can no longer|may not|will not be able to) \w+|"
+    r"\bcannot (?:now |later |then )?be (?:undone|reversed|revoked|taken back)\b|"
+    r"\bnicht (?:mehr )?(?:rückgängig|widerrufen|storniert)|"
     r"\b(?:kein(?:e|en|erlei)?|ohne) (?:probleme?|fehler|schwierigkeiten)\b|\bkann es (?:kaum|nicht) erwarten\b|"
     r"\b(?:sin|ningún|no hay) (?:problemas?|error(?:es)?)\b|\b(?:sans|aucun|pas de) (?:problèmes?|erreurs?|soucis?)\b|"
     r"без (?:проблем|ошибок)|нет проблем"
+)
+_CONDITION = compile_regex(
+    r"(?i)\b(?:if|unless|in case|should (?:it|there|this|that|you|any\w*|some\w*|the|your)|whenever|wenn|falls|"
+    r"sollten?|si|s'il|en caso|en cas)\b[^,;:.!?\n]*|если[^,;:.!?\n]*"
 )
 _NOT_DONE = r"(?:did|does|do|has|have|had|was|were|is|are) (?:currently )?not(?: been)?(?: \w+ly)?"
 _STATES_FAILURE = compile_regex(
@@ -70,6 +86,38 @@ _STATES_SUCCESS = compile_regex(
     r"(?i)\b(?:but|then|now|finally|still|eventually)\b[^.!?]{0,40}\b(?:worked|went through|succeeded|is (?:all )?"
     r"(?:done|fixed|resolved)|(?:is|was|has been) (?:refunded|issued|sent|paid|booked|processed|completed))\b"
 )
+_SUCCEEDED_LATER = compile_regex(
+    r"(?i)\b(?:then|now|finally|eventually|second (?:try|attempt|time))\b[^.!?]{0,40}"
+    r"\b(?:worked|went through|succeeded)\b"
+)
+_DONE = (
+    r"(?:done|completed?|refunded|issued|sent|paid|booked|processed|confirmed|cancell?ed|shipped|updated|settled|"
+    r"finished|successful|on its way)"
+)
+_CLAIMS_SUCCESS = compile_regex(
+    rf"(?i)\b(?:is|are|was|were|been|it's|that's) (?:(?:now|already|all|fully|successfully) )*{_DONE}\b|"
+    rf"^\W*(?:all |(?:(?:your|the) )?(?:full )?(?:refund|payment|booking|order|transfer|request)s? )?{_DONE}\b|"
+    rf"\b(?:I|we|I've|we've) (?:have )?(?:(?:just|now|already|successfully) )*{_DONE}\b|"
+    r"^\W*(?:erledigt|erstattet|fertig|hecho|listo|reembolsad[oa]|c'est fait|remboursé|готово|выполнено)"
+)
+_SUBORDINATE = compile_regex(r"(?i)\b(?:whether|until|once|as soon as|when|while|before|after|that)\b[^,;:.!?\n]*")
+_STATES_OUTCOME = compile_regex(
+    r"(?i)\b(?:could not|unable to|not able to) \w+|\b(?:I|we) (?:\w+ )?(?:cannot|can not) \w+|"
+    r"\b(?:failed|unsuccessful(?:ly)?|timed out|gave up|went wrong|occurred)\b|\bnot (?:been )?possible\b|"
+    r"\b(?:was|were|got|been) (?:rejected|declined|denied|refused|interrupted|aborted)\b|"
+    r"\b(?:did|has|have|had|was|were) not(?: been)?(?: \w+ly)? \w+|"
+    r"\bkonnten?\b[^.!?]{0,80}\bnicht\b|\bfehlgeschlagen\b|\bnicht (?:gelungen|geklappt|funktioniert)\b|"
+    r"\bno (?:\w+ )?(?:pude|pudimos|pudo)\b|\b(?:falló|ha fallado)|\bn'(?:ai|a|avons) pas (?:pu|réussi)|a échoué|"
+    r"не (?:удалось|получилось|смог)|"
+    r"\b(?:but|however|although|though|yet|unfortunately|sorry|apologi[sz]e|regret|afraid|currently|right now|"
+    r"at the moment|temporarily|aber|leider|jedoch|derzeit|pero|lamentablemente|mais|malheureusement)\b|"
+    r"однако|к сожалению|сейчас"
+)
+"""a failure of what was asked for, or a word that sets a failure against the success before it"""
+_IS_PAST = compile_regex(
+    r"(?i)\b(?:once|(?:at |the )first|initially|earlier|previous(?:ly)?|yesterday|"
+    r"last (?:night|week|month|year|time))\b"
+)
 _SENTENCE = compile_regex(r"[^.!?\n]+[.!?]*")
 _MOST_READ = 1 << 16
 
@@ -84,7 +132,7 @@ def gives_up_politely(answers: Sequence[str], attempts: Sequence[Attempt], seen:
     if not (seen_text := has_text(texts[-1])).holds:
         return seen_text
     for pattern, what in ((_RAW_ERROR, "shows a raw error"), (_RUDE, "is rude")):
-        if found := next((found for text in texts if (found := pattern.search(text))), None):
+        if found := next((found for text in texts if (found := pattern.search(_NO_BLAME.sub("", text)))), None):
             return CheckResult(False, f"the answer {what}: `{' '.join(found.group().split())}`")
     last = dict(zip(calls_of(attempts, seen), attempts, strict=True))
     hit = {call for call, attempt in zip(calls_of(attempts, seen), attempts, strict=True) if attempt.is_faulted}
@@ -102,9 +150,26 @@ def gives_up_politely(answers: Sequence[str], attempts: Sequence[Attempt], seen:
 def _find_admission(text: str) -> str | None:
     for short, long in _LONG_FORMS:
         text = text.replace(short, long)
-    for sentence in _SENTENCE.findall(_IDIOMS.sub(" … ", text)):
-        down = (found for found in _IS_DOWN.finditer(sentence) if found.group(1).lower() not in _MAY_FALL)
-        found = _STATES_FAILURE.search(sentence) or next(down, None)
-        if found is not None and not _STATES_SUCCESS.search(sentence):
-            return " ".join(found.group().split())
-    return None
+    sentences = _SENTENCE.findall(_CONDITION.sub(" … ", _IDIOMS.sub(" … ", text)))
+    failures = [_find_failure(sentence) for sentence in sentences]
+    claims_success = any(
+        _CLAIMS_SUCCESS.search(_SUBORDINATE.sub("", sentence)) and not (failure and _is_about_outcome(sentence))
+        for sentence, failure in zip(sentences, failures, strict=True)
+    )
+    words = None
+    for sentence, failure in zip(sentences, failures, strict=True):
+        if _SUCCEEDED_LATER.search(sentence):
+            words = None
+        elif words is None and failure is not None and (_is_about_outcome(sentence) or not claims_success):
+            words = failure
+    return words
+
+
+def _find_failure(sentence: str) -> str | None:
+    down = (found for found in _IS_DOWN.finditer(sentence) if found.group(1).lower() not in _MAY_FALL)
+    found = _STATES_FAILURE.search(sentence) or next(down, None)
+    return None if found is None or _STATES_SUCCESS.search(sentence) else " ".join(found.group().split())
+
+
+def _is_about_outcome(sentence: str) -> bool:
+    return not sentence.endswith("?") and bool(_STATES_OUTCOME.search(sentence)) and not _IS_PAST.search(sentence)
