@@ -189,13 +189,13 @@ class Guard(AsyncGuard):
         check_names(session=key, **({} if agent is None else {"agent": agent}))
         return GuardSession(self, self._lives, key, agent, end=end)
 
-    def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
+    def end_session(self, session: str, *, complete: bool = True, request: str | None = None) -> tuple[Verdict, ...]:
         """The session is over, whoever is inside, and so are its reviews. Returns the rules that only its end breaks;
         a later attempt begins a new session. While the store cannot be written, the end waits for the next transaction,
         and nothing is returned."""
         check_names(session=session)
         self._lives.end(self.session_key(session))
-        return super().end_session(session, complete=complete)
+        return super().end_session(session, complete=complete, request=request)
 
     def _with_session(self, attempt: Attempt, review: str | None) -> Attempt:
         if not attempt.session:

@@ -39,6 +39,8 @@ MOST_OPEN = 256
 """calls whose result can still be linked; they are written down with every decision"""
 MOST_USED = 256
 """ids of calls that are recognised if they are used again"""
+MOST_TOLD = 64
+"""requests that are recognised if they are sent again"""
 MOST_DENIED = 256
 """denied calls that are counted separately"""
 
@@ -166,6 +168,13 @@ def _undos(log: list[Logged]) -> list[Undo]:
     return [one.undo for one in log if one.undo is not None]
 
 
+class ToldBefore(Exception):
+    """What happened was told before, under the same id: nothing has changed."""
+
+    def __init__(self) -> None:
+        super().__init__("it was told before")
+
+
 class SessionState:
     """One session, between a load and a store."""
 
@@ -186,6 +195,8 @@ class SessionState:
         """the family: each announced agent → every ancestor that was announced or stated for it, root first"""
         self.used: dict[str, None] = {}
         """digests of the latest call ids that the host has given to allowed calls"""
+        self.told: dict[str, None] = {}
+        """digests of the latest ids of requests that have told what happened"""
         self.touched = False
         """whether it was used since sessions were last searched for one to forget"""
         self.others: dict[str, Any] = {}
@@ -258,10 +269,18 @@ class SessionState:
         if len(self.used) > MOST_USED:
             del self.used[next(iter(self.used))]
 
+    def is_told(self, request: str) -> bool:
+        return _digest(request) in self.told
+
+    def note_told(self, request: str) -> None:
+        self.told[_digest(request)] = None
+        if len(self.told) > MOST_TOLD:
+            del self.told[next(iter(self.told))]
+
     @property
     def is_blank(self) -> bool:
         """Whether a new session would be judged in the same way."""
-        if self.runs or self.above or self.fed or self.denied or self.open or self.used:
+        if self.runs or self.above or self.fed or self.denied or self.open or self.used or self.told:
             return False
         return not any(
             own.log or own.attempts.states_of(self.key) or own.calls.states_of(self.key)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -14,7 +14,15 @@ from bylaw.guard.decide import records
 from bylaw.guard.decide.attempts import call_key, is_time
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider
-from bylaw.guard.decide.session import SessionState, doubt_call, end_session, observe_event, record_result, release_call
+from bylaw.guard.decide.session import (
+    SessionState,
+    ToldBefore,
+    doubt_call,
+    end_session,
+    observe_event,
+    record_result,
+    release_call,
+)
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import Decision, check_names, check_type
 from bylaw.guard.policies import doubt_agent
@@ -27,6 +35,7 @@ from bylaw.text.redaction.redactor import Redactor
 
 _log = logging.getLogger("bylaw")
 _STOPPED_EARLY = "not complete"
+T = TypeVar("T")
 
 
 class SessionChanges:
@@ -58,10 +67,12 @@ class SessionChanges:
         is_error: bool | None = None,
         ts: float | None = None,
         check: Callable[[ToolCall | None], None] | None = None,
+        request: str | None = None,
     ) -> tuple[Verdict, ...]:
         """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
         host can react. While the store cannot be written, the result waits for the next transaction, and nothing is
-        returned. `check` raises if the open call, or None, is not one that the caller may speak of."""
+        returned. `check` raises if the open call, or None, is not one that the caller may speak of. `request`: an id of
+        what is told, here and below; raises ToldBefore if it was told under this id before."""
         call_id, key = call_key(decision, session)
         key = self.session_key(key)
         check_type("is_error", is_error, bool, type(None))
@@ -81,7 +92,7 @@ class SessionChanges:
                 records.write_result(transaction, result, found, about=self._about(record), redact=self._redact)
             return found
 
-        return self._sessions.change_now_or_later(key, change, later=())
+        return self._change_once(key, change, request, later=())
 
     def release(
         self,
@@ -89,6 +100,7 @@ class SessionChanges:
         *,
         session: str | None = None,
         check: Callable[[ToolCall | None], None] | None = None,
+        request: str | None = None,
     ) -> bool:
         """The call was allowed and never ran: its reservation is undone. The attempt stays counted. Returns False if
         nothing was reserved, or if the store cannot be written: then it is released with the next transaction."""
@@ -105,9 +117,9 @@ class SessionChanges:
                 records.write_row(transaction, key, "release", at, row)
             return released
 
-        return self._sessions.change_now_or_later(key, change, later=False)
+        return self._change_once(key, change, request, later=False)
 
-    def observe(self, event: Event) -> tuple[Verdict, ...]:
+    def observe(self, event: Event, *, request: str | None = None) -> tuple[Verdict, ...]:
         """A request, response or message that the host has seen. Returns the rules that it breaks."""
         if not isinstance(getattr(event, "origin", None), Origin):
             raise ValueError(f"event={event!r:.80}: expected an event, such as a Response")
@@ -125,7 +137,19 @@ class SessionChanges:
                 records.write_observation(transaction, seen, found, at, about=about, redact=self._redact)
             return found
 
-        return self._sessions.change_now_or_later(key, change, later=())
+        return self._change_once(key, change, request, later=())
+
+    def _change_once(self, key: str, change: Callable[..., T], request: str | None, *, later: T) -> T:
+        def change_once(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> T:
+            if request is None:
+                return change(transaction, record, state)
+            if state.is_told(request):
+                raise ToldBefore
+            done = change(transaction, record, state)
+            state.note_told(request)
+            return done
+
+        return self._sessions.change_now_or_later(key, change_once, later=later)
 
     # -- switches and sessions ------------------------------------------------------------------------------------
 
@@ -177,11 +201,13 @@ class SessionChanges:
                 about = self._about(record)
                 records.write_session_end(transaction, session, "terminated", (), self._clock(), why, about=about)
 
-    def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
+    def end_session(self, session: str, *, complete: bool = True, request: str | None = None) -> tuple[Verdict, ...]:
         """The session is over, and so are its reviews. Returns the rules that only its end breaks, as `record` does."""
-        return self.end_if(lambda: True, session, complete=complete)
+        return self.end_if(lambda: True, session, complete=complete, request=request)
 
-    def end_if(self, is_over: Callable[[], bool], session: str, *, complete: bool) -> tuple[Verdict, ...]:
+    def end_if(
+        self, is_over: Callable[[], bool], session: str, *, complete: bool, request: str | None = None
+    ) -> tuple[Verdict, ...]:
         """`is_over` is asked once, when nobody else can decide in the session, or when its end has to wait."""
         check_names(session=session)
         check_type("complete", complete, bool)
@@ -201,7 +227,7 @@ class SessionChanges:
             self._sessions.forget(key)
             return found
 
-        broken: tuple[Verdict, ...] = self._sessions.change_now_or_later(key, change, later=())
+        broken: tuple[Verdict, ...] = self._change_once(key, change, request, later=())
         is_over()
         return broken
 

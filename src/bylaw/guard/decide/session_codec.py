@@ -62,6 +62,8 @@ class _Data(Struct, omit_defaults=True):
     turn: int | None = None
     used: str = ""
     """digests of call ids, eight characters each"""
+    told: str = ""
+    """digests of the ids of requests, likewise"""
 
 
 class _Current(_Data):
@@ -122,6 +124,7 @@ def dump(state: SessionState) -> bytes:
             open=calls,
             turn=state.turn,
             used="".join(state.used),
+            told="".join(state.told),
         )
     )
 
@@ -212,8 +215,12 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
     state.fed = frozenset(found.fed)
     state.runs, state.denied = found.runs, found.denied
     state.turn = found.turn
-    state.used = {found.used[i : i + 8]: None for i in range(0, len(found.used), 8)}
+    state.used, state.told = _digests(found.used), _digests(found.told)
     return state
+
+
+def _digests(text: str) -> dict[str, None]:
+    return {text[i : i + 8]: None for i in range(0, len(text), 8)}
 
 
 def _read(key: str, data: bytes) -> _Data:

@@ -137,7 +137,7 @@ class GuardClient(Guard):
             if isinstance(problem, NoAnswer):
                 reason = f"the guard's service gives no decision: {problem}"
                 if problem.status != 429:  # else it has not looked at the call
-                    self._keep("/v1/release", {"call_id": attempt.call_id, "session": attempt.session})
+                    self._keep("/v1/release", self._numbered({"call_id": attempt.call_id, "session": attempt.session}))
             return Decision(
                 action=Action.BLOCK, decided_by="service", reason=reason, denial=DenialClass.TRANSIENT, **about
             )
@@ -149,7 +149,7 @@ class GuardClient(Guard):
             return Decision(
                 action=Action.ALLOW, decided_by="on_unreachable", reason=reason, notes=notes, call=call, **about
             )
-        self._keep("/v1/release", {"call_id": attempt.call_id, "session": attempt.session})
+        self._keep("/v1/release", self._numbered({"call_id": attempt.call_id, "session": attempt.session}))
         advice = "try again later; the call was not judged"
         return Decision(
             action=Action.BLOCK,
@@ -236,19 +236,27 @@ class GuardClient(Guard):
         body = {"session": session, "run": run, "agent": agent, "parent_run": parent_run}
         self._link.post("/v1/runs", encode_body(body))
 
-    def end_if(self, is_over: Callable[[], bool], session: str, *, complete: bool) -> tuple[Any, ...]:
+    def end_if(
+        self, is_over: Callable[[], bool], session: str, *, complete: bool, request: str | None = None
+    ) -> tuple[Any, ...]:
         check_names(session=session)
         if not cache(is_over)():
             return ()
-        return verdicts_of(self._tell("/v1/sessions/end", {"session": session, "complete": complete}))
+        body = {"session": session, "complete": complete, "request_id": request}
+        return verdicts_of(self._tell("/v1/sessions/end", body))
 
     def session_key(self, session: str) -> str:
         return session
 
     # -- what could not be delivered ------------------------------------------------------------------------------
 
+    def _numbered(self, body: dict[str, Any]) -> dict[str, Any]:
+        """With an id by which the service knows it again: it may have arrived although there was no answer."""
+        return {**body, "request_id": body.get("request_id") or f"{self._prefix}-{next(self._numbers)}"}
+
     def _tell(self, path: str, body: dict[str, Any]) -> Told:
         """Tell the service what has happened; later, if it is away. Raises ServiceRefused."""
+        body = self._numbered(body)
         try:
             self._deliver()
             return read_told(self._link.post(path, encode_body(body)))
@@ -359,6 +367,7 @@ class AsyncGuardClient(GuardClient):
         return verdicts_of(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
 
     async def _atell(self, path: str, body: dict[str, Any]) -> Told:
+        body = self._numbered(body)
         try:
             await self._adeliver()
             return read_told(await self._alink.apost(path, encode_body(body)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from bylaw.guard.decide.records import decision_json
 from bylaw.guard.decide.repeats import CallIdUsed
+from bylaw.guard.decide.session import ToldBefore
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
@@ -63,22 +65,28 @@ class DecideBody(AttemptBody, frozen=True, kw_only=True):
     """resumes a call that was paused"""
 
 
-class RecordBody(Given, frozen=True, kw_only=True):
+class TellingBody(Given, frozen=True, kw_only=True):
+    """What has happened in a session."""
+
+    session: str
+    request_id: str | None = None
+    """made by the client: what is told again under the same one, since the answer was lost, changes nothing"""
+
+
+class RecordBody(TellingBody, frozen=True, kw_only=True):
     """The result of a call that ran."""
 
     call_id: str
-    session: str
     content: Any = None
     is_error: bool | None = None
     ts: float | None = None
     """as that of a call"""
 
 
-class ReleaseBody(Given, frozen=True, kw_only=True):
+class ReleaseBody(TellingBody, frozen=True, kw_only=True):
     """A call that was allowed and never ran."""
 
     call_id: str
-    session: str
 
 
 class ObservedCall(Given, frozen=True, kw_only=True):
@@ -87,11 +95,10 @@ class ObservedCall(Given, frozen=True, kw_only=True):
     arguments: Any = None
 
 
-class ObserveBody(Given, frozen=True, kw_only=True):
+class ObserveBody(TellingBody, frozen=True, kw_only=True):
     """A request, response or message that the host has seen."""
 
     kind: Literal["message", "response", "request"]
-    session: str
     agent: str | None = None
     run: str | None = None
     parent_run: str | None = None
@@ -118,8 +125,9 @@ class RunBody(Given, frozen=True, kw_only=True):
     parent_run: str | None = None
 
 
-class EndBody(Given, frozen=True, kw_only=True):
-    session: str
+class EndBody(TellingBody, frozen=True, kw_only=True):
+    """A session is over."""
+
     complete: bool = True
 
 
@@ -187,21 +195,23 @@ def record(asked: Asked[RecordBody]) -> Found:
     given, sessions, guard = asked.body, asked.context.sessions, asked.context.operations.guard
     _check_time(asked, given.ts)
     _known(sessions.check(asked.who, given.session))
-    tell = partial(guard.record, given.call_id, given.content, session=given.session, is_error=given.is_error)
-    with _refusals():
+    about: dict[str, Any] = {"session": given.session, "request": given.request_id}
+    tell = partial(guard.record, given.call_id, given.content, is_error=given.is_error, **about)
+    with _refusals(), suppress(ToldBefore):
         try:
             return _found(tell(check=partial(sessions.own_call, asked.who)))
         except NotOpen as problem:
             sessions.check_closed(asked.who, given.session, given.call_id, problem)
             return _found(tell())
+    return Found(repeated=True)
 
 
 def release(asked: Asked[ReleaseBody]) -> Released:
     """Clients release calls of which they do not know whether they arrived: nothing happens then."""
     given, sessions, guard = asked.body, asked.context.sessions, asked.context.operations.guard
     _known(sessions.check(asked.who, given.session))
-    tell = partial(guard.release, given.call_id, session=given.session)
-    with _refusals():
+    tell = partial(guard.release, given.call_id, session=given.session, request=given.request_id)
+    with _refusals(), suppress(ToldBefore):
         try:
             return Released(tell(check=partial(sessions.own_call, asked.who)))
         except NotOpen as problem:
@@ -210,6 +220,7 @@ def release(asked: Asked[ReleaseBody]) -> Released:
             except NotOpen:
                 return Released(False)
             return Released(tell())
+    return Released(False, repeated=True)
 
 
 def observe(asked: Asked[ObserveBody]) -> Found:
@@ -218,8 +229,10 @@ def observe(asked: Asked[ObserveBody]) -> Found:
     _check_time(asked, given.at)
     asked.context.sessions.check(asked.who, given.session)
     asked.context.sessions.check_place(asked.who, given.session, agent, given.parent_run)
-    with _refusals():
-        return _found(asked.context.operations.guard.observe(event_of(given, agent, asked.context.operations.clock())))
+    with _refusals(), suppress(ToldBefore):
+        event = event_of(given, agent, asked.context.operations.clock())
+        return _found(asked.context.operations.guard.observe(event, request=given.request_id))
+    return Found(repeated=True)
 
 
 def start_run(asked: Asked[RunBody]) -> Done:
@@ -234,8 +247,10 @@ def start_run(asked: Asked[RunBody]) -> Done:
 def end(asked: Asked[EndBody]) -> Found:
     given = asked.body
     _known(asked.context.sessions.check_owner(asked.who, given.session))
-    with _refusals():
-        return _found(asked.context.operations.guard.end_session(given.session, complete=given.complete))
+    with _refusals(), suppress(ToldBefore):
+        guard = asked.context.operations.guard
+        return _found(guard.end_session(given.session, complete=given.complete, request=given.request_id))
+    return Found(repeated=True)
 
 
 async def wait(asked: Asked[None]) -> ReviewAnswer:

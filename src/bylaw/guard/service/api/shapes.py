@@ -78,6 +78,8 @@ class Found(Struct, frozen=True):
     """Rules that were broken by what happened."""
 
     found: tuple[VerdictShape, ...] = ()
+    repeated: bool | UnsetType = UNSET
+    """true if it was told before under the same `request_id`: nothing was judged now"""
 
 
 class PastCall(Struct, frozen=True):
@@ -89,6 +91,8 @@ class PastCall(Struct, frozen=True):
 class Released(Struct, frozen=True):
     released: bool
     """whether anything was reserved"""
+    repeated: bool | UnsetType = UNSET
+    """as that of what happened"""
 
 
 class ReviewAnswer(Struct, frozen=True, kw_only=True):

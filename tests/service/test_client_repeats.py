@@ -1,0 +1,110 @@
+"""What a client tells again, since it does not know whether it has arrived, happens once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.guard.decide.session import MOST_TOLD, SessionState
+from bylaw.guard.decide.session_codec import dump, load
+from bylaw.guard.service.client import GuardClient
+from bylaw.model.events import Message, Origin, Request, Response
+from tests.service.support import Site
+from tests.service.test_client import Http, client
+
+RULES = """guard:
+  agent: support
+  rules:
+  - {id: turns, kind: max_turns, params: {limit: 3}, scope: session, then: block}
+  - {id: pays, kind: max_calls, params: {tool: pay, limit: 2}, scope: session, then: block}
+  - {id: polite, kind: forbidden_text, params: {text: never}, then: block}
+  - {id: one-mail, kind: must_call_once, params: {tool: mail}, scope: session, then: block}
+"""
+ORIGIN = Origin("s", agent="support")
+TOLD: dict[str, Callable[[GuardClient], Any]] = {
+    "response": lambda guard: guard.observe(Response(origin=ORIGIN, text="never", content=[])),
+    "message": lambda guard: guard.observe(Message(origin=ORIGIN, role="user", content="hello")),
+    "request": lambda guard: guard.observe(Request(origin=ORIGIN, model="m")),
+    "result": lambda guard: guard.record("c", "done", session="s"),
+    "release": lambda guard: guard.release("c", session="s"),
+    "end": lambda guard: guard.end_session("s"),
+}
+
+
+ONLY_WHEN = "guard: {agent: support, rules: [{id: never, when: {tool_name_in: [never]}, then: block}]}"
+
+
+class Place:
+    """A service with one call, `c`, and a client whose way to it can be cut."""
+
+    def __init__(self, rules: str = RULES) -> None:
+        self.site = Site({"guard.yaml": rules})
+        self.http = Http(self.site)
+        self.guard = client(self.site, self.http)
+        self.guard.decide(bylaw.Attempt(tool="pay", session="s", call_id="c"))
+
+    def rows(self) -> list[Any]:
+        assert bylaw.verify_audit(self.site.store).findings == []
+        rows = self.site.store.events(session="s")
+        return [(row.kind, row.data.get("found"), row.data.get("call_id")) for row in rows]
+
+
+@pytest.mark.parametrize("rules", [RULES, ONLY_WHEN], ids=["kinds", "when"])
+@pytest.mark.parametrize("what", TOLD)
+def test_what_is_told_again_after_its_answer_was_lost_happens_once(what: str, rules: str) -> None:
+    plain, lost = Place(rules), Place(rules)
+    TOLD[what](plain.guard)
+    lost.http.away = "after"
+    TOLD[what](lost.guard)
+    lost.guard.close()  # the second time, also in vain
+    lost.http.away = ""
+    for place in (plain, lost):
+        assert place.guard.decide(bylaw.Attempt(tool="look", session="s", call_id="d"))
+    assert lost.rows() == plain.rows() and len(plain.rows()) == 3
+
+
+def test_equal_events_that_are_told_once_each_all_count() -> None:
+    place = Place()
+    for _ in range(3):
+        TOLD["response"](place.guard)
+    assert [kind for kind, *_ in place.rows()].count("observation") == 3
+
+
+def test_a_lost_end_does_not_end_the_session_that_another_program_has_begun_since() -> None:
+    place = Place()
+    place.http.away = "after"
+    place.guard.end_session("s")
+    place.http.away = ""
+    other = client(place.site, place.http)
+    for _ in range(2):
+        assert other.decide(bylaw.Attempt(tool="pay", session="s"))
+    place.guard.close()
+    assert not other.decide(bylaw.Attempt(tool="pay", session="s")), "the two before still count"
+
+
+def test_a_service_says_that_it_judged_nothing_now_and_knows_the_request_after_a_restart() -> None:
+    place = Place()
+    body = {"kind": "response", "session": "s", "text": "never", "content": [], "request_id": "r-1"}
+    (found,) = place.site.ask("support", "POST", "/v1/observe", body)["found"]
+    assert found["rule"] == "polite"
+    place.site.ops.guard._sessions._live.clear()
+    assert place.site.ask("support", "POST", "/v1/observe", body) == {"found": [], "repeated": True}
+    assert place.site.ask("support", "POST", "/v1/observe", {**body, "request_id": "r-2"}).get("repeated") is None
+
+
+def test_what_was_refused_can_be_told_again_under_its_id() -> None:
+    place = Place()
+    body = {"call_id": "none", "session": "s", "content": "x", "request_id": "r-1"}
+    place.site.ask("support", "POST", "/v1/record", body, status=409)
+    assert place.site.ask("support", "POST", "/v1/record", {**body, "call_id": "c"}).get("repeated") is None
+
+
+def test_requests_are_remembered_in_bounds() -> None:
+    state = SessionState("s")
+    for number in range(MOST_TOLD + 1):
+        state.note_told(f"r-{number}")
+    assert len(state.told) == MOST_TOLD and state.is_told(f"r-{MOST_TOLD}") and not state.is_told("r-0")
+    assert load("s", dump(state), ()).told == state.told
