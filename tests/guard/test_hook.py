@@ -686,9 +686,12 @@ def test_a_hook_whose_answer_cannot_be_written_blocks(project: Path) -> None:
     assert ran.returncode == 2
 
 
-def test_a_hook_without_streams_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_without_streams_blocks(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("sys.stdin", None)
-    assert hook_client.run({}) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stderr", None)
+        assert hook_client.run({}) == 2 and capsys.readouterr() == ("", "")
+    assert hook_client.run({}) == 2 and "stdin is closed" in capsys.readouterr().err
 
 
 # -- calls that the guard has not allowed
@@ -719,6 +722,20 @@ def test_a_result_of_a_call_that_was_not_allowed_approves_nothing(case: str, pro
     assert "approved" not in found and found[-3:] == ["bypassed", "taken", "result"]
     with Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db") as guard:
         assert [review.status for review in guard.reviews.list()] == ["pending"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_hook_that_is_installed_twice_says_so_where_calls_have_ids(client: Client, project: Path) -> None:
+    call = payload(client, project, "Bash", {"command": "ls"})
+    assert hook(call) == Answer()
+    again = hook(call)
+    if "tool_use_id" in call:
+        assert again.code == 2 and "if the hook is installed twice, remove one of them" in again.stderr
+    else:
+        assert again == Answer() and row_kinds(project) == ["decision"] * 2
+    assert (
+        "installed twice" not in hook(payload(client, project, "Bash", {"command": "rm -rf"}, tool_use_id="2")).stderr
+    )
 
 
 def test_a_result_of_a_blocked_or_unknown_call_is_recorded_as_a_bypass(project: Path) -> None:

@@ -39,8 +39,10 @@ def _exit(code: int) -> None:
 def run(options: Mapping[str, str]) -> int:
     """One event, from stdin to stdout. Whatever goes wrong, the exit code is 2."""
     try:
-        if sys.stdin.isatty():
-            print("bylaw: a coding agent runs this, with an event on stdin; see `bylaw hook --help`", file=sys.stderr)
+        if sys.stdin is None or sys.stdin.isatty():
+            if sys.stderr is not None:  # `print` would take stdout, which the client reads
+                what = "stdin is closed" if sys.stdin is None else "a coding agent runs this, with an event on stdin"
+                print(f"bylaw: the call is not allowed: {what}; see `bylaw hook --help`", file=sys.stderr)
             return BLOCK
         payload = sys.stdin.buffer.read(MOST_BYTES + 1)
         out, errors, code = ask_service(payload, options) or _decide(payload, options)

@@ -125,6 +125,8 @@ def _decide(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
     if decision.action is Action.ALLOW:
         return _allow(guard, event, decision)
     text = f"bylaw: {Denied(decision)}"
+    if decision.decided_by == "call-id":
+        text += "; for the user: the client has sent this call before: if the hook is installed twice, remove one"
     if decision.action is not Action.PAUSE or decision.review is None:
         return block(event, text)
     if event.can_ask and review is not None and not review.needs and review.status == "pending":
