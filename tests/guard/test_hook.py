@@ -730,7 +730,7 @@ def test_a_hook_that_is_installed_twice_says_so_where_calls_have_ids(client: Cli
     assert hook(call) == Answer()
     again = hook(call)
     if "tool_use_id" in call:
-        assert again.code == 2 and "if the hook is installed twice, remove one of them" in again.stderr
+        assert again.code == 2 and "if the hook is installed twice, remove one" in again.stderr
     else:
         assert again == Answer() and row_kinds(project) == ["decision"] * 2
     assert (
