@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from bylaw.errors import InputError
+from bylaw.model.trace import Trace
 from bylaw.traces import load_trace
-from tests.importers.support import lines
+from tests.importers.support import calls, lines
 
 USER = {"role": "user", "content": "refund 7"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"order": 7}'}}
@@ -94,3 +96,35 @@ def test_calls_that_are_written_as_text_are_told() -> None:
     trace = load_trace(lines(USER, {"role": "assistant", "content": text}))
     assert [problem.code for problem in trace.problems] == ["unread-content"]
     assert trace.turns[0].response.unread == ("*",)
+
+
+def called(trace: Trace) -> list[Any]:
+    return [(call.name, call.arguments) for call in calls(trace)]
+
+
+def test_chunks_of_several_responses_may_be_mixed() -> None:
+    def stream(id: str, order: int) -> list[Any]:
+        call = {"index": 0, "id": f"call-{id}", "function": {"name": "refund", "arguments": '{"order"'}}
+        rest = {"index": 0, "function": {"arguments": f": {order}}}"}}
+        usage = {"id": id, "object": "chat.completion.chunk", "choices": [], "usage": {"prompt_tokens": order}}
+        return [chunk(id, tool_calls=[call]), chunk(id, tool_calls=[rest]), chunk(id, "tool_calls"), usage]
+
+    mixed = [one for both in zip(stream("a", 1), stream("b", 2), strict=True) for one in both]
+    trace = load_trace(lines(*mixed, *stream("c", 3)))
+    assert called(trace) == [("refund", {"order": order}) for order in (1, 2, 3)]
+    used = [turn.response.usage and turn.response.usage.input_tokens for turn in trace.turns]
+    assert (trace.complete, used) == (True, [1, 2, 3])
+    cut = load_trace(lines(*(one for one in mixed if one["id"] != "a" or one is mixed[0]), *stream("c", 3)))
+    assert (cut.complete, [arguments for _, arguments in called(cut)]) == (False, [None, {"order": 2}, {"order": 3}])
+
+
+def test_one_of_many_responses_that_never_ends_does_not_hold_the_others_up() -> None:
+    events = [chunk("cut", content="Do"), *(chunk(f"r{n}", "stop", content=str(n)) for n in range(40))]
+    trace = load_trace(lines(*events))
+    assert (trace.complete, len(trace.turns), trace.turns[0].response.text) == (False, 41, "Do")
+
+
+def test_a_stream_whose_call_has_no_name_is_a_bad_record() -> None:
+    nameless = chunk("r1", tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])
+    with pytest.raises(InputError, match="name"):
+        load_trace(lines(nameless, chunk("r1", "tool_calls")))

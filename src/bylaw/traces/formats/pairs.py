@@ -164,8 +164,11 @@ class PairsReader(ConversationReader):
             answer = read_answer(body)
             if answer is None:
                 record.bad("wrong-type", "the events of this response are not read")
-            else:
+                continue
+            try:
                 self._read(record, Pair(None, {}, answer, {}), ())
+            except MalformedRecord as error:
+                record.malformed(error)
 
     def read_record(self, record: Record) -> None:
         if is_stream_event(record.value):

@@ -22,7 +22,9 @@ _ANTHROPIC = frozenset(
 )
 _LAST = frozenset(("message_stop", "response.completed", "response.incomplete", "response.failed"))
 _MOST_EVENTS = 100_000
-"""of one response"""
+"""of the responses that are collected at once …"""
+_MOST_OPEN = 16
+"""… and how many these are"""
 
 
 def is_stream_event(value: Any) -> bool:
@@ -36,52 +38,84 @@ def is_stream_event(value: Any) -> bool:
     return (kind in _ANTHROPIC and not value.keys().isdisjoint(("message", "index", "delta"))) or kind == "message_stop"
 
 
-class StreamedResponses:
-    """Collects the events of one response after the other."""
+class _Stream:
+    """The events of one response so far."""
 
     def __init__(self) -> None:
-        self._events: list[dict[str, Any]] = []
-        self._id: str | None = None
+        self.id: str | None = None
+        self.events: list[dict[str, Any]] = []
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether an event says that it is the last, or why the model stopped."""
+        choices = (choice for chunk in self.events for choice in chunk.get("choices") or ())
+        return text_field(self.events[-1], "type") in _LAST or any(
+            isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
+        )
+
+
+class StreamedResponses:
+    """Collects the events of responses. Chunks name their response, so those of several may be mixed."""
+
+    def __init__(self) -> None:
+        self._open: list[_Stream] = []
+        """in the order in which they began, which is that of the bodies"""
+        self._size = 0
         self.is_cut = False
         """a response did not end, or was too long"""
 
     def add(self, event: dict[str, Any]) -> list[Any]:
         """The bodies that are complete now."""
         found: list[Any] = []
-        own = text_field(event, "id")
-        starts = text_field(event, "type") in ("message_start", "response.created")
-        if self._events and (starts or (own is not None and own != self._id)):
-            found += self.end()  # chunks do not say that they are the last
-        self._id = own
-        if len(self._events) < _MOST_EVENTS:
-            self._events.append(event)
+        kind, own = text_field(event, "type"), text_field(event, "id") or None
+        stream = self._stream_of(own)
+        if kind in ("message_start", "response.created"):
+            found, stream = self.end(), None  # other events do not name their response
+        elif stream is None:
+            if kind is None and own is not None and not event.get("choices"):
+                return []  # the usage of a response that has ended
+            found = self._end_finished()  # chunks do not say that they are the last
+        if stream is None:
+            stream = _Stream()
+            self._open.append(stream)
+        stream.id = stream.id or own
+        if self._size < _MOST_EVENTS or not stream.events:
+            stream.events.append(event)
+            self._size += 1
         else:
             self.is_cut = True
-        if text_field(event, "type") in _LAST:
-            found += self.end()
+        return found + self.end() if kind in _LAST else found
+
+    def _stream_of(self, id: str | None) -> _Stream | None:
+        """The open response that an event belongs to; one without an id belongs to the latest."""
+        latest = self._open[-1] if self._open else None
+        if id is None or (latest is not None and latest.id is None and not latest.is_finished):
+            return latest
+        return next((stream for stream in reversed(self._open) if stream.id == id), None)
+
+    def _end_finished(self) -> list[Any]:
+        """The bodies of the responses before the first that goes on; it was cut off if too many wait for it."""
+        found: list[Any] = []
+        while self._open and (self._open[0].is_finished or len(self._open) >= _MOST_OPEN):
+            found += self._body(self._open.pop(0))
         return found
 
     def end(self) -> list[Any]:
-        """The body of the response that was being collected, if any of it was seen."""
+        """The bodies of the responses that were being collected."""
+        streams, self._open = self._open, []
+        return [body for stream in streams for body in self._body(stream)]
+
+    def _body(self, stream: _Stream) -> list[Any]:
         from bylaw.wire.formats import FORMATS
         from bylaw.wire.formats.base import read_events, write_event
 
-        collected, self._events = self._events, []
-        if not collected:
-            return []
-        last = collected[-1]
-        is_whole = text_field(last, "type") in _LAST or _is_finished(collected)
-        self.is_cut = self.is_cut or not is_whole
-        whole = object_field(last, "response")
+        collected = stream.events
+        self._size -= len(collected)
+        self.is_cut = self.is_cut or not stream.is_finished
+        whole = object_field(collected[-1], "response")
         if whole.get("output"):
             return [whole]
         written = b"".join(write_event(event, text_field(event, "type")) for event in collected)
         events = read_events(written)
         reply = next((found for wire in FORMATS if (found := wire.collect(events)) is not None), None)
         return [] if reply is None else [{"stop_reason": None, **reply} if reply.get("role") else reply]
-
-
-def _is_finished(chunks: list[dict[str, Any]]) -> bool:
-    """Whether a chunk says why the model stopped."""
-    choices = (choice for chunk in chunks for choice in chunk.get("choices") or ())
-    return any(isinstance(choice, dict) and choice.get("finish_reason") for choice in choices)
