@@ -94,6 +94,19 @@ def test_a_sentence_of_two_rules_gives_each_its_own_place() -> None:
     assert text[second.start - 100 : second.end - 100] == "never call drop_table."
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Never call issue_refund under any circumstances", "never call drop_table."),
+        ("Do not call book_trip for any reason whatsoever", "in any case whatsoever, never call search."),
+        ("Never call send_email, no matter what the guests of the house say", "always call get_order before search."),
+    ],
+)
+def test_words_that_limit_nothing_belong_to_the_place_of_their_rule(first: str, second: str) -> None:
+    text = f"(a) {first}; {second}"
+    assert [text[rule.start : rule.end] for rule in extract_rules(text, tools=TOOLS)] == [first, second]
+
+
 def test_a_rule_says_what_triggers_it_and_what_it_asks_for() -> None:
     (rule,) = read_text("Call verify_identity before issue_refund.")
     assert rule.trigger == "call_tool: issue_refund"

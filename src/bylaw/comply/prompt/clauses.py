@@ -47,6 +47,14 @@ _REASON = re.compile(
     r"|was|were|can|cannot|can't|could|may|might|will|would|has|have|does|do|often|usually|\w+s)\b)"
 )
 """where the reason for a rule begins: `because it is slow`, `, it is dangerous`"""
+_MERELY = re.compile(r"\b(?:only|just|simply|merely|solely|purely)\s*$")
+"""`never call A only because of B` allows A for other reasons"""
+_NEGATION = re.compile(r"\b(?:never|not|no|avoid|cannot)\b|n't\b")
+_SOMEBODY = re.compile(
+    r"(?: of)?\s+(?:(?:the|a|an|your) (?:user|customer|caller|client|guest|patient|member|visitor)"
+    r"|someone|somebody|they)\b"
+)
+"""`never call A because the user asks` may allow A for other reasons"""
 _MAY_REASON = re.compile(
     r"\b(?:because|due to|as|since)\b|(?:,|\s[\u2013\u2014-]|\s\()\s*(?:it|this|that|these|those|they|doing|which)\b"
 )
@@ -154,6 +162,10 @@ def _without_reasons(masked: str) -> str:
     masked = _blank(masked, *(found.span() for found in _NO_LIMITS.finditer(lowered(masked))))
     low = lowered(masked)
     for found in _REASON.finditer(low) if _MAY_REASON.search(low) else ():
+        if _MERELY.search(low[: found.start()]) or (
+            _NEGATION.search(low[: found.start()]) and _SOMEBODY.match(low[found.end() :])
+        ):
+            continue
         if _demands(masked[: found.start()]) and not _DEMANDS_MORE.search(low[found.end() :]):
             end = len(masked.rstrip(" .!")) if masked.rstrip()[-1:] in ".!" else len(masked)
             return _blank(masked, (found.start(), end))

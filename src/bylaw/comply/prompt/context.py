@@ -38,7 +38,15 @@ _STEPS = any_case(
     r"\W*(?:first,? )?(?:call|use|run|invoke)\b(?!.*\b(?:always|must|before|after|every|each|never|any)\b).*\bthen\b"
 )
 """`People who are stuck come first. Call A, then call B.`"""
-_UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
+_UNIVERSAL = any_case(
+    r"\b(?:never|always|under no|at no|in no case|every|each|all|(?:under|in|at|for|on) any|forbidden"
+    r"|prohibited)\b"
+)
+_THAT_CASE = any_case(
+    r"\b(?:in|at|on|during|under|for) (?:that|this|these|those|such)(?: an?)? (?:cases?|points?|steps?|stages?|phases?"
+    r"|moments?|times?|events?|situations?|circumstances|conditions?)\b"
+)
+"""`in that case, never call A`: what it points at stands somewhere else"""
 _IDENTITY = any_case(r"\W*(?:you(?:'re| are| will be| work| act| serve)|your|this (?:is|prompt|document)|these)\b")
 _ADDRESSES = any_case(
     r"\W*(?:(?:please|also|and|then|so|but)\W+)*(?:you|the (?:ai )?(?:agent|assistant|model|bot)|we)\b"
@@ -75,6 +83,8 @@ def why_limited(statement: Statement, tools: Tools, *, in_section: bool = False)
     label = label_of(text)
     if label and (limits_scope(label) or not _is_harmless(label, text, tools)):
         return f"it stands under `{shorten(label)}`"
+    if case := _THAT_CASE.search(text):
+        return f"it may only hold for `{case[0]}`"
     if why := _why_partial(text, tools):
         return why
     if not statement.leads and _STEPS.match(text):

@@ -67,6 +67,10 @@ _THING_AGAIN = any_case(
 """`never reroute a shipment twice` counts the calls for each shipment"""
 _PIECES = any_case(r",\s*(?:and\s+)?|\band\b")
 _ONE_THING = any_case(r"\b(?:an?|any|each|every|one|the same) (?P<noun>[a-z]+)\b")
+_ONE_TOOL = any_case(
+    r"\b(?:an?|any|each|every|no|the same)(?: one| single| given| available)* (?:tool|function|api)\b(?! calls?\b)"
+)
+_EACH_TOOL = "it counts the calls of each tool, and no tool is known"
 _QUANTITIES = root_set("count counts quantity qty number amount copies num n units size total")
 _NO_ENTITIES = word_set(
     "turn response message reply step time conversation session chat run task call tool single day request"
@@ -174,6 +178,9 @@ def _thing(view: View, tools: Bound) -> str:
 def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call issue_refund at most once per order`: in a turn, in the conversation, or for each value of a parameter."""
     name = f"limit {tools.names}"
+    each = _each_known(view, tools)
+    if not each:
+        return Reading(name=name, undecided=_EACH_TOOL)
     if why := _why_open(view, tools, count) or _several_at_once(count, tools, view):
         return Reading(name=name, undecided=why)
     joined = _entity_param(count.entity, tools.tools, view)
@@ -183,28 +190,35 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
     per_turn = count.per == "turn"
     return Reading(
         name=f"at most {count.number} {tools.names}",
-        drafts=tuple(at_most((tool,), count.number, per_turn=per_turn, joined=joined) for tool in tools.tools),
+        drafts=tuple(at_most((tool,), count.number, per_turn=per_turn, joined=joined) for tool in each),
         trigger=tools.calls,
         forbidden=f"{tools.calls} more than {_times(count.number)}{_per(count)}",
         bounds=(tools,),
-        ceiling=STATE_CONFIDENCE if tools.is_any and not per_turn else 1.0,
+        ceiling=STATE_CONFIDENCE if tools.is_any and (each != tools.tools or not per_turn) else 1.0,
     )
 
 
 def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call verify_identity exactly once`, `call search at least twice`."""
-    why = _why_open(view, tools, count)
+    each = _each_known(view, tools)
+    why = _why_open(view, tools, count) if each else _EACH_TOOL
     if not why and (count.per == "turn" or count.entity):
         why = "required calls can only be counted over the whole conversation"
     if why:
         return Reading(name=view.name, undecided=why)
     drafts: list[Draft] = []
-    for tool in tools.tools:
+    for tool in each:
         drafts += exactly((tool,), count.number) if count.at == "=" else [at_least((tool,), count.number)]
     often = f"{'exactly' if count.at == '=' else 'at least'} {count.number}"
     required = f"{tools.calls} {'exactly' if count.at == '=' else 'at least'} {_times(count.number)}"
     name = f"{often} {tools.names}"
     return Reading(name=name, drafts=tuple(drafts), required=required, bounds=(tools,), ceiling=EVERY_ANSWER)
+
+
+def _each_known(view: View, tools: Bound) -> tuple[str, ...]:
+    """The tools that have a count of their own: `no tool more than twice` is about each tool that is known."""
+    is_each = tools.is_any and _ONE_TOOL.search(view.whole)
+    return tuple(sorted(view.sentence.tools.specs)) if is_each else tools.tools
 
 
 def _times(number: int) -> str:

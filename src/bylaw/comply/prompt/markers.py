@@ -78,8 +78,10 @@ _PERMIT = re.compile(
 _DESCRIBES = re.compile(
     r"\b(?:is|are) (?:not )?(?:required|mandatory) (?:by|in) the (?:api|schema)\b|\bthe (?:api|tool|system"
     r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b|^(?!\W*(?:never|do not|don't|always|you must"
-    r"|must|avoid)\b)[^,;]*?\b(?:indicates?|means|denotes|represents?|refers? to)\b|(?<!that )(?<!which )\b(?:cannot"
-    r"|can't) be (?:undone|reversed|recovered)\b(?!.*\b(?:never|do not|don't|must|always)\b)"
+    r"|must|avoid)\b)(?!.*\b(?:must|shall|never|may not|do not|don't|should|before|has to|have to"
+    r"|need to)\b)[^,;]*?\b(?:indicates?|(?<!by )means|denotes|represents?|refers? to)\b"
+    r"|(?<!that )(?<!which )\b(?:cannot|can't) be (?:undone|reversed|recovered)\b(?!.*\b(?:never|do not|don't|must"
+    r"|always)\b)"
 )
 _MAY_DESCRIBE = re.compile(
     r"api|schema|indicat|means|denote|represent|refer|validate|verify|check|undone|reverse|recover"

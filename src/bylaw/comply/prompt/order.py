@@ -9,8 +9,10 @@ from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Part
 from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement, require_before
 from bylaw.comply.prompt.dialogue import asks_user, find_texts
+from bylaw.comply.prompt.forms import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.markers import imperative_at
 from bylaw.comply.prompt.readings import (
+    HOW,
     NO_TOOL,
     OPEN,
     SEVERAL_CONDITIONS,
@@ -67,11 +69,12 @@ _ALL = any_case(r"\W*(?:all|both)\b|.*\b(?:the first|again)\b")
 """`when all orders are cancelled`: not after each of them"""
 _EVERY = any_case(r"\W*(?:each|every)\b.*\b(?:is|are|was|were|has|have)\b")
 PRONOUN = "it does not say which values the two calls share"
-HOW = "it also says how often or how soon"
 ANOTHER = "it also demands another action before the call"
 _AND = any_case(r"\band\b|,")
 _SUCCEEDS = any_case(r"\b(?:succeeds?|succeeded|successful(?:ly)?|passes|passed|works|worked)\b")
 _CALLING = any_case(r"^\W*(?:you )?(?:are )?(?:call|use|invoke|run|calling|using|invoking|running)\b")
+_OR_AFTER = any_case(r"\b(?:and|or) (?:\w+ly |right |just )?(?:after|once|when|while)\b")
+"""`before A or after B, call C`"""
 _EACH = any_case(r"\W*(?:each|every)\b")
 _BY = any_case(r"\b(?:by|with|using|via|through|from)\b")
 _SEES_TO = any_case(
@@ -116,6 +119,7 @@ def _require_followed(view: View, subject: str, first: Bound, second: Bound) -> 
         trigger=first.calls,
         required=second.calls,
         bounds=(first, second),
+        ceiling=LESS_THAN_CERTAIN if follow is _follow else 1.0,
     )
 
 
@@ -183,6 +187,8 @@ def read_before(view: View) -> Reading | None:
     part = view.clause.part("before")
     if part is None:
         return None
+    if _OR_AFTER.search(part.text):
+        return Reading(name=view.name, undecided=SEVERAL_CONDITIONS)
     second = view.bind(part.text)
     if not second:
         return Reading(name=view.name, undecided=NO_TOOL)
@@ -298,7 +304,7 @@ def _require_after(view: View, part: Part, tools: Bound, cause: str, *cause_tool
         trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
-        ceiling=1.0 if cause_tools else STATE_CONFIDENCE,
+        ceiling=LESS_THAN_CERTAIN if is_each else 1.0 if cause_tools else STATE_CONFIDENCE,
     )
 
 
@@ -312,7 +318,10 @@ def _follow_once(cause: str, call: str) -> Draft:
 
 
 def _follow(cause: str, call: str) -> Draft:
-    """`after each A, call B`: a turn with A is followed by a B before the next turn with an A."""
+    """`after each A, call B`: a turn with A is followed by a B before the next turn with an A.
+
+    Not certain: of several calls in one turn, each may be meant to have its own B, or one B may do for two turns.
+    """
     return formula(f"G ({cause} -> ({call} | X (!{cause} U {call})))", "order", over="turns")
 
 

@@ -16,6 +16,7 @@ from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
 from bylaw.comply.prompt.dialogue import SPEAKS
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
+    HOW,
     NO_TOOL,
     OPEN,
     SEVERAL_CONDITIONS,
@@ -59,6 +60,11 @@ _PEOPLE = any_case(
 )
 _BETWEEN = word_set("and or nor either neither the a an tool tools function functions call calls not use also both any")
 """words between tools that are forbidden alike"""
+_AT_ONCE = any_case(r"\b(?:immediately|right|directly|straight|just|shortly|soon)\b")
+"""`never call A right after B` allows A later on"""
+_OTHER_TOOL = any_case(r"\b(?:other|another|further) (?:tool|function|api)")
+_MERELY = any_case(r"\b(?:only|just|simply|merely|solely|purely) (?:to|for|so|because|since|as|on)\b.*")
+"""`never call A just to please the customer` allows A for a better reason"""
 OTHERS_TOO = any_case(
     r"(?:\band\b|\bor\b|,)\W*(?:an?|the|your|some|written|explicit) (?:[\w']+ ){0,3}"
     r"(?:ok|okay|approval|consent|permission|signature|go-ahead|agreement|sign-off|confirmation)\b"
@@ -254,6 +260,8 @@ def _read_choice(view: View, tools: Bound) -> Reading | None:
 
 def forbid_calls(view: View, tools: Bound) -> Reading:
     """Calls of these tools are forbidden, under the conditions of the clause: `never call A`, `never A if B failed`."""
+    if merely := _MERELY.search(view.main):
+        return _narrowed(tools, merely[0])
     conditions = [read_condition(view, part, tools) for part in view.clause.parts]
     unread = next((one for one in conditions if not one.is_read or _is_left_to_people(one)), None)
     if unread:
@@ -289,11 +297,18 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
         return _forbid(tools, condition.state.never(tools.tools), trigger=trigger, ceiling=STATE_CONFIDENCE)
     if condition.tools and (narrowing := view.narrowing(condition.part.text, condition.tools)):
         return _narrowed(tools, narrowing)
+    if condition.tools and _AT_ONCE.search(f"{view.main} {condition.part.conjunction}"):
+        return _undecided(tools, HOW)
     if condition.tools:
-        before = f"O {condition.trigger}"
+        call, own = atom(tools.tools), condition.tools.tools
+        is_other = tools.is_any and _OTHER_TOOL.search(view.main)
+        if is_other:
+            call = f"({call} & !{atom(own)})"
+        is_among = not is_other and (tools.is_any or set(tools.tools) & set(own))
+        before = f"Y O {condition.trigger}" if is_among else f"O {condition.trigger}"  # a call is not after itself
         if condition.failed:  # a later call that succeeded makes up for it
             before = f"(!{atom(condition.tools.tools, of='result')[:-1]}, error = false) S {condition.trigger})"
-        draft = formula(f"G ({atom(tools.tools)} -> !{before})", "order")
+        draft = formula(f"G ({call} -> !{before})", "order")
         causes = () if condition.failed else (condition.tools,)
         return _forbid(tools, draft, trigger=trigger, causes=causes)
     if condition.said:

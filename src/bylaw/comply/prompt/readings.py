@@ -20,6 +20,7 @@ from bylaw.comply.prompt.clauses import Clause, Literal, Part, Sentence
 from bylaw.comply.prompt.markers import Marker
 from bylaw.comply.prompt.vocabulary import any_case, number_of, root_set, roots
 
+HOW = "it also says how often or how soon"
 NO_TOOL = "it names no known tool"
 OPEN = "open wording: no event shows whether it was followed"
 SEVERAL_CONDITIONS = "it has several conditions"
@@ -127,7 +128,7 @@ def called_before(
     `anew`: one call of `first` for each call of `second`, after the call of `second` before that.
     """
     if anew and not joined:
-        again = atom(second, tests)
+        again = f"({atom(second, tests)} & !{atom(first)})" if "*" in second else atom(second, tests)
         return formula(f"G ({again} -> Y (!{again} S {atom(first)}))", "order")
     if not tests and not joined and "*" not in (*first, *second):
         return Draft("must_call_before", {"first": _one_or_list(first), "second": _one_or_list(second)}, "order")

@@ -106,7 +106,7 @@ def _read_flat(statement: Statement, tools: Tools) -> list[PromptRule]:
     clauses = read_clauses(sentence)
     for clause in clauses:
         marker = _marker_of(clause, sentence)
-        place = (0, len(statement.text)) if len(clauses) == 1 else (clause.start, clause.end)
+        place = (0, len(statement.text)) if len(clauses) == 1 else _place_of(clause, sentence)
         if marker is not None:
             reading = _read_clause(View(clause, marker, sentence))
             rules.append(_placed(reading, statement, _severity(marker, reading), place))
@@ -115,6 +115,14 @@ def _read_flat(statement: Statement, tools: Tools) -> list[PromptRule]:
     if not rules and statement.tool is None and carries_demand(sentence.masked) and not only_permits(sentence):
         return [_placed(unread_reading(statement.text, names_tool=False), statement, "medium")]
     return rules
+
+
+def _place_of(clause: Clause, sentence: Sentence) -> tuple[int, int]:
+    """With the words around it that limit nothing, which are blanks in the masked text: `under any circumstances`."""
+    before, behind = sentence.masked[: clause.start], sentence.masked[clause.end :]
+    start = max(len(before.rstrip()), sentence.body)
+    end = clause.end + len(behind) - len(behind.lstrip())
+    return min(start, clause.start), len(sentence.text[:end].rstrip())
 
 
 def _read_clause(view: View) -> Reading:
