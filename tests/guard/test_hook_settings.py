@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from bylaw.guard.commands.hook import command as hook_command
 from bylaw.guard.integrations.hooks import settings
 from bylaw.guard.integrations.hooks.payloads import Client
+from bylaw.guard.integrations.json_files import FileProblem
 
 FOREIGN = [
     "echo bylaw hook >> log", "# bylaw hook --client claude-code || exit 2", "true || bylaw hook",
@@ -130,3 +131,31 @@ def test_settings_that_turn_hooks_off_are_named(
     Path(file).unlink()
     assert "turned off" not in run(hook_command, ["install", client]).output
     assert run(hook_command, ["status", client], standalone_mode=False).return_value == 0
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity", "1.0000000000000000001"])
+def test_a_number_that_would_become_another_one_is_not_written(number: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(f'{{"n": {number}}}')
+    with pytest.raises(FileProblem, match="cannot be kept"):
+        settings.install("claude-code", path)
+    assert path.read_text() == f'{{"n": {number}}}'
+
+
+def test_half_a_character_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text('{"a": "\\ud800"}')
+    with pytest.raises(FileProblem, match="half of a character"):
+        settings.install("claude-code", path)
+    assert path.read_text() == '{"a": "\\ud800"}'
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_numbers_and_line_ends_stay(end: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    before = json.dumps({"a": 0.1, "b": 12345678901234567890123, "c": -0.0, "d": "\r\n"}, indent=4)
+    path.write_bytes(text := before.replace("\n", end).encode())
+    assert settings.install("claude-code", path)
+    written = path.read_bytes()
+    assert written.count(end.encode()) == written.count(b"\n") > 20
+    assert settings.uninstall("claude-code", path) and path.read_bytes() == text

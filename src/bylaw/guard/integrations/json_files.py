@@ -6,6 +6,8 @@ import json
 import os
 import re
 import tempfile
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,17 @@ class FileProblem(ValueError):
 def read_object(path: Path) -> tuple[dict[str, Any], str]:
     """The object in the file, and the text of the file; `{}` and no text if there is none. Raises FileProblem."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_bytes().decode("utf-8")  # with its own line ends
     except FileNotFoundError:
         return {}, ""
     except (OSError, UnicodeDecodeError) as problem:
         raise FileProblem(f"cannot read `{path}`: {problem}") from None
     try:
-        found = json.loads(text, object_pairs_hook=_object) if text.strip() else {}
+        found = (
+            json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_constant=_float)
+            if text.strip()
+            else {}
+        )
     except (ValueError, RecursionError) as problem:
         why = "it has comments" if _COMMENT.search(text) else str(problem)
         raise FileProblem(f"`{path}` is not plain JSON, so it is not edited: {why}") from None
@@ -44,6 +50,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _float(text: str) -> float:
+    found = float(text)
+    if not isfinite(found) or Decimal(text) != Decimal(repr(found)):  # another number would be written
+        raise ValueError(f"the number {text} cannot be kept")
+    return found
+
+
 def write_object(path: Path, value: dict[str, Any], before: str) -> bool:
     """In the indentation of the text before, and all at once. Returns whether that changes anything."""
     if before.strip() and json.loads(before) == value:
@@ -53,10 +66,15 @@ def write_object(path: Path, value: dict[str, Any], before: str) -> bool:
 
 
 def render(value: dict[str, Any], before: str) -> str:
-    """The text of a file, in the indentation of the text before."""
+    """The text of a file, in the indentation and with the line ends of the text before. Raises FileProblem."""
     found = _INDENT.match(before)
     text = json.dumps(value, indent=found[1] if found else 2, ensure_ascii=False)
-    return text + ("\n" if before.endswith("\n") or not before else "")
+    text += "\n" if before.endswith("\n") or not before else ""
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        raise FileProblem(f"half of a character cannot be written: {problem}") from None
+    return text.replace("\n", "\r\n") if "\r\n" in before else text
 
 
 def replace_file(path: Path, text: str, *, mode: int = 0o644) -> None:
