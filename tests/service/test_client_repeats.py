@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import httpx2
 import pytest
 
 import bylaw
@@ -64,6 +66,27 @@ def test_what_is_told_again_after_its_answer_was_lost_happens_once(what: str, ru
     for place in (plain, lost):
         assert place.guard.decide(bylaw.Attempt(tool="look", session="s", call_id="d"))
     assert lost.rows() == plain.rows() and len(plain.rows()) == 3
+
+
+class LosesAnswers(httpx2.ASGITransport):
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        await super().handle_async_request(request)
+        raise httpx2.ReadTimeout("timed out")
+
+
+def test_what_the_async_client_tells_again_happens_once() -> None:
+    place = Place(ONLY_WHEN)
+
+    async def story() -> None:
+        web = httpx2.AsyncClient(transport=LosesAnswers(app=place.site.app), base_url="https://testserver")
+        key = place.site.keys["support"]
+        guard = bylaw.AsyncGuardClient("https://testserver", key=key, http=place.http, ahttp=web)
+        await guard.arecord("c", "done", session="s")
+        await guard.aend_session("s")
+        await guard.aclose()
+
+    asyncio.run(story())
+    assert [kind for kind, *_ in place.rows()] == ["decision", "result", "session"]
 
 
 def test_equal_events_that_are_told_once_each_all_count() -> None:
