@@ -128,3 +128,44 @@ def test_a_stream_whose_call_has_no_name_is_a_bad_record() -> None:
     nameless = chunk("r1", tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])
     with pytest.raises(InputError, match="name"):
         load_trace(lines(nameless, chunk("r1", "tool_calls")))
+
+
+def part(name: str | None = None, arguments: str = "", **fields: Any) -> dict[str, Any]:
+    return {**fields, "function": {"arguments": arguments, **({} if name is None else {"name": name})}}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [part("refund", '{"n": 1}', index=0, id="a"), part("refund", '{"n": 2}', index=0, id="b")],
+        [
+            part("refund", '{"n"', index=0, id="a"),
+            part(None, ": 1}", index=0),
+            part("refund", '{"n"', index=0, id="b"),
+            part(None, ": 2}", index=0),
+        ],
+        [part("refund", '{"n": 1}', id="a"), part("refund", '{"n": 2}', id="b")],
+        [part("refund", '{"n": 1}'), part("refund", '{"n": 2}')],
+        [
+            part("refund", '{"n"', id="a"),
+            part("refund", '{"n"', id="b"),
+            part(None, ": 1}", id="a"),
+            part(None, ": 2}", id="b"),
+        ],
+        [
+            part("refund", '{"n"', index=1, id="b"),
+            part("refund", '{"n"', index=0, id="a"),
+            part(None, ": 2}", index=1, id="x"),
+            part(None, ": 1}", index=0, id="y"),
+        ],
+        [
+            part("refund", '{"n"', index=0, id="a"),
+            part("refund", ": 1}", index=0, id="a"),
+            part("refund", '{"n": 2}', index=1, id=""),
+        ],
+    ],
+    ids=["one index", "one index in pieces", "no index", "no id", "by id", "an id per chunk", "repeated names"],
+)
+def test_calls_of_a_stream_are_told_apart_however_its_server_numbers_them(parts: list[Any]) -> None:
+    chunks = [chunk("r1", tool_calls=[one]) for one in parts]
+    assert called(load_trace(lines(*chunks, chunk("r1", "tool_calls")))) == [("refund", {"n": 1}), ("refund", {"n": 2})]

@@ -175,7 +175,7 @@ def _parts(choice: Json) -> Iterator[Json]:
 def _collect(choices: dict[int, Json], choice: Json) -> None:
     """Add one chunk of a choice to what came before."""
     index = choice["index"] if isinstance(choice.get("index"), int) else 0
-    known = choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}, "calls": {}})
+    known = choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}, "calls": []})
     if choice.get("finish_reason"):
         known["finish_reason"] = choice["finish_reason"]
     delta = choice.get("delta")
@@ -189,11 +189,14 @@ def _collect(choices: dict[int, Json], choice: Json) -> None:
             _collect_call(known["calls"], call)
 
 
-def _collect_call(calls: dict[int, Json], call: Json) -> None:
-    number = call.get("index", len(calls))
-    known = calls.setdefault(number, {"id": None, "type": "function", "function": {"name": None, "arguments": ""}})
+def _collect_call(calls: list[Json], call: Json) -> None:
+    known = _call_of(calls, call)
+    if known is None:
+        known = {"id": None, "type": "function", "function": {"name": None, "arguments": ""}}
+        known["index"] = call["index"] if isinstance(call.get("index"), int) else len(calls)
+        calls.append(known)
     function = call.get("function") or {}
-    known["id"] = call.get("id") or known["id"]
+    known["id"] = known["id"] or call.get("id")
     known["function"]["name"] = function.get("name") or known["function"]["name"]
     known["function"]["arguments"] += function.get("arguments") or ""
     custom = call.get("custom")
@@ -203,11 +206,27 @@ def _collect_call(calls: dict[int, Json], call: Json) -> None:
         own["input"] += custom.get("input") or ""
 
 
+def _call_of(calls: list[Json], call: Json) -> Json | None:
+    """The call that a chunk goes on with; None if it begins one.
+
+    Some servers give each call the same index, or none. Others give each chunk an id of its own, but no name then.
+    """
+    index, id = call.get("index"), call.get("id")
+    same = [one for one in calls if not isinstance(index, int) or one["index"] == index]
+    known = next((one for one in same if id and one["id"] == id), same[-1] if same else None)
+    if known is None or (id and known["id"] == id):
+        return known
+    is_named = any((call.get(key) or {}).get("name") for key in ("function", "custom"))
+    is_other = not isinstance(index, int) or (id and known["id"])
+    return None if is_named and is_other else known
+
+
 def _closed(choice: Json) -> Json:
     calls = choice.pop("calls")
     if calls:
+        calls.sort(key=lambda call: int(call.pop("index")))
         choice["message"]["tool_calls"] = [
             {"id": call["id"], "type": "custom", "custom": call["custom"]} if "custom" in call else call
-            for _, call in sorted(calls.items())
+            for call in calls
         ]
     return {"finish_reason": None, **choice}
