@@ -342,6 +342,11 @@ def test_how_a_reply_is_written_does_not_matter(content_type: str, body: bytes, 
         (200, "multipart/mixed; boundary=x", b"--x\r\n\r\na\r\n--x--", "several parts"),
         (200, "application/json", b'{"status": "error", "message": "no tokens left"}', "no tokens left"),
         (200, "text/plain", b'0:"a"\n3:"no tokens left"\n', "no tokens left"),
+        (200, "application/json", b'[{"error": {"message": "no tokens left"}}]', "no tokens left"),
+        (200, "application/json", b'{"object": "chat.completion", "choices": []}', "no answer"),
+        (200, "application/json", b'{"promptFeedback": {"blockReason": "SAFETY"}}', "SAFETY"),
+        (200, SSE, events({"type": "text-delta", "delta": "a"}, {"type": "abort"}), "abort"),
+        (200, SSE, events({"choices": [{"delta": {"tool_calls": []}}]}, "[DONE]"), "no text is found"),
     ],
 )
 def test_what_is_no_answer_is_a_failure(status: int, content_type: str, body: bytes, said: str) -> None:
@@ -414,6 +419,8 @@ def test_seams_in_data_hide_nothing_that_is_forbidden(answer: str, is_clean: boo
             {"type": "text", "text": text}]}} for text in CARD), {"type": "result", "result": WHOLE}), WHOLE),
         (lines({"type": "assistant", "message": {"content": WHOLE}}, {"type": "result", "result": WHOLE}), WHOLE),
         (codecs.BOM_UTF8 + b"marked", "marked"),
+        (b"INFO started\n" + events(*({"token": text} for text in CARD)), f"INFO started\n{WHOLE}"),
+        (b"INFO started\n" + lines(*({"delta": text} for text in CARD)), f"INFO started\n{WHOLE}"),
         ("wide".encode("utf-16"), "wide"),
         (b'{"order": "A-17"}', '{"order": "A-17"}'),
         (b'{"output": "as it is"}', '{"output": "as it is"}'),
@@ -430,6 +437,9 @@ def test_what_a_command_prints_is_its_answer(output: bytes, answer: str) -> None
         (b" \n\x1b[0m\n", "printed nothing"),
         (b'{"error": "no tokens left"}', "no tokens left"),
         (events({"step": 1}), "no text is found"),
+        (b"2026-03-02 10:00:00 started\n" + b'{"error": "no tokens left"}', "no tokens left"),
+        (events("no tokens left", name="error"), "no tokens left"),
+        (b'[{"error": {"message": "no tokens left"}}]', "no tokens left"),
     ],
 )
 def test_what_a_command_prints_may_be_no_answer(output: bytes, said: str) -> None:

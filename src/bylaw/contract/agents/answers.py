@@ -69,6 +69,8 @@ def reported_failure(value: Mapping[Any, Any]) -> Failure | None:
     flag = next((name for name, bad in _FLAGS.items() if value.get(name) is bad), None)
     if flag is not None:
         return Failure("error", f"the agent answered `{flag}: {str(_FLAGS[flag]).lower()}`: {_shown(value)}")
+    if _has_no_choice(value):
+        return Failure("error", f"the reply of the model has no answer: {_shown(value)}")
     error = next((found for name in _ERRORS if not _says_nothing(found := value.get(name))), None)
     status = next((value[name] for name in _STATUSES if _is_failed(value.get(name))), None)
     if error is None and status is None and value.get("ok") is not False:
@@ -79,6 +81,14 @@ def reported_failure(value: Mapping[Any, Any]) -> Failure | None:
     if isinstance(error, str | dict | list):
         return Failure("error", f"the agent reports an error: {_shown(error)}")
     return Failure("error", f"the agent reports a failure: {_shown(value)}")
+
+
+def _has_no_choice(value: Mapping[Any, Any]) -> bool:
+    """Whether a whole reply of OpenAI or Gemini offers nothing, as if the prompt was blocked."""
+    if value.get("object") == "chat.completion":
+        return value.get("choices") == []
+    feedback = value.get("promptFeedback")
+    return isinstance(feedback, Mapping) and "blockReason" in feedback and not value.get("candidates")
 
 
 _FLAGS = {"success": False, "is_error": True, "isError": True}

@@ -47,7 +47,7 @@ def _pieces(value: Any) -> Iterator[Piece]:
         return
     pieces = provider_pieces(value) if isinstance(value, dict) else None
     if pieces is not None:
-        yield from pieces or [("", "")]  # it says nothing, which is an answer too
+        yield from pieces
     elif (piece := own_piece(value, 0)) is not None:
         yield "", piece
 
@@ -56,9 +56,9 @@ def provider_pieces(event: dict[str, Any]) -> list[Piece] | None:
     """The texts in an event of a provider, none of which may say anything; None for any other event."""
     kind = str(event.get("type"))
     if isinstance(event.get("choices"), list):
-        return [_choice_piece(choice) for choice in event["choices"] if isinstance(choice, dict)]
+        return [piece for choice in event["choices"] if isinstance(choice, dict) for piece in _choice_piece(choice)]
     if isinstance(event.get("candidates"), list):
-        return [_candidate_piece(candidate) for candidate in event["candidates"] if isinstance(candidate, dict)]
+        return [piece for one in event["candidates"] if isinstance(one, dict) for piece in _candidate_piece(one)]
     if _RESPONSES.match(kind):
         is_said = kind in ("response.output_text.delta", "response.refusal.delta")
         return [(f"{event.get('output_index')}.{event.get('content_index')}", _text(event.get("delta")))] * is_said
@@ -76,17 +76,19 @@ _RESPONSES = re.compile(
 )
 
 
-def _choice_piece(choice: dict[str, Any]) -> Piece:
+def _choice_piece(choice: dict[str, Any]) -> list[Piece]:
+    """Its text, which may be empty; none if it has no text at all, as one that calls a tool."""
     delta = choice.get("delta") or choice.get("message") or choice
     texts = [delta.get(key) for key in ("content", "refusal", "text")] if isinstance(delta, dict) else []
-    return f"choice {choice.get('index') or 0}", "".join(map(_text, texts))
+    has_text = any(isinstance(text, str | list) for text in texts)
+    return [(f"choice {choice.get('index') or 0}", "".join(map(_text, texts)))] * has_text
 
 
-def _candidate_piece(candidate: dict[str, Any]) -> Piece:
+def _candidate_piece(candidate: dict[str, Any]) -> list[Piece]:
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
-    said = [part for part in parts or () if isinstance(part, dict) and not part.get("thought")]
-    return f"candidate {candidate.get('index') or 0}", "".join(_text(part.get("text")) for part in said)
+    said = [part for part in parts or () if isinstance(part, dict) and "text" in part and not part.get("thought")]
+    return [(f"candidate {candidate.get('index') or 0}", "".join(_text(part["text"]) for part in said))] * bool(said)
 
 
 def _text(value: Any) -> str:
@@ -159,4 +161,4 @@ def error_in(name: str | None, value: Any) -> str | None:
     return None if failure is None else failure.reason
 
 
-_ERROR_KIND = re.compile(r"(?i)^(?!.*tool)(?:.*[._ -])?(?:error|failed|failure|exception)$")
+_ERROR_KIND = re.compile(r"(?i)^(?!.*tool)(?:.*[._ -])?(?:error|failed|failure|exception|abort(?:ed)?)$")

@@ -26,6 +26,7 @@ _MARKS = {
     "response.completed": ("response.completed", True),
     "response.incomplete": ("response.completed", True),
     "text-start": ("text-end", False),
+    "text-delta": ("text-end", False),
     "text-end": ("text-end", True),
     "finish": ("text-end", True),
     "RUN_STARTED": ("RUN_FINISHED", False),

@@ -7,6 +7,7 @@ failure: judging its raw form would pass whatever is split over two of its event
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ FIELD = re.compile(rb"(?:data|event|id|retry)?:")
 
 def read_stream(content_type: str, body: bytes, path: str | None) -> str | Failure | None:
     """The answer in a body that is a stream; None if it is not one. `path`: where each event holds its text."""
-    content_type = content_type.lower()
+    content_type, body = content_type.lower(), body.removeprefix(codecs.BOM_UTF8)
     if content_type.startswith(_EVENTS) or _consists_of_events(body):
         return _read_events(body, path, is_declared=content_type.startswith(_EVENTS))
     is_declared = any(kind in content_type for kind in _LINES)
@@ -77,12 +78,16 @@ def read_list(items: list[Any], path: str | None = None) -> str | Failure | None
         are_pieces = len(items) > 1 and all(isinstance(item, str) for item in items)
         # Pieces of a text have spaces where they were cut; the names in a list have none.
         return "".join(items) if are_pieces and any(item != item.strip() for item in items) else None
+    failures = [reported_failure(item) for item in items]
+    if failures[0] is not None and None not in failures:
+        return failures[0]
     if path is not None and not path.partition(".")[0].isdigit():
         return join_at_path([Event(None, msgspec.json.encode(item).decode(), 0) for item in items], path)
     if path is None and all(isinstance(item.get("role"), str) and "content" in item for item in items):
         return answer_text({"messages": items})
     if path is None and _are_said(items):
-        return join_values(items)
+        failed = next((error for item in items if (error := error_in(None, item)) is not None), None)
+        return join_values(items) if failed is None else Failure("error", f"the stream reports an error: {failed}")
     return None
 
 
@@ -91,7 +96,8 @@ def _consists_of_events(body: bytes) -> bool:
     lines = [line for line in body.splitlines() if line.strip()]
     data = [line for line in lines if line.startswith(b"data:")]
     is_long = len(data) > 1 or any(line[5:].lstrip()[:1] in (b"{", b"[") for line in data)
-    return is_long and all(FIELD.match(line) for line in lines)
+    is_named = bool(data) and any(line.startswith(b"event:") for line in lines)
+    return (is_long or is_named) and all(FIELD.match(line) for line in lines)
 
 
 def _read_events(body: bytes, path: str | None, *, is_declared: bool) -> str | Failure:
@@ -121,7 +127,7 @@ def _are_said(values: Sequence[dict[str, Any]]) -> bool:
     """Whether objects are events and not data: those of a provider, or with text in one field alone."""
     if any(provider_pieces(value) is not None for value in values):
         return True
-    said = [value for value in values if not is_aside(value)]
+    said = [value for value in values if not is_aside(value) and error_in(None, value) is None]
     return any(own_piece(value, 0) is not None for value in said) and not any(has_other_text(one) for one in said)
 
 
@@ -168,7 +174,7 @@ def _join_events(events: list[Event], path: str | None) -> str | Failure:
     said = [event for event in events if event.data.strip() != DONE]
     values = [event.json for event in said]
     for event, value in zip(said, values, strict=True):
-        failed = error_in(event.name, value)
+        failed = error_in(event.name, event.data if value is None else value)
         if failed is not None:
             return Failure("error", f"the stream reports an error: {failed}")
     if not any(isinstance(value, dict | list) for value in values):
@@ -231,15 +237,47 @@ def read_text(text: str, path: str | None = None) -> str | Failure:
 
     `path`: where the text, which must be JSON, or each event of it, holds the answer.
     """
+    text = text.removeprefix("\ufeff")
     streamed = read_stream("", text.encode("utf-8", "replace"), path)
     if streamed is not None:
         return streamed
     value = json_of(text) if path is not None or text.lstrip()[:1] == "{" else None
     if path is None:
-        return (reported_failure(value) if isinstance(value, dict) else None) or text
+        if isinstance(value, dict) and _is_one_piece(value):
+            return _join_events([Event(None, text, 0)], path)
+        return (reported_failure(value) if isinstance(value, dict) else _read_after_log(text)) or text
     if value is msgspec.UNSET:
         return Failure("bad_answer", f"the answer is not JSON, so it has no `{path}`: {excerpt(text.encode())}")
     return read_at(value, path)
+
+
+def _is_one_piece(value: dict[str, Any]) -> bool:
+    """Whether an object is the only event of a stream, which is cut off unless the event ends it."""
+    is_event = value.get("done") is False or value.get("object") == "chat.completion.chunk"
+    return is_event and _are_said([value])
+
+
+_LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b)")
+_EVENT_LINE = re.compile(r'(?m)^(?:(?:event|id|retry):[^\r\n]*[\r\n]+){0,4}(?:data: ?)?\{ *"')
+
+
+def _read_after_log(text: str) -> str | Failure | None:
+    """The answer in a text whose first lines are no events and whose others are; None for any other text.
+
+    The first lines stay a part of the answer: whether they are a log or said to the user cannot be known.
+    """
+    first = _EVENT_LINE.search(text)
+    if first is None or first.start() == 0:
+        return None
+    log, rest = text[: first.start()], text[first.start() :]
+    value = json_of(rest)
+    if isinstance(value, dict):  # prose may quote an error
+        is_log = all(_LOG_LINE.match(line) for line in log.splitlines() if line.strip())
+        return reported_failure(value) if is_log else None
+    if value is not msgspec.UNSET or len(_EVENT_LINE.findall(rest)) < 2:
+        return None
+    streamed = read_stream("", rest.encode("utf-8", "replace"), None)
+    return log + streamed if isinstance(streamed, str) else streamed
 
 
 def read_at(value: Any, path: str) -> str | Failure:
