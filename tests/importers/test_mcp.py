@@ -142,3 +142,36 @@ def test_only_a_batch_says_that_calls_were_issued_together() -> None:
 def test_arguments_may_be_left_out(more: dict[str, Any]) -> None:
     (called,) = calls(read(ask(1, "initialize"), ask(2, "tools/call", name="find", **more), answer(2)))
     assert called.arguments == {}
+
+
+def test_a_client_that_always_uses_one_id_calls_as_often_as_it_asks() -> None:
+    trace = read(*(one for text in "abc" for one in (call(1, "refund", {"order": 7}), answer(1, text))))
+    assert [(call.call_id, call.turn) for call in calls(trace)] == [("1", 0), ("1.2", 1), ("1.3", 2)]
+    assert [(result.call_id, result.content[0]["text"]) for result in results(trace)] == [
+        ("1", "a"),
+        ("1.2", "b"),
+        ("1.3", "c"),
+    ]
+
+
+def test_a_request_that_is_logged_on_both_sides_is_one_call() -> None:
+    trace = read(call(1, "refund"), call(1, "refund"), answer(1), answer(1))
+    assert len(calls(trace)) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("roots/list", {"roots": []}),
+        ("elicitation/create", {"action": "decline"}),
+        ("elicitation/create", {"action": "accept", "content": {"sure": True}}),
+        ("sampling/createMessage", {"role": "assistant", "content": {"type": "text", "text": "hm"}}),
+        ("sampling/createMessage", {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "hm"}]}),
+        ("ping", {}),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_the_server_asks_under_the_id_of_a_call_does_not_answer_it(method: str, told: Any, is_first: bool) -> None:
+    theirs, ours = {"jsonrpc": "2.0", "id": 1, "result": told}, answer(1, "refunded")
+    trace = read(call(1, "refund"), ask(1, method), *((theirs, ours) if is_first else (ours, theirs)))
+    assert [result.content for result in results(trace)] == [[{"type": "text", "text": "refunded"}]]

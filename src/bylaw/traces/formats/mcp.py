@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from bylaw.model.events import Event, Origin, SessionStart, ToolCall, ToolResult
 from bylaw.traces.assembly.content import read_arguments
-from bylaw.traces.assembly.session_buffer import same_value
+from bylaw.traces.assembly.session_buffer import SessionBuffer, same_value
 from bylaw.traces.formats.reader import AssemblingReader, Opened
 from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import first, latency_ms, moment
@@ -26,6 +26,14 @@ _SESSIONS = ("session_id", "sessionId", "mcp-session-id", "Mcp-Session-Id", "ses
 _META = "io.modelcontextprotocol/"
 _SILENT = frozenset(("ping", "tools/list", "server/discover", "initialize"))
 """requests that do not show what an agent does; the answers to some of them do"""
+_SIGNS = {
+    "roots": "roots/list",
+    "action": "elicitation/create",
+    "role": "sampling/createMessage",
+    "tools": "tools/list",
+    "protocolVersion": "initialize",
+}
+"""the requests whose results have these keys"""
 _MOST_OPEN = 10_000
 _MOST_ALIKE = 100
 """requests with the same id that wait at the same time"""
@@ -162,7 +170,7 @@ class McpReader(AssemblingReader):
             source=record.locator(),
             name=name,
             namespace=self._servers.get(opened.session),
-            call_id="" if id is None else str(id),
+            call_id="" if id is None else _unused(str(id), buffer),
             arguments=arguments,
             raw_arguments=raw,
             group=self._batch,
@@ -226,15 +234,15 @@ class McpReader(AssemblingReader):
 
     def _take(self, message: dict[str, Any], named: str | None) -> _Open | None:
         """The request that is answered. Both sides number their requests: if two share an id, the content decides."""
-        id, result = str(message.get("id")), message.get("result")
+        id = str(message.get("id"))
         waiting = self._open.get(id, [])
         if len(waiting) == 1:
             return self._open.pop(id)[0]
         here = [one for one in waiting if one.session == (named or self._current)] or waiting
         if len({one.session for one in here}) != 1:
             return None
-        sampled = isinstance(result, dict) and "role" in result and "model" in result
-        fits = [one for one in here if (one.method == "sampling/createMessage") == sampled] or here
+        method = _answered_method(message)
+        fits = [one for one in here if one.method == method] or here
         waiting.remove(fits[0])
         if not waiting:
             del self._open[id]
@@ -261,6 +269,28 @@ def _trace_id(params: dict[str, Any]) -> str | None:
     parent = meta.get("traceparent") if isinstance(meta, dict) else None
     parts = parent.split("-") if isinstance(parent, str) else ()
     return parts[1] if len(parts) == 4 and len(parts[1]) == 32 else None
+
+
+def _unused(id: str, buffer: SessionBuffer) -> str:
+    """The id of a call, made unique if an earlier one was answered: some clients use one id for all requests."""
+    own, count = id, 1
+    while (known := buffer.calls.get(own)) is not None and known.answered:
+        count += 1
+        own = f"{id}.{count}"
+    return own
+
+
+def _answered_method(message: dict[str, Any]) -> str:
+    """What kind of request this answers, by its content."""
+    result = message.get("result")
+    if not isinstance(result, dict):
+        return "tools/call"
+    if not result:
+        return "ping"
+    is_call = "structuredContent" in result or "isError" in result
+    if is_call or (isinstance(result.get("content"), list) and "role" not in result):
+        return "tools/call"
+    return next((method for key, method in _SIGNS.items() if key in result), "tools/call")
 
 
 def _content(result: Any) -> Any:
