@@ -143,7 +143,12 @@ def _read_questions(shape: str, *, forbids: bool) -> Reading | None:
 
 # -- formats -----------------------------------------------------------------------------------------------------------
 
-_EMOJI = "[\U0001f000-\U0001faff\u2705\u274c\u26a0\u2728\u2764\u2757\u2753\ufe0f]"
+_EMOJI = (
+    "[\U0001f000-\U0001faff\u231a\u231b\u23e9-\u23ec\u23f0\u23f3\u2600\u2614\u2615\u2639\u263a\u2648-\u2653\u2665\u267f"
+    "\u2693\u26a0\u26a1\u26bd\u26be\u26c4\u26c5\u26ce\u26d4\u26ea\u26f2\u26f3\u26f5\u26fa\u26fd\u2705\u270a\u270b\u2728"
+    "\u274c\u274e\u2753-\u2755\u2757\u2764\u2795-\u2797\u27b0\u27bf\u2b1b\u2b1c\u2b50\u2b55\ufe0f]"
+)
+"""without the signs of plain text, such as boxes to tick and notes"""
 _HEADER = r"(?m)^#{1,6}[ \t]+\S"
 _BOLD = r"\*\*[^*\n]+\*\*|__[^_\n]+__"
 _TABLE = r"(?m)^[ \t]*\|.*\|[ \t]*$"
@@ -262,17 +267,41 @@ _LANGUAGE = any_case(
 )
 
 
+_SHARED = word_set(
+    """are can com con dat das del den der des die est for jest kan lei les met mit nie non not pan par pas per pour sur
+    van wie"""
+)
+"""words that other languages have too, besides those in several of the lists, and the short ones"""
+
+
+def _own_words(language: str) -> list[str]:
+    """The common words that show a language by themselves."""
+    elsewhere = {word for other, words in COMMON_WORDS.items() if other != language for word in words.split()}
+    own = (word for word in COMMON_WORDS[language].split() if word not in elsewhere | _SHARED)
+    return [word for word in own if len(word) >= _SHORTEST_OWN or not word.isascii()]
+
+
+def _one_of(words: list[str]) -> str:
+    return rf"text(/(?:^|[^\p{{L}}])(?:{'|'.join(words)})(?:[^\p{{L}}]|$)/i)"
+
+
+_SHORTEST_OWN = 3
 _SOME_ANSWER = any_case(r"\b(?:final|last|first)\b")
 
 
 def _read_language(shape: str) -> Reading | None:
-    """`always answer in French`: a long answer has a common word of it, or a letter of its script."""
+    """`always answer in French`: a long answer has a common word of it, or a letter of its script.
+
+    A word that other languages have too, such as `in`, shows it only if no word is of another language.
+    """
     found = None if _SOME_ANSWER.search(shape) else _LANGUAGE.fullmatch(shape)
     language = (found["language"] or found["held"]).lower() if found else ""
     if language in _SCRIPTS:
         text = f"text(/{_SCRIPTS[language]}/)"
     elif language in COMMON_WORDS:
-        text = rf"text(/(?:^|[^\p{{L}}])(?:{'|'.join(COMMON_WORDS[language].split())})(?:[^\p{{L}}]|$)/i)"
+        others = [word for other in COMMON_WORDS if other != language for word in _own_words(other)]
+        common, own = _one_of(COMMON_WORDS[language].split()), _one_of(_own_words(language))
+        text = f"({own} | ({common} & !{_one_of(others)}))"
     else:
         return None
     draft = formula(rf"G (text(/\p{{L}}(?s:.*?\s){{8}}/) -> {text})", "text")

@@ -96,11 +96,12 @@ def either(atoms: Sequence[str]) -> str:
 
 
 def literal_pattern(literal: str) -> str:
-    """A pattern that finds this text; each blank matches any run of blanks.
+    """A pattern that finds this text; each blank matches any run of blanks, each apostrophe a typographic one too.
 
     A backslash is written as `\\x5c`: the reader of rule files takes two of them before a letter for a mistake.
     """
-    return r"\s+".join(re.escape(part).replace("\\\\", r"\x5c") for part in literal.split())
+    escaped = (re.escape(part).replace("\\\\", r"\x5c") for part in literal.split())
+    return r"\s+".join(part.replace("'", "['\u2019]") for part in escaped)
 
 
 def text_pattern(literal: str, *, before: str = "", after: str = "") -> str:

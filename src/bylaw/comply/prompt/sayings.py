@@ -89,6 +89,7 @@ _CONVERSATION = any_case(
 )
 _FINAL = any_case(r"\b(?:final|last) (?:answer|message|reply|response|output)\b")
 _OPENS = any_case(rf"\b{_OPENING}\b|\bfirst\b|\bgreet\b|\bat the (?:start|beginning)\b")
+_OPENS_MESSAGE = any_case(rf"\b{_OPENING}\b.*\bfirst (?:message|reply|response|answer)\b")
 _ENDS = any_case(rf"\b{_CLOSING}\b|\bat the (?:very )?end\b|\bappend\b")
 _ANY_OF = any_case(r"\bor\b|\bone of\b|\beither\b")
 
@@ -131,7 +132,8 @@ def _require(shape: str, texts: Texts) -> Draft:
         return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {_at_its_place(shape, texts)})", "text")
     if _CONVERSATION.search(shape):
         if _OPENS.search(shape):
-            return formula(f"!text(/\\S/) W {texts.said()}", "text")
+            said = texts.said(before=r"^\s*") if _OPENS_MESSAGE.search(shape) else texts.said()
+            return formula(f"!text(/\\S/) W {said}", "text")
         if not _ENDS.search(shape):
             return formula(f"F {texts.said()}", "text")
         return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {texts.said()})", "text")

@@ -89,6 +89,8 @@ _FOREIGN = any_case(
 
 _OTHER_SCRIPT = re.compile("[\u0370-\u1fff\u3040-\u318f\u3400-\u9fff\uac00-\ud7af]")
 _FEWEST_LETTERS, _FEWEST_BLANKS = 4, 3
+_DEFINES = any_case(r"\b(?:means|refers? to|represents?)\b")
+"""`"done" means that A was called`: what a word stands for may be part of a rule"""
 _COMMON = {language: word_set(words) for language, words in COMMON_WORDS.items()}
 _COUNTS = any_case(r"\b(?:once|twice|thrice|\w+ times|tries|attempts|exceed\w*|at most|more than|up to|per|max)\b")
 _CALLS = any_case(r"[,;] (?:\w+ly )?(?:then )?(?:call|use|run|invoke)\b")
@@ -116,8 +118,10 @@ def is_passed_over(clause: Clause, sentence: Sentence) -> bool:
     """Whether a clause that gave no rule names a tool in words that are not understood."""
     start = 0 if clause.start <= sentence.body else clause.start
     text = sentence.masked[start : clause.end]
-    if not names_tool(text, sentence) or only_describes(text):
+    if not names_tool(text, sentence):
         return False
+    if only_describes(text):
+        return _DEFINES.search(text) is not None
     described = _DESCRIPTION.match(text)
     is_tool = described is not None and (described["name"] in sentence.tools.specs or "_" in described["name"])
     describes = _TOOLS.match(text) or (is_tool and not _CALLS.search(text))
