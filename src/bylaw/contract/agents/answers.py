@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -69,6 +70,8 @@ def reported_failure(value: Mapping[Any, Any]) -> Failure | None:
     flag = next((name for name, bad in _FLAGS.items() if value.get(name) is bad), None)
     if flag is not None:
         return Failure("error", f"the agent answered `{flag}: {str(_FLAGS[flag]).lower()}`: {_shown(value)}")
+    if len(value) == 1 and any(_is_error_phrase(value.get(name)) for name in ("detail", "message", "msg")):
+        return Failure("error", f"the agent reports an error: {_shown(value)}")
     if _has_no_choice(value):
         return Failure("error", f"the reply of the model has no answer: {_shown(value)}")
     error = next((found for name in _ERRORS if not _says_nothing(found := value.get(name))), None)
@@ -81,6 +84,14 @@ def reported_failure(value: Mapping[Any, Any]) -> Failure | None:
     if isinstance(error, str | dict | list):
         return Failure("error", f"the agent reports an error: {_shown(error)}")
     return Failure("error", f"the agent reports a failure: {_shown(value)}")
+
+
+def _is_error_phrase(text: Any) -> bool:
+    """Whether a text is the name of an HTTP error, as frameworks answer it: `Not Found`. One word may be an answer."""
+    return isinstance(text, str) and " " in text and text.strip().lower() in _ERROR_PHRASES
+
+
+_ERROR_PHRASES = {status.phrase.lower() for status in HTTPStatus if status >= 400}
 
 
 def _has_no_choice(value: Mapping[Any, Any]) -> bool:
