@@ -22,6 +22,7 @@ from bylaw.engine.probes import compile_schema, decode_json
 from bylaw.model.ports import TextSimilarity
 from bylaw.text.redaction.personal import NAMES, find_personal, is_card
 from bylaw.text.redaction.secret_forms import own_forms
+from bylaw.text.regex import compile_regex
 from bylaw.wire.exchange import json_of
 
 
@@ -45,13 +46,14 @@ def readings(answer: str) -> Iterator[str]:
     Escapes of JSON and HTML, invisible characters, marks of Markdown and seams between items must not hide what is
     forbidden.
     """
-    value = json_of(answer) if answer.lstrip()[:1] in ("{", "[", '"') else msgspec.UNSET
-    if value is msgspec.UNSET and answer.lstrip()[:1] == "{":  # an object on each line
-        lines = [json_of(line) for line in answer.splitlines() if line.strip()]
-        value = msgspec.UNSET if msgspec.UNSET in lines else lines
-    if value is not msgspec.UNSET:
-        yield "\n\n".join(_texts(value))
-        yield from _columns(value)
+    for text in (answer, *(found.group(2) for found in _FENCE.finditer(answer))):
+        value = json_of(text) if text.lstrip()[:1] in ("{", "[", '"') else msgspec.UNSET
+        if value is msgspec.UNSET and text.lstrip()[:1] == "{":  # an object on each line
+            lines = [json_of(line) for line in text.splitlines() if line.strip()]
+            value = msgspec.UNSET if msgspec.UNSET in lines else lines
+        if value is not msgspec.UNSET:
+            yield "\n\n".join(_texts(value))
+            yield from _columns(value)
     shown = _as_shown(answer)
     if shown != answer:
         yield shown
@@ -60,7 +62,10 @@ def readings(answer: str) -> Iterator[str]:
 def _as_shown(answer: str) -> str:
     """Markdown and HTML as they are displayed."""
     if "<" in answer:
-        answer = _OTHER_TAGS.sub("\n\n", _INLINE_TAGS.sub("", _LINE_BREAK.sub("\n", answer)))
+        answer = _INLINE_TAGS.sub("", _LINE_BREAK.sub("\n", _COMMENT.sub("", answer)))
+        answer = _OTHER_TAGS.sub("\n\n", _CELL_TAGS.sub(_CELL, answer))
+    if "|" in answer or _CELL in answer:
+        answer = "\n".join(map(_join_cells, answer.split("\n")))
     if "&" in answer:
         answer = html.unescape(answer)
     if not answer.isascii():  # letters in other forms, and digits of other scripts
@@ -68,13 +73,30 @@ def _as_shown(answer: str) -> str:
     return _ESCAPED.sub(r"\1", _NOT_SHOWN.sub("", _LINK.sub(r"\1", answer)))
 
 
+def _join_cells(row: str) -> str:
+    """Cells of single numbers are not the groups of one number; cells of several groups may be."""
+    if _TWO_GROUPS.search(row):
+        return _BETWEEN_CELLS.sub("  ", row)
+    return row.replace(_CELL, "\n\n")
+
+
+_CELL = "\x1f"
+"""between the cells of a row of HTML; not visible"""
+_BETWEEN_CELLS = re.compile(rf" {{0,20}}[|{_CELL}] {{0,20}}")
+_TWO_GROUPS = re.compile(r"\d{3} \d{3}")
 _NOT_SHOWN = re.compile(
     "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]|[*`]|~~|(?<![^\\W_])_+(?=[^\\W_])|(?<=[^\\W_])_+(?![^\\W_])"
 )
+_FENCE = re.compile(r"(?ms)^[ \t]{0,20}(```|~~~)[^\n`]{0,40}\n(.*?)\1")
 _LINK = re.compile(r"\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _LINE_BREAK = re.compile(r"(?i)<br\s?/?>")
-_INLINE_TAGS = re.compile(r"(?i)</?(?:a|b|code|em|font|i|mark|s|small|span|strong|sub|sup|u)(?:\s[^<>]{0,200})?>")
+_COMMENT = compile_regex(r"(?s)<!--.*?-->")
+_INLINE_TAGS = re.compile(
+    r"(?i)</?(?:a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|nobr|output|q|ruby|s|samp|"
+    r"small|span|strike|strong|sub|sup|time|tt|u|var|wbr)(?:\s[^<>]{0,200})?/?>"
+)
+_CELL_TAGS = re.compile(r"(?i)</t[dh]>\s{0,20}<t[dh](?:\s[^<>]{0,200})?>")
 _OTHER_TAGS = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 
@@ -83,17 +105,33 @@ def _columns(value: Any) -> Iterator[str]:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        columns: dict[str | None, list[str]] = {}
-        for item in one if isinstance(one, list) else ():
-            for key, text in item.items() if isinstance(item, dict) else ((None, item),):
+        if isinstance(one, dict):
+            waiting += [item for item in one.values() if isinstance(item, dict | list)]
+        if not isinstance(one, list):
+            continue
+        items = list(_items(one))
+        texts = [item for item in items if isinstance(item, str)]
+        # The numbers of four orders are not the number of a card.
+        if (one is value and len(items) == len(one)) or any(not text.isdigit() for text in texts):
+            yield "".join(texts)
+        columns: dict[str, list[str]] = {}
+        for item in items:
+            for key, text in item.items() if isinstance(item, dict) else ():
                 if isinstance(text, str):
                     columns.setdefault(key, []).append(text)
-        for key, texts in columns.items():
-            # The numbers of four orders are not the number of a card.
-            if any(" " in text for text in texts) or (one is value and key is None):
-                yield "".join(texts)
-        inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
-        waiting += [item for item in inner if isinstance(item, dict | list)]
+        yield from ("".join(texts) for texts in columns.values() if any(" " in text for text in texts))
+        waiting += [item for item in items if isinstance(item, dict)]
+
+
+def _items(one: list[Any]) -> Iterator[Any]:
+    """The items of a list, and of the lists in it instead of these."""
+    waiting = one[::-1]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += reversed(item)
+        else:
+            yield item
 
 
 def _texts(value: Any) -> Iterator[str]:
