@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ ITEMS = [
         {"type": "response.completed", "response": {"id": f"r{number}", "object": "response", "output": [item]}},
     )
 ]
-BLOCKS = [
+BLOCKS: list[dict[str, Any]] = [
     {"type": "message_start", "message": {"role": "assistant", "content": [], "usage": {"input_tokens": 3}}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "c1", "name": "refund"}},
     {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"order": 7}'}},
@@ -169,3 +170,42 @@ def part(name: str | None = None, arguments: str = "", **fields: Any) -> dict[st
 def test_calls_of_a_stream_are_told_apart_however_its_server_numbers_them(parts: list[Any]) -> None:
     chunks = [chunk("r1", tool_calls=[one]) for one in parts]
     assert called(load_trace(lines(*chunks, chunk("r1", "tool_calls")))) == [("refund", {"n": 1}), ("refund", {"n": 2})]
+
+
+BODY = json.dumps(
+    {"id": "x", "object": "chat.completion", "choices": [{"finish_reason": "tool_calls", "message": ASKED}]}
+)
+CHAT_STREAM = "".join(f"data: {json.dumps(one)}\n\n" for one in CHUNKS[:3])
+BLOCK_STREAM = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in BLOCKS[:6])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [BODY, CHAT_STREAM, BLOCK_STREAM, '{"city": "Berlin"}', "[1] says so.", "{so} it is"],
+    ids=lambda body: body[:9],
+)
+def test_a_response_that_is_text_and_whole(body: str) -> None:
+    trace = load_trace(lines({"request": {"messages": [USER]}, "response": body}))
+    assert (trace.complete, trace.problems, trace.turns[0].response.unread) == (True, (), ())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        BODY[:90],
+        *(text[: text.index("\n\n", start) + 2] for text in (CHAT_STREAM, BLOCK_STREAM) for start in (0, 150)),
+    ],
+    ids=["empty", "JSON", "chunk", "chunks", "event", "events"],
+)
+@pytest.mark.parametrize(
+    "wrap", [lambda body: body, lambda body: {"status": 200, "body": body}], ids=["bare", "wrapped"]
+)
+def test_a_response_that_its_log_cut_off_is_told(body: str, wrap: Any) -> None:
+    whole = {"request": {"messages": [SAID, USER]}, "response": BODY}
+    trace = load_trace(lines(whole, {"request": {"messages": [USER]}, "response": wrap(body)}))
+    assert (trace.format, trace.complete, [problem.code for problem in trace.problems]) == (
+        "pairs",
+        False,
+        ["unread-content"],
+    )

@@ -6,6 +6,7 @@ repeats its conversation, so it shows which one it continues and which results c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.model.events import Deferred, Event
+from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
@@ -23,12 +25,15 @@ from bylaw.traces.formats.messages import chat_message, first_answer, parsed
 from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
-from bylaw.traces.formats.stream_events import StreamedResponses, is_stream_event
+from bylaw.traces.formats.stream_events import StreamedResponses, is_finished, is_stream_event
 
 _REQUESTS = ("request", "body", "request_body", "requestBody", "input", "kwargs")
 _RESPONSES = ("response", "response_body", "responseBody", "output", "completion", "result")
 _WRAPPERS = ("body", "json", "parsed_body", "content")
 _SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id")
+_STREAMS = ("data:", "event:", ":")
+_JSON_START = re.compile(r'\s*(?:\{\s*(?:"|$)|\[\s*\{)')
+_CUT = "the response ends too early, or is empty: its log cut it off"
 _STARTS, _ENDS = ("startTime", "start_time", "timestamp", "created_at"), ("endTime", "end_time")
 
 
@@ -43,6 +48,11 @@ class Pair(Struct, frozen=True):
     path: Path = ()
     is_certain: bool = True
     """both are bodies of an API, rather than messages or text, which spans and rows of other formats hold too"""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the body of the response is text that does not end, so that it may hold more than is read."""
+        return self.answer is not None and any(map(_is_cut, _texts(self.record)))
 
 
 def claims(value: Any) -> bool:
@@ -104,11 +114,15 @@ def _bare_answer(body: Any) -> dict[str, Any] | None:
 
 def _text_answer(record: dict[str, Any], request: RequestBody) -> dict[str, Any] | None:
     """An answer of which only the text was logged. A list that ends with an answer holds it already."""
-    last = request.messages[-1]
-    if isinstance(last, dict) and last.get("role") == ASSISTANT:
+    if _is_answered(request):
         return None
     text = text_field(record, *_RESPONSES)
     return None if text is None else {"role": ASSISTANT, "content": text}
+
+
+def _is_answered(request: RequestBody | None) -> bool:
+    last = None if request is None else request.messages[-1]
+    return isinstance(last, dict) and last.get("role") == ASSISTANT
 
 
 def _are_messages(value: Any) -> bool:
@@ -126,13 +140,31 @@ def _bodies(value: Any) -> Iterator[Any]:
 
 def _collected(text: str) -> Any:
     """A body that was recorded as text: JSON, or the events of a stream."""
-    if not text.startswith(("data:", "event:", ":")):
+    if not text.startswith(_STREAMS):
         return parsed(text)
     from bylaw.wire.formats import FORMATS
     from bylaw.wire.formats.base import read_events
 
     events = read_events(text.encode())
     return next((reply for wire in FORMATS if (reply := wire.collect(events)) is not None), text)
+
+
+def _texts(record: dict[str, Any]) -> Iterator[str]:
+    """The responses of a record that are text."""
+    for value in (record[key] for key in _RESPONSES if key in record):
+        wrapped = [value[key] for key in _WRAPPERS if key in value] if isinstance(value, dict) else ()
+        yield from (one for one in (value, *wrapped) if isinstance(one, str))
+
+
+def _is_cut(text: str) -> bool:
+    """Whether text is nothing, the start of a body in JSON, or a stream that says nowhere that it ends."""
+    if text.startswith(_STREAMS):
+        from bylaw.wire.formats.base import read_events
+
+        events = read_events(text.encode())
+        bodies = [event.json for event in events if isinstance(event.json, dict)]
+        return not is_finished(bodies) and not any(event.data == "[DONE]" for event in events)
+    return not text.strip() or (_JSON_START.match(text) is not None and isinstance(parsed(text), str))
 
 
 def _order(pair: Pair) -> tuple[float, int]:
@@ -208,9 +240,16 @@ class PairsReader(ConversationReader):
                     )
         conversation.set_input(None if request is None else Deferred(RequestBody.chat, request), source)
         if message is None:
+            if any(map(_is_cut, _texts(pair.record))) and not _is_answered(pair.request):
+                record.warn("unread-content", _CUT, path)
+                self.complete = False
             conversation.end()
             return buffer
         answer = read_assistant(message)
+        is_cut = pair.is_cut
+        if is_cut:
+            record.warn("unread-content", _CUT, path)
+            self.complete = False
         (start, began), (end, ended) = (_moment(pair.record, keys) for keys in (_STARTS, _ENDS))
         at = began if ended is None else ended
         add_answer(
@@ -219,6 +258,7 @@ class PairsReader(ConversationReader):
             answer,
             source,
             path=path,
+            unread=EVERYTHING if is_cut else (),
             at=time_of(message) if at is None else at,
             model=text_field(message, "model"),
             stop_reason=text_field(message, "finish_reason", "stop_reason"),

@@ -38,6 +38,14 @@ def is_stream_event(value: Any) -> bool:
     return (kind in _ANTHROPIC and not value.keys().isdisjoint(("message", "index", "delta"))) or kind == "message_stop"
 
 
+def is_finished(events: list[dict[str, Any]]) -> bool:
+    """Whether an event says that it is the last, or why the model stopped."""
+    choices = (choice for chunk in events for choice in chunk.get("choices") or ())
+    return (bool(events) and text_field(events[-1], "type") in _LAST) or any(
+        isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
+    )
+
+
 class _Stream:
     """The events of one response so far."""
 
@@ -47,11 +55,7 @@ class _Stream:
 
     @property
     def is_finished(self) -> bool:
-        """Whether an event says that it is the last, or why the model stopped."""
-        choices = (choice for chunk in self.events for choice in chunk.get("choices") or ())
-        return text_field(self.events[-1], "type") in _LAST or any(
-            isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
-        )
+        return is_finished(self.events)
 
 
 class StreamedResponses:
