@@ -286,6 +286,7 @@ FAILURES = [
     {"status": "fail", "data": {"why": "no tokens left"}},
     {"type": "error", "error": {"message": "no tokens left"}},
     {"statusCode": 500, "message": "no tokens left"},
+    {"object": "error", "message": "no tokens left", "code": 429},
     {"ok": False, "detail": "no tokens left"},
     {"success": False, "output": "no tokens left"},
     {"isError": True, "content": [{"type": "text", "text": "no tokens left"}]},

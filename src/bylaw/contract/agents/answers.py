@@ -104,7 +104,7 @@ def _has_no_choice(value: Mapping[Any, Any]) -> bool:
 
 _FLAGS = {"success": False, "is_error": True, "isError": True}
 _ERRORS = ("error", "Error", "errors", "exception")
-_STATUSES = ("status", "state", "type", "statusCode", "status_code")
+_STATUSES = ("status", "state", "type", "object", "statusCode", "status_code")
 _BESIDE_ERROR = {
     *_ERRORS, *_STATUSES, "ok", "message", "msg", "detail", "details", "description", "error_description", "reason",
     "title", "code", "path", "method", "instance", "hint", "help", "cause", "stack", "trace", "traceback",
