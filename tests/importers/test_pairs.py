@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bylaw.traces import load_trace
-from tests.importers.support import calls, lines, results, story
+from tests.importers.support import calls, lines, responses, results, story
 from tests.importers.test_unread import codes
 
 USER = {"role": "user", "content": "refund order 7"}
@@ -96,3 +96,25 @@ def test_a_request_that_failed_has_no_response() -> None:
     trace = load_trace(lines({"request": BODIES[0][0], "response": BODIES[0][1]}, failed))
     assert [event.kind for event in trace.events].count("request") == 2
     assert (len(trace.turns), trace.notes[-1]) == (1, "1 request has no response")
+
+
+def test_equal_conversations_at_the_same_time_are_told_apart_by_the_ids_of_their_calls() -> None:
+    asked = {"role": "user", "content": "refund my order"}
+
+    def answered(id: str) -> dict[str, Any]:
+        use = {"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        return {"role": "assistant", "content": "Let me look.", "tool_calls": [use]}
+
+    def log(answer: dict[str, Any], *messages: Any) -> dict[str, Any]:
+        return {"request": {"messages": [asked, *messages]}, "response": {"choices": [{"message": answer}]}}
+
+    def end(id: str) -> dict[str, Any]:
+        shown = {"role": "tool", "tool_call_id": id, "content": id}
+        return log({"role": "assistant", "content": f"done {id}"}, answered(id), shown)
+
+    for order in ("ab", "ba"):
+        trace = load_trace(lines(log(answered("a")), log(answered("b")), *map(end, order)))
+        texts = {(event.origin.session, event.text) for event in responses(trace)}
+        sessions = {call.call_id: call.origin.session for call in calls(trace)}
+        assert texts == {(sessions[id], text) for id in "ab" for text in ("Let me look.", f"done {id}")}
+        assert [result.content for result in results(trace)] == list(order)

@@ -178,7 +178,7 @@ def identify(message: Any) -> Message:
         elif item is not message and "text" not in item and block not in _THOUGHTS:
             parts.append(msgspec.json.encode({key: value for key, value in item.items() if key != "cache_control"}))
     issued = tuple(calls[:_MOST_TOKENS]) if is_model else ()
-    says = (hash(("text", text)), *issued) if is_model and text else issued
+    says = (*issued, hash(("text", text))) if is_model and text else issued  # equal conversations differ in ids
     is_answer = is_model or bool(results) or role in ("tool", "function")
     return Message(hash((text, *parts)), says, issued, tuple(results), is_answer)
 
