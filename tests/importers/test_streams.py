@@ -209,3 +209,17 @@ def test_a_response_that_its_log_cut_off_is_told(body: str, wrap: Any) -> None:
         False,
         ["unread-content"],
     )
+
+
+@pytest.mark.parametrize("size", [2, 3], ids=["no arguments", "a part of them"])
+@pytest.mark.parametrize("logged", ["text", "events"])
+def test_the_arguments_of_a_block_that_does_not_end_are_unknown(size: int, logged: str) -> None:
+    start = {**BLOCKS[1], "content_block": {**BLOCKS[1]["content_block"], "input": {}}}
+    delta = {**BLOCKS[2], "delta": {"type": "input_json_delta", "partial_json": '{"ord'}}
+    events = [BLOCKS[0], start, delta][:size]
+    stream = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+    cut = [{"request": {"messages": [USER]}, "response": stream}] if logged == "text" else events
+    trace = load_trace(lines(*cut))
+    assert (trace.complete, called(trace)) == (False, [("refund", None)])
+    whole = [BLOCKS[0], start, *BLOCKS[3:6]]
+    assert called(load_trace(lines(*whole))) == [("refund", {})], "a call without arguments"

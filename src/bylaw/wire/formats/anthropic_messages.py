@@ -160,15 +160,21 @@ def _collect(blocks: dict[int, Json], data: Json) -> None:
             block["thinking"] = (block.get("thinking") or "") + str(delta.get("thinking") or "")
         elif delta.get("type") == "signature_delta":
             block["signature"] = delta.get("signature")
+    elif kind == "content_block_stop" and index in blocks:
+        blocks[index]["is_stopped"] = True
 
 
 def _closed(block: Json) -> Json:
-    partial_json = block.pop("partial")
-    if str(block.get("type")).endswith("tool_use") and partial_json:
+    partial_json, is_stopped = block.pop("partial"), block.pop("is_stopped", False)
+    if not str(block.get("type")).endswith("tool_use"):
+        return block
+    if partial_json:
         try:
             block["input"] = msgspec.json.decode(partial_json)
         except (msgspec.DecodeError, RecursionError):
             block["input"] = partial_json
+    elif not is_stopped and not block.get("input"):
+        block["input"] = ""  # the stream was cut before the arguments: they are unknown, not none
     return block
 
 
