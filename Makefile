@@ -2,8 +2,7 @@
 # Needed on the machine: Python 3.11, 3.12 or 3.13, git, make. PYTHON=... chooses the interpreter.
 
 BIN := .venv/bin
-# Modules are compiled when they are first imported: most of what the tools bring never is.
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile -c constraints.txt
+INSTALL := sh scripts/install.sh
 FUZZ_INPUTS ?= 200000
 
 # Hundreds of processes start during the tests: compiled modules are shared, even where the environment forbids it.
@@ -72,14 +71,13 @@ clean:  ## remove everything made here, .venv included
 .venv/.base: pyproject.toml constraints.txt
 	@sh scripts/venv.sh
 	@echo "installing bylaw into .venv" >&2
-	@$(PIP) hatchling
-	@$(PIP) --no-build-isolation -e .
+	@$(INSTALL) hatchling
+	@$(INSTALL) -e .
 	@touch $@
 
-# Both at once: a second call of pip would resolve everything again.
 .venv/.tests: .venv/.base
 	@echo "installing the dev tools and the frameworks into .venv" >&2
-	@$(PIP) --no-build-isolation -e '.[dev,frameworks]'
+	@$(INSTALL) -e '.[dev,frameworks]'
 	@touch .venv/.dev .venv/.frameworks $@
 
 # For the tests of the console. Where it cannot be installed they are skipped, and say so.
@@ -89,5 +87,5 @@ clean:  ## remove everything made here, .venv included
 
 .venv/.dev .venv/.docs .venv/.embeddings .venv/.frameworks .venv/.openapi .venv/.otel: .venv/.%: .venv/.base
 	@echo "installing the $* tools into .venv" >&2
-	@$(PIP) --no-build-isolation -e '.[$*]'
+	@$(INSTALL) -e '.[$*]'
 	@touch $@
