@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import Any
 
@@ -181,7 +183,16 @@ BLOCK_STREAM = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for 
 
 @pytest.mark.parametrize(
     "body",
-    [BODY, CHAT_STREAM, BLOCK_STREAM, '{"city": "Berlin"}', "[1] says so.", "{so} it is"],
+    [
+        BODY,
+        CHAT_STREAM,
+        BLOCK_STREAM,
+        '{"city": "Berlin"}',
+        "[1] says so.",
+        "{so} it is",
+        "The list was truncated.",
+        "A summary (300 characters)",
+    ],
     ids=lambda body: body[:9],
 )
 def test_a_response_that_is_text_and_whole(body: str) -> None:
@@ -223,3 +234,80 @@ def test_the_arguments_of_a_block_that_does_not_end_are_unknown(size: int, logge
     assert (trace.complete, called(trace)) == (False, [("refund", None)])
     whole = [BLOCKS[0], start, *BLOCKS[3:6]]
     assert called(load_trace(lines(*whole))) == [("refund", {})], "a call without arguments"
+
+
+def encoded(body: str) -> str:
+    return base64.b64encode(body.encode()).decode()
+
+
+def packed(body: str) -> str:
+    return base64.b64encode(gzip.compress(body.encode())).decode()
+
+
+def har(text: str, **content: Any) -> dict[str, Any]:
+    request = {"url": "https://a.example", "postData": {"text": json.dumps({"messages": [USER]})}}
+    response = {"status": 200, "content": {"text": text, **content}}
+    return {"log": {"version": "1.2", "entries": [{"request": request, "response": response}]}}
+
+
+LOGS: dict[str, Any] = {
+    "bare": lambda body: {"request": {"messages": [USER]}, "response": body},
+    "wrapped": lambda body: {"request": {"messages": [USER]}, "response": {"status": 200, "body": body}},
+    "har": har,
+    "har that says so": lambda body: har(body, encoding="base64"),
+}
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("encode", [encoded, packed])
+@pytest.mark.parametrize("body", [BODY, CHAT_STREAM, BLOCK_STREAM], ids=["JSON", "chunks", "events"])
+def test_bodies_in_base64_are_read(body: str, encode: Any, log: str) -> None:
+    trace = load_trace(lines(LOGS[log](encode(body))))
+    assert (called(trace), trace.complete, trace.problems) == ([("refund", {"order": 7})], True, ())
+
+
+def test_bytes_as_node_writes_them_are_read() -> None:
+    data = {"type": "Buffer", "data": list(BODY.encode())}
+    assert called(load_trace(lines(LOGS["wrapped"](data)))) == [("refund", {"order": 7})]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        encoded(BODY[:90]),
+        encoded(CHAT_STREAM[:150]),
+        base64.b64encode(bytes(range(256))).decode(),
+        BODY[:90] + "... [truncated]",
+        "<!DOCTYPE html><title>502</title>",
+        {"type": "Buffer", "data": [1, 2, 3]},
+        {"reply": "Done."},
+    ],
+    ids=["a part in base64", "a part of a stream", "bytes", "marked", "page", "buffer", "unknown"],
+)
+@pytest.mark.parametrize("log", LOGS)
+def test_a_body_that_is_not_read_is_not_the_text_of_an_answer(body: Any, log: str) -> None:
+    if log.startswith("har") and not isinstance(body, str):
+        pytest.skip("HAR holds text")
+    whole = {"request": {"messages": [SAID, USER]}, "response": BODY}
+    written = LOGS[log](body)
+    trace = load_trace(lines(written) if "log" in written else lines(whole, written))
+    assert [problem.code for problem in trace.problems] == ["unread-content"]
+    assert not trace.complete and all(not turn.response.text for turn in trace.turns)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "... [truncated]",
+        "[TRUNCATED]",
+        "<truncated>",
+        "… (truncated, 1,024 more characters)",
+        "...(litellm_truncated skipped 900 chars)",
+        "...(1024 more bytes)",
+        "[+1,024 chars more]",
+        "... truncated",
+    ],
+)
+def test_an_answer_that_says_that_it_was_cut_is_told(mark: str) -> None:
+    trace = load_trace(lines({"messages": [USER], "output": f"Your refund is {mark}"}))
+    assert (trace.complete, trace.turns[0].response.unread) == (False, ("*",))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from datetime import datetime, timedelta
 from typing import Any
 
 from bylaw.traces.formats.bodies import read_request
+from bylaw.traces.formats.body_text import decode_base64
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.pairs import Pair, PairsReader, pairs_in
 from bylaw.traces.formats.reader import Opened
@@ -61,10 +60,7 @@ def _exchange(entry: Any) -> dict[str, Any] | None:
     content = object_field(object_field(entry, "response"), "content")
     text = text_field(content, "text") if _status(entry) in _SUCCEEDED else None  # an error is no answer
     if text is not None and content.get("encoding") == "base64":
-        try:
-            text = base64.b64decode(text, validate=True).decode(errors="replace")
-        except (binascii.Error, ValueError):
-            text = None
+        text = decode_base64(text)
     exchange = {"request": posted, "response": text, "start_time": entry.get("startedDateTime")}
     return {key: value for key, value in {**exchange, "end_time": _ended(entry)}.items() if value is not None}
 

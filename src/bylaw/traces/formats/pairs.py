@@ -6,7 +6,6 @@ repeats its conversation, so it shows which one it continues and which results c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,21 +18,24 @@ from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
 from bylaw.traces.formats.bodies import RequestBody, read_answer, read_request
+from bylaw.traces.formats.body_text import is_cut, is_unreadable, read_body
 from bylaw.traces.formats.chat import read_recorded_usage
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, time_of
-from bylaw.traces.formats.messages import chat_message, first_answer, parsed
+from bylaw.traces.formats.messages import chat_message, first_answer
 from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
-from bylaw.traces.formats.stream_events import StreamedResponses, is_finished, is_stream_event
+from bylaw.traces.formats.stream_events import StreamedResponses, is_stream_event
 
 _REQUESTS = ("request", "body", "request_body", "requestBody", "input", "kwargs")
 _RESPONSES = ("response", "response_body", "responseBody", "output", "completion", "result")
 _WRAPPERS = ("body", "json", "parsed_body", "content")
 _SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id")
-_STREAMS = ("data:", "event:", ":")
-_JSON_START = re.compile(r'\s*(?:\{\s*(?:"|$)|\[\s*\{)')
+_FAILURES = ("error", "exception", "fail", "detail")
+"""how the keys of a response that is no answer begin"""
+_STATUSES = ("status", "status_code", "statusCode")
 _CUT = "the response ends too early, or is empty: its log cut it off"
+_UNREADABLE = "this response is not read: it is no body of a known API, or encoded in an unknown way"
 _STARTS, _ENDS = ("startTime", "start_time", "timestamp", "created_at"), ("endTime", "end_time")
 
 
@@ -50,9 +52,17 @@ class Pair(Struct, frozen=True):
     """both are bodies of an API, rather than messages or text, which spans and rows of other formats hold too"""
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the body of the response is text that does not end, so that it may hold more than is read."""
-        return self.answer is not None and any(map(_is_cut, _texts(self.record)))
+    def unread(self) -> str | None:
+        """Why the response may hold more than is read: its text does not end, or it is no body that is known."""
+        if self.answer is None and _is_answered(self.request):
+            return None
+        texts = list(_texts(self.record))
+        if any(map(is_cut, texts)):
+            return _CUT
+        if self.answer is None:
+            return _UNREADABLE if _is_unknown(self.record) else None
+        is_text = self.answer.keys() == {"role", "content"} and self.answer["content"] is None
+        return _UNREADABLE if is_text and any(map(is_unreadable, texts)) else None
 
 
 def claims(value: Any) -> bool:
@@ -117,7 +127,17 @@ def _text_answer(record: dict[str, Any], request: RequestBody) -> dict[str, Any]
     if _is_answered(request):
         return None
     text = text_field(record, *_RESPONSES)
-    return None if text is None else {"role": ASSISTANT, "content": text}
+    return None if text is None else {"role": ASSISTANT, "content": None if is_unreadable(text) else text}
+
+
+def _is_unknown(record: dict[str, Any]) -> bool:
+    """Whether there is a response, and it does not say that the request failed."""
+    found = [value for key in _RESPONSES if isinstance(value := record.get(key), (dict, list)) and value]
+    fields = [*record.items(), *(item for value in found if isinstance(value, dict) for item in value.items())]
+    return bool(found) and not any(
+        (value and key.lower().startswith(_FAILURES)) or (key in _STATUSES and isinstance(value, int) and value >= 400)
+        for key, value in fields
+    )
 
 
 def _is_answered(request: RequestBody | None) -> bool:
@@ -131,22 +151,11 @@ def _are_messages(value: Any) -> bool:
 
 def _bodies(value: Any) -> Iterator[Any]:
     """A body, or what it is wrapped in."""
-    value = _collected(value) if isinstance(value, str) else value
+    value = read_body(value)
     yield value
     for key in _WRAPPERS if isinstance(value, dict) else ():
         if key in value:
-            yield _collected(value[key]) if isinstance(value[key], str) else value[key]
-
-
-def _collected(text: str) -> Any:
-    """A body that was recorded as text: JSON, or the events of a stream."""
-    if not text.startswith(_STREAMS):
-        return parsed(text)
-    from bylaw.wire.formats import FORMATS
-    from bylaw.wire.formats.base import read_events
-
-    events = read_events(text.encode())
-    return next((reply for wire in FORMATS if (reply := wire.collect(events)) is not None), text)
+            yield read_body(value[key])
 
 
 def _texts(record: dict[str, Any]) -> Iterator[str]:
@@ -154,17 +163,6 @@ def _texts(record: dict[str, Any]) -> Iterator[str]:
     for value in (record[key] for key in _RESPONSES if key in record):
         wrapped = [value[key] for key in _WRAPPERS if key in value] if isinstance(value, dict) else ()
         yield from (one for one in (value, *wrapped) if isinstance(one, str))
-
-
-def _is_cut(text: str) -> bool:
-    """Whether text is nothing, the start of a body in JSON, or a stream that says nowhere that it ends."""
-    if text.startswith(_STREAMS):
-        from bylaw.wire.formats.base import read_events
-
-        events = read_events(text.encode())
-        bodies = [event.json for event in events if isinstance(event.json, dict)]
-        return not is_finished(bodies) and not any(event.data == "[DONE]" for event in events)
-    return not text.strip() or (_JSON_START.match(text) is not None and isinstance(parsed(text), str))
 
 
 def _order(pair: Pair) -> tuple[float, int]:
@@ -239,17 +237,14 @@ class PairsReader(ConversationReader):
                         source, time_of(one), result.call_id, result.content, name=result.name, is_error=result.is_error
                     )
         conversation.set_input(None if request is None else Deferred(RequestBody.chat, request), source)
+        unread = pair.unread
+        if unread is not None:
+            record.warn("unread-content", unread, path)
+            self.complete = False
         if message is None:
-            if any(map(_is_cut, _texts(pair.record))) and not _is_answered(pair.request):
-                record.warn("unread-content", _CUT, path)
-                self.complete = False
             conversation.end()
             return buffer
         answer = read_assistant(message)
-        is_cut = pair.is_cut
-        if is_cut:
-            record.warn("unread-content", _CUT, path)
-            self.complete = False
         (start, began), (end, ended) = (_moment(pair.record, keys) for keys in (_STARTS, _ENDS))
         at = began if ended is None else ended
         add_answer(
@@ -258,7 +253,7 @@ class PairsReader(ConversationReader):
             answer,
             source,
             path=path,
-            unread=EVERYTHING if is_cut else (),
+            unread=() if unread is None else EVERYTHING,
             at=time_of(message) if at is None else at,
             model=text_field(message, "model"),
             stop_reason=text_field(message, "finish_reason", "stop_reason"),
