@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 # Threads of BLAS gain nothing on matrices this small, and wait for each other actively.
@@ -34,6 +35,20 @@ def data() -> Path:
     if not DATA.is_dir():
         pytest.skip("the folder of real traces is not beside this checkout")
     return DATA
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Report one phase of each test, unless more failed or skipped: the other two cost as much as the shortest tests.
+
+    Every report is encoded, sent to the process that counts them and decoded there.
+    """
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
