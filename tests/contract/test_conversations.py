@@ -17,15 +17,16 @@ from bylaw.contract.agents.prompts import prompt_request
 from bylaw.contract.conversation import Conversation, messages_of
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.file.loader import parse_contract
-from bylaw.contract.job import check_conversations
+from bylaw.contract.job import check_conversations, run_contract
 from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec
+from bylaw.contract.report import RENDERERS
 from bylaw.contract.results import CellOutcome
 from bylaw.errors import InputError
 from bylaw.model.events import Message
 from bylaw.text.similarity import Lexicon
-from tests.contract.scripted import invariant, ran
+from tests.contract.scripted import ScriptedAgent, contract, invariant, ran
 from tests.live.python.support import started
 
 TALK = Conversation(["Where is order A-17?", "Refund it.", "Thanks!"])
@@ -238,3 +239,17 @@ def test_what_must_not_be_said_is_looked_for_in_every_answer(check: Any, negate:
     assert judged.outcome is outcome
     in_earlier = outcome is CellOutcome.VIOLATED and (negate or not isinstance(check, checks.Contains))
     assert judged.found.startswith("answer 1 of 3") is in_earlier
+
+
+def test_the_evidence_holds_every_answer_of_a_conversation() -> None:
+    from msgspec.structs import replace
+
+    key = "sk-proj-" + "a1B2c3D4" * 6
+    run = replace(ran("bye"), answers=(f"the key is {key}", "x" * 2_000))
+    report = run_contract(contract(prompts=[TALK]), ScriptedAgent(lambda prompt, injection: run))
+    (cell,) = json.loads(RENDERERS["json"](report))["cells"]
+    (evidence,) = cell["evidence"]
+    assert evidence["answer"] == "bye"
+    first, second = evidence["earlier_answers"]
+    assert first.startswith("the key is [redacted") and key not in first
+    assert second == "x" * 999 + "…"

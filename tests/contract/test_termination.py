@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from bylaw.cli import main
 from bylaw.contract.agents import open_agent
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.job import run_contract
@@ -72,9 +73,11 @@ def test_a_signal_ends_the_agent_and_all_it_started(
         os.kill(os.getpid(), number)
 
     threading.Thread(target=tell, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
         run_contract(contract(agent=spec("hang")), open_agent(spec("hang"), tmp_path))
-    assert are_gone([int(pid) for pid in pids.read_text().split()])
+    agent, detached = (int(pid) for pid in pids.read_text().split())
+    assert are_gone([agent, detached])
+    assert f"which were ended: `sleep` ({detached})" in " ".join(stopped.value.args), "what detached itself is named"
     assert [one.name for one in tmp_path.iterdir()] == ["pids"], "no temporary file is left"
 
 
@@ -238,6 +241,24 @@ def test_a_run_in_another_thread_leaves_signals_alone() -> None:
     assert passed == [True] and signal.getsignal(signal.SIGTERM) is before
 
 
+def test_an_interrupted_command_prints_what_was_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt("the agent left processes behind, which were ended: `sleep` (17)")
+
+    (tmp_path / "bylaw.yaml").write_text(
+        "contract: {name: c, invariants: [{id: i, type: completes}]}\nchaos_matrix: [{name: calm}]\n"
+        "agent: {command: [agent]}\ngolden_prompts: [go]\n"
+    )
+    monkeypatch.setattr("bylaw.contract.api.open_and_run", stop)
+    with pytest.raises(SystemExit) as ended:
+        main(["contract", "run", str(tmp_path / "bylaw.yaml")])
+    said = capsys.readouterr().err
+    assert ended.value.code == 130 and "interrupted" in said
+    assert "warning: the agent left processes behind, which were ended: `sleep` (17)" in said
+
+
 @pytest.mark.proof
 def test_timeout_ends_the_command_itself(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(DETACHES)
@@ -249,5 +270,6 @@ def test_timeout_ends_the_command_itself(tmp_path: Path) -> None:
     command = ["timeout", "30", sys.executable, "-m", "bylaw", "contract", "run"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 124 and "interrupted" in done.stderr and "Traceback" not in done.stderr
-    assert are_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert are_gone(pids) and f"which were ended: `sleep` ({pids[1]})" in done.stderr
     assert not list(tmp_path.glob("bylaw-*"))

@@ -174,6 +174,10 @@ def _evidence(
     key: RunKey, matrix: Matrix, made: FinishedRun, judgement: Judgement, redactor: ReportRedactor
 ) -> RunEvidence:
     run, varied, scenario = made.run, matrix.varied.get(key.prompt), matrix.scenario(key)
+
+    def shown(answer: str) -> str:
+        return excerpt(redactor.text(answer[:_ANSWER_READ]), _ANSWER_SHOWN)
+
     return RunEvidence(
         run=key.name,
         prompt=redactor.text(key.prompt),
@@ -182,7 +186,8 @@ def _evidence(
         outcome=judgement.outcome,
         found=redactor.text(judgement.found),
         faults=_fired_in(scenario, run),
-        answer=None if run.answer is None else excerpt(redactor.text(run.answer[:_ANSWER_READ]), _ANSWER_SHOWN),
+        answer=None if run.answer is None else shown(run.answer),
+        earlier_answers=tuple(map(shown, run.answers)),
         failure=redactor.text(f"{run.failure.kind}: {run.failure.reason}") if run.failure else None,
         latency_ms=round(run.latency_ms, 1),
         events=redactor.pointers(judgement.events, run.trace),

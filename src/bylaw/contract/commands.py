@@ -228,7 +228,11 @@ def run_file(
             source_line=source_line,
             warnings=warnings,
         )
-        return open_and_run(contract, Path(config).absolute().parent, options, ends_children=True)
+        try:
+            return open_and_run(contract, Path(config).absolute().parent, options, ends_children=True)
+        except KeyboardInterrupt as stopped:
+            print_warnings(stopped.args)
+            raise
 
 
 @contextlib.contextmanager

@@ -64,10 +64,16 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def run_contract(contract: Contract, agent: LiveAgent, options: Options | None = None) -> ContractReport:
-    """`run_contract_async` for callers without an event loop. SIGTERM ends it as Ctrl-C does: the agent is stopped."""
-    report = asyncio.run(_until_terminated(run_contract_async(contract, agent, options)))
+    """`run_contract_async` for callers without an event loop. SIGTERM ends it as Ctrl-C does: the agent is stopped.
+
+    The arguments of KeyboardInterrupt name the processes that the agent left behind.
+    """
+    try:
+        report = asyncio.run(_until_terminated(run_contract_async(contract, agent, options)))
+    except KeyboardInterrupt:
+        report = None
     if report is None:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(*getattr(agent, "warnings", ()))
     return report
 
 

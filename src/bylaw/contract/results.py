@@ -42,6 +42,8 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     """the faults that hit a call in this run; none: it was not exposed"""
     answer: str | None = None
     """the beginning of the answer; None where there is none"""
+    earlier_answers: tuple[str, ...] = ()
+    """of a conversation: the beginnings of the answers before this one"""
     failure: str | None = None
     """why there is no answer"""
     latency_ms: float = 0.0

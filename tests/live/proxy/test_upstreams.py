@@ -80,6 +80,17 @@ def test_a_recorded_command_keeps_a_base_url_that_nobody_names(tmp_path: Path, n
     assert "ANTHROPIC_BASE_URL" not in env and env["HTTPS_PROXY"] == "http://p:1"
 
 
+@pytest.mark.parametrize("path", ["/v1?version=2026&team=a%20b", "?version=2026", "/v1/?version=2026"])
+def test_the_query_of_a_base_url_stays_as_it_is_named(tmp_path: Path, path: str) -> None:
+    """A client appends its path to the whole address, so what arrives is what the server would get without us."""
+    with server(says) as (url, seen):
+        agent = spec(AGENT.format(default=""), env={"OPENAI_BASE_URL": f"{url}{path}"})
+        ask(agent, tmp_path)
+        named = named_addresses({"OPENAI_BASE_URL": f"{url}{path}"})
+    assert [one["path"] for one in seen] == [f"{path if path.startswith('/') else '/' + path}/chat/completions"]
+    assert named["openai"].path == path
+
+
 @pytest.mark.parametrize(
     ("keys", "environment", "base", "upstream"),
     [

@@ -44,6 +44,7 @@ class Address(Struct, frozen=True):
 
     origin: str
     path: str
+    """with the query, if there is one: clients append to it, or parse it themselves"""
 
 
 def named_addresses(environment: Mapping[str, str]) -> dict[str, Address]:
@@ -61,7 +62,8 @@ def named_addresses(environment: Mapping[str, str]) -> dict[str, Address]:
             usable = False
         if not usable:
             raise BylawError(f"{name} is `{url}`, which is not an HTTP address")
-        found[provider] = Address(f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/"))
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path.rstrip("/")
+        found[provider] = Address(f"{parts.scheme}://{parts.netloc}", path)
     return found
 
 
