@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bylaw.guard.audit.tables import twin_digest
+from bylaw.guard.decide.repeats import CallIdUsed
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bylaw.guard.audit import sessions as replayed
 from bylaw.guard.audit.report import AuditReport
-from bylaw.guard.audit.tables import twin_digest
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.decide.repeats import CallIdUsed
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import MemoryStore, SqliteStore
-from bylaw.guard.stores.chain import link
-from bylaw.guard.stores.commitments import EVENTS
+from bylaw.guard.stores.chain import EVENTS, link
 from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import AuditHead, AuditRow, Digest

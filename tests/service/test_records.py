@@ -10,9 +10,9 @@ import pytest
 import bylaw
 from bylaw.guard.service.auth import Credentials
 from bylaw.guard.service.errors import Unauthorized
-from bylaw.guard.service.records import ActiveRules, Claim, Credential, RuleVersion, StoredProposal
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import ActiveRules, Claim, Credential, RuleVersion, StoredProposal
 
 STORES: dict[str, Callable[[Path], GuardStore]] = {
     "memory": lambda folder: MemoryStore(),

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from bylaw.guard.stores import SqliteStore, audit_rows, forks, sqlite, verify_chain
-from bylaw.guard.stores import sqlite_prune as pruning
-from bylaw.guard.stores import sqlite_schema as schema
+from bylaw.guard.stores import sqlite as pruning
+from bylaw.guard.stores import sqlite_tables as schema
 from bylaw.guard.stores.memory import MemoryStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
 from bylaw.guard.stores.records import EventRow, SessionRecord

@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from bylaw.guard.audit.report import MOST_FINDINGS, AuditFinding
-from bylaw.guard.stores.chain import ChainFault
-from bylaw.guard.stores.commitments import COMMITTED, EVENTS, FLOOR, NEW, UNTOUCHED, event_digest, split
+from bylaw.guard.stores.chain import COMMITTED, EVENTS, FLOOR, NEW, UNTOUCHED, ChainFault, event_digest, split
 from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import PAGE, GuardStore
 from bylaw.guard.stores.records import AuditRow, Digest

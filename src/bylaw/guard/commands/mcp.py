@@ -14,8 +14,8 @@ from bylaw.report.diagnostics import print_diagnostics
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard
-    from bylaw.guard.integrations.mcp.connection import Settings
     from bylaw.guard.integrations.mcp.pins import Pins
+    from bylaw.guard.integrations.mcp.proxy import Settings
     from bylaw.guard.integrations.mcp.servers import ServerSpec
     from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores.records import ToolPin
@@ -169,8 +169,8 @@ def _settings(
     no_lock: bool,
     **more: Any,
 ) -> Settings:
-    from bylaw.guard.integrations.mcp.connection import Settings
     from bylaw.guard.integrations.mcp.pins import PinFolder, StoredPins, ToolCheck
+    from bylaw.guard.integrations.mcp.proxy import Settings
     from bylaw.guard.integrations.mcp.servers import ServerProblem, maker, splitter
 
     if durable and lock is not None:
@@ -192,8 +192,8 @@ def _serve(
 ) -> int:
     import signal
 
-    from bylaw.guard.integrations.mcp.connection import Connection
-    from bylaw.guard.integrations.mcp.stdio import serve_stdio
+    from bylaw.guard.integrations.mcp.proxy import Connection
+    from bylaw.guard.integrations.mcp.servers import serve_stdio
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt

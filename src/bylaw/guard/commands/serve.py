@@ -29,7 +29,7 @@ from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.service.config import ServeConfig, ServiceFile
-    from bylaw.guard.service.records import Credential
+    from bylaw.guard.stores.records import Credential
 
 INSTALL = "the service needs more packages: pip install 'bylaw[service]'"
 _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from bylaw.guard.model import is_name
 from bylaw.guard.service.errors import BadRequest, Forbidden, NotFound, Unauthorized
-from bylaw.guard.service.records import Credential, CredentialKind, Scope, write_change
-from bylaw.guard.stores.ports import GuardStore, each_followed
+from bylaw.guard.stores.ports import GuardStore, each_followed, write_change
+from bylaw.guard.stores.records import Credential, CredentialKind, Scope
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 IMPLIED: dict[Scope, tuple[Scope, ...]] = {"admin": ("admin", "operator")}

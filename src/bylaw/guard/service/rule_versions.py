@@ -25,8 +25,15 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.model import Options
 from bylaw.guard.policies import fill_mode, guard_hash, known_mode, refuse_pausing_options, with_mode, without_repeats
 from bylaw.guard.service.errors import Conflict, NotFound, Unusable
-from bylaw.guard.service.records import ActiveRules, RuleVersion, RuleVersionStatus, write_change
-from bylaw.guard.stores.ports import GuardStore, StoreConflict, StoreUnavailable, Transaction, each_followed
+from bylaw.guard.stores.ports import (
+    GuardStore,
+    StoreConflict,
+    StoreUnavailable,
+    Transaction,
+    each_followed,
+    write_change,
+)
+from bylaw.guard.stores.records import ActiveRules, RuleVersion, RuleVersionStatus
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy, GuardSet
 from bylaw.rules import dump_manifest, load_guard, parse_guard

@@ -28,7 +28,7 @@ from uvicorn.supervisors import Multiprocess
 from bylaw.guard.guard import Guard
 from bylaw.guard.incidents.channels import open_channels
 from bylaw.guard.incidents.follow import make_follower
-from bylaw.guard.rule_source import FileWatch
+from bylaw.guard.policies import FileWatch
 from bylaw.guard.service.app import create_app
 from bylaw.guard.service.config import OIDC_SECRET, VARIABLE, ServeConfig, config_from_environment
 from bylaw.guard.service.context import Context

@@ -14,7 +14,7 @@ from bylaw.guard.service.auth import LOGIN_SECONDS, Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, NotFound
 from bylaw.guard.service.gate import LOGIN, check_site
-from bylaw.guard.service.records import Scope
+from bylaw.guard.stores.records import Scope
 
 FLOW = "__Host-bylaw-flow"
 HOME = "/console/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bylaw.guard.backtest.backtest import Backtest
-from bylaw.guard.backtest.coverage import RecordedSession
+from bylaw.guard.backtest.replay import RecordedSession
 from bylaw.guard.incidents.event_rows import Unreadable, read_decision, read_observation, time_of
 from bylaw.guard.model import is_name
 from bylaw.guard.stores.ports import GuardStore

@@ -1,7 +1,7 @@
 """Stores of a guard: in memory, or in an SQLite file. Both pass tests/stores/conformance.py.
 
-`records` are the nouns, `ports` the protocol of a store, `chain` the hash chain of the audit, `encoding` the JSON form
-of records, `commitments` what the chain says of them; `memory*` and `sqlite*` are the two stores."""
+`records` are the nouns, `ports` the protocol of a store, `encoding` the JSON form of records, `chain` the hash chain of
+the audit and what it says of them; `memory*` and `sqlite*` are the two stores."""
 
 from __future__ import annotations
 

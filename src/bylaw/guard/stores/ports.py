@@ -1,4 +1,4 @@
-"""The protocol of a store, and functions that read a store page by page.
+"""The protocol of a store, functions that read any store page by page, and one that writes what a person did.
 
 Everything that one decision changes is written in one transaction on its session, so that a process that dies leaves
 either all of it or nothing. A store must serialise transactions on one session, across threads and processes, and must
@@ -114,7 +114,7 @@ class GuardStore(Protocol):
     turns, whichever session they are on, has `has_one_writer = True`: then one transaction may change many sessions.
 
     What a transaction writes into other tables than the events, the last audit row of the transaction vouches for, in
-    `stored`; a row `{"kind": "stored"}` is added if the transaction has none (see `commitments`)."""
+    `stored`; a row `{"kind": "stored"}` is added if the transaction has none (see `chain`)."""
 
     def transaction(self, session: str) -> AbstractContextManager[Transaction]:
         """Raises StoreUnavailable after a timeout, and RuntimeError in a thread that is already in a transaction."""
@@ -152,7 +152,7 @@ class GuardStore(Protocol):
 
     def digests(self, table: str, *, after: int = 0, limit: int = 1000) -> Sequence[Digest]:
         """The digests of the records that are stored now, as links of the chain have them in `stored`. `table`: one of
-        `commitments.COMMITTED`, or `events`; `after`: the number of the last one seen."""
+        `chain.COMMITTED`, or `events`; `after`: the number of the last one seen."""
         ...
 
     def last_event(self) -> int:
@@ -227,3 +227,9 @@ def _page_after(seen: Sequence[str], read: Callable[..., Sequence[R]]) -> Sequen
         with suppress(LookupError):
             return read(after=last)
     return read()
+
+
+def write_change(transaction: Transaction, now: float, what: str, by: str, **about: Any) -> None:
+    """A row of the event log and the audit about something that a person did to the service."""
+    told = " ".join(str(value) for value in about.values() if value)
+    transaction.append_to_both(EventRow("", "service", now, {"how": what, "why": f"{told} by {by}", "by": by, **about}))

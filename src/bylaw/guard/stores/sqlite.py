@@ -6,15 +6,28 @@ power loss too, and each transaction waits for the disk.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from bylaw.guard.stores.commitments import (
+from bylaw.guard.stores.chain import (
+    ANCHOR,
     COMMITTED,
+    EVENTS,
+    FLOOR,
+    FOLLOWED,
+    NEW,
+    PRUNED,
+    REVIEWS,
+    SESSIONS,
+    STORED,
     UNTOUCHED,
+    ranges,
+    split,
+    vouch,
 )
 from bylaw.guard.stores.encoding import (
     decode,
@@ -22,6 +35,7 @@ from bylaw.guard.stores.encoding import (
     decode_followed,
     decode_head,
     decode_review,
+    encode,
 )
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import (
@@ -34,10 +48,8 @@ from bylaw.guard.stores.records import (
     ReviewStatus,
     check_moment,
 )
-from bylaw.guard.stores.sqlite_columns import from_column, to_column
-from bylaw.guard.stores.sqlite_digests import read_digests
 from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
-from bylaw.guard.stores.sqlite_prune import STEP, Pruning
+from bylaw.guard.stores.sqlite_tables import from_column, read_digest, read_digests, select_digests, to_column
 from bylaw.guard.stores.sqlite_transaction import Known, SqliteTransaction
 
 R = TypeVar("R", bound=FollowRecord)
@@ -176,3 +188,137 @@ class SqliteStore:
 
 def _column(text: str | None) -> str | bytes | None:
     return None if text is None else to_column(text)
+
+
+_Read: TypeAlias = Callable[[str, Any], list[tuple[Any, ...]]]
+
+STEP = 500
+"""rows that one transaction deletes: a few milliseconds"""
+_OLD_REVIEW = "touched_at < :before AND (NOT is_open OR expires_at < :before)"
+_IDLE_SESSION = """touched_at < :before AND (terminated IS NULL OR length(state))
+    AND NOT EXISTS (SELECT 1 FROM reviews WHERE reviews.session = sessions.session AND is_open)"""
+_KEEP_FLOOR = f"""UPDATE floor SET version = max(version, (SELECT coalesce(max(version), 0) FROM sessions
+    WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NULL))"""
+_EMPTY_TERMINATED = f"""UPDATE sessions SET state = x'', version = version + 1
+    WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NOT NULL"""
+_DELETE_IDLE = f"DELETE FROM sessions WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NULL"
+_LAST_OLD_LINK = """SELECT seq, hash FROM audit WHERE previous != ''
+    AND seq < coalesce((SELECT seq FROM audit WHERE at >= :before ORDER BY seq LIMIT 1), 9223372036854775807)
+    ORDER BY seq DESC LIMIT 1"""
+_STORED = "SELECT seq, stored FROM audit WHERE seq > ? AND seq <= ? AND stored != '' ORDER BY seq LIMIT ?"
+_LAST_SEQ = 2**63 - 1
+_INSERT_ANCHOR = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, '', ?)"
+
+
+class Pruning:
+    """Deletes old rows in steps so short that no decision waits for them.
+
+    The rows to delete are found without blocking writers; each step deletes a range of them and checks its condition
+    again. If pruning stops between two steps, the store is consistent, and the next pruning continues.
+    """
+
+    def __init__(
+        self, transaction: Callable[[str], SqliteTransaction], read: _Read, *, before: float, now: float
+    ) -> None:
+        self._transaction, self._read, self._before, self._now = transaction, read, before, now
+
+    def run(self) -> dict[str, int]:
+        """Reviews before sessions: a session with an open review is not deleted."""
+        return {
+            "events": self._delete(EVENTS, "seq", "at < :before"),
+            "reviews": self._delete(REVIEWS, "number", _OLD_REVIEW),
+            "sessions": self._in_steps(SESSIONS, "id", _IDLE_SESSION, _KEEP_FLOOR, _DELETE_IDLE, _EMPTY_TERMINATED),
+            "followed": self._delete(FOLLOWED, "number", "at < :before AND NOT is_open"),
+            "audit": self._delete_audit(),
+        }
+
+    def _delete(self, table: str, key: str, condition: str) -> int:
+        delete = f"DELETE FROM {table} WHERE {key} BETWEEN :first AND :last AND {condition}"
+        return self._in_steps(table, key, condition, delete)
+
+    def _in_steps(self, table: str, key: str, condition: str, *statements: str) -> int:
+        """Run the statements for each range of STEP rows. Returns the rows changed, except by the one on the floor."""
+        query = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY {key}"
+        keys = [row[0] for row in self._read(query, {"before": self._before})]
+        total = 0
+        for start in range(0, len(keys), STEP):
+            step = keys[start : start + STEP]
+            values = {"before": self._before, "first": step[0], "last": step[-1]}
+            with self._transaction("") as transaction:
+                among = f"{key} BETWEEN :first AND :last"
+                old = select_digests(transaction.execute, table, f"{among} AND {condition}", values)
+                floor = read_digest(transaction.execute, FLOOR)
+                changed = {statement: transaction.execute(statement, values).rowcount for statement in statements}
+                self._vouch(transaction, table, old, floor)
+            total += sum(rows for statement, rows in changed.items() if statement != _KEEP_FLOOR)
+        return total
+
+    def _vouch(self, transaction: SqliteTransaction, table: str, old: list[Digest], floor: str) -> None:
+        """`old`, `floor`: as they were before."""
+        put = transaction.commitments.put
+        if table == EVENTS:
+            for key in ranges(one.number for one in old):
+                put(table, key, None)
+        else:
+            left = self._left_of(transaction, old) if table == SESSIONS else {}
+            for one in old:
+                put(table, one.key, left.get(one.number), before=one.digest)
+        if table == SESSIONS and (raised := read_digest(transaction.execute, FLOOR)) != floor:
+            put(FLOOR, "", raised, before=NEW if floor == UNTOUCHED else floor)
+        if old:
+            transaction.append_audit(self._now, PRUNED)
+
+    def _left_of(self, transaction: SqliteTransaction, old: list[Digest]) -> dict[int, str]:
+        """Of a terminated session, the fact is left."""
+        ids = ", ".join(str(one.number) for one in old)
+        return {one.number: one.digest for one in select_digests(transaction.execute, SESSIONS, f"id IN ({ids})", ())}
+
+    def _delete_audit(self) -> int:
+        """The row that vouches for the deleted ones is written first, so that the chain verifies after each step."""
+        old = self._read(_LAST_OLD_LINK, {"before": self._before})
+        if not old:
+            return 0
+        through, hash = old[0]
+        self._carry_over(through)
+        with self._transaction("") as transaction:
+            transaction.append_audit(self._now, vouch(through=through, hash=hash))
+        first = self._read("SELECT min(seq) FROM audit", {})[0][0]
+        return sum(self._move_anchor(last) for last in (*range(first + STEP, through, STEP), through))
+
+    def _carry_over(self, through: int) -> None:
+        """Say again what only the links up to this one say of other records. It is not read from the tables: a record
+        that was edited past the store must not be vouched for."""
+        _, said = _read_said(self._read, 0, through)
+        last, later = _read_said(self._read, through, _LAST_SEQ)
+        left = {record: digest for record, digest in said.items() if digest is not None and record not in later}
+        while left:
+            with self._transaction("") as transaction:
+                last, later = _read_said(transaction.select, last, _LAST_SEQ)  # others may have written meanwhile
+                for record in later:
+                    left.pop(record, None)
+                for record in list(left)[:STEP]:
+                    transaction.commitments.put(*record, left.pop(record))
+                transaction.append_audit(self._now, STORED)
+
+    def _move_anchor(self, last: int) -> int:
+        with self._transaction("") as transaction:
+            row = transaction.execute("SELECT at, hash FROM audit WHERE seq = ?", (last,)).fetchone()
+            if row is None:  # deleted by another process meanwhile
+                return 0
+            deleted = transaction.execute("DELETE FROM audit WHERE seq <= ? AND previous != ''", (last,)).rowcount
+            transaction.execute("DELETE FROM audit WHERE seq <= ?", (last,))
+            transaction.execute(_INSERT_ANCHOR, (last, row[0], encode(ANCHOR).decode(), row[1]))
+            return deleted
+
+
+def _read_said(read: _Read, after: int, through: int) -> tuple[int, dict[tuple[str, str], str | None]]:
+    """What the links between say of records: the last of these links, and table and key → digest."""
+    said: dict[tuple[str, str], str | None] = {}
+    while rows := read(_STORED, (after, through, STEP)):
+        after = rows[-1][0]
+        for _, text in rows:
+            with suppress(ValueError, AttributeError):  # the chain reports the edited row
+                for table, digests in json.loads(text).items():
+                    if table != EVENTS:
+                        said |= {(table, key): split(written)[1] for key, written in digests.items()}
+    return after, said

@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 from bylaw.guard.stores import forks
-from bylaw.guard.stores import sqlite_schema as schema
+from bylaw.guard.stores import sqlite_tables as schema
 from bylaw.guard.stores.ports import StoreUnavailable
 
 _REASONS = {

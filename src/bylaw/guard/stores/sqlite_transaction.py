@@ -14,8 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from bylaw.guard.stores.chain import link
-from bylaw.guard.stores.commitments import (
+from bylaw.guard.stores.chain import (
     FOLLOWED,
     NEW,
     REVIEWS,
@@ -26,6 +25,7 @@ from bylaw.guard.stores.commitments import (
     Commitments,
     digest,
     followed_key,
+    link,
     session_digest,
     switch_digest,
 )
@@ -47,9 +47,8 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
     SessionRecord,
 )
-from bylaw.guard.stores.sqlite_columns import followed_columns, from_column, review_columns, to_column
-from bylaw.guard.stores.sqlite_digests import read_digest
 from bylaw.guard.stores.sqlite_file import Connections, explain, unavailable
+from bylaw.guard.stores.sqlite_tables import followed_columns, from_column, read_digest, review_columns, to_column
 
 R = TypeVar("R", bound=FollowRecord)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given, Items
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.operations.agents import AgentView, Switch
-from bylaw.guard.service.records import RuleVersion
+from bylaw.guard.stores.records import RuleVersion
 
 
 class AgentQuery(Given, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
+from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.records import decision_json
-from bylaw.guard.decide.repeats import CallIdUsed
 from bylaw.guard.decide.session import ToldBefore
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision

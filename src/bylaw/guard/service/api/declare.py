@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
-from bylaw.guard.service.records import Scope
+from bylaw.guard.stores.records import Scope
 
 T = TypeVar("T")
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]

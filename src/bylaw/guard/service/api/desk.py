@@ -13,8 +13,7 @@ from bylaw.guard.service.operations.incidents import IncidentView, Task, TaskCou
 from bylaw.guard.service.operations.reviews import ReviewView
 from bylaw.guard.service.operations.rule_views import RuleView
 from bylaw.guard.service.operations.sessions import SessionStatus, SessionSummary, SessionView
-from bylaw.guard.service.records import Claim
-from bylaw.guard.stores.records import Incident, IncidentStatus, ReviewRecord, ReviewStatus
+from bylaw.guard.stores.records import Claim, Incident, IncidentStatus, ReviewRecord, ReviewStatus
 
 FARTHEST = 1e11
 """seconds from 1970 that a time in a query may be"""

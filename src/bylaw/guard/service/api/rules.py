@@ -12,8 +12,8 @@ from bylaw.guard.service.api.declare import Asked, Endpoint, Given, Items
 from bylaw.guard.service.errors import BadRequest
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.operations.rules import Checked, RuleSetView, VersionSummary
-from bylaw.guard.service.records import Credential, ProposalStatus, RuleVersion, Scope, StoredProposal
 from bylaw.guard.service.store_trace import MOST_EVENTS
+from bylaw.guard.stores.records import Credential, ProposalStatus, RuleVersion, Scope, StoredProposal
 
 
 class Files(Given, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest
-from bylaw.guard.service.records import Credential
+from bylaw.guard.stores.records import Credential
 
 _SCOPES = {
     "operator": "operator: reviews, incidents, audit",

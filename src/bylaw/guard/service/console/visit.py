@@ -18,7 +18,7 @@ from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.console.render import BASE, environment, zone_name, zone_of
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, ServiceError
-from bylaw.guard.service.records import Scope
+from bylaw.guard.stores.records import Scope
 
 View: TypeAlias = "Callable[[Visit], Response]"
 

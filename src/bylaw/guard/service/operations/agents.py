@@ -12,8 +12,8 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.policies import doubt_agent
 from bylaw.guard.service.errors import BadRequest, NotFound, Unusable
 from bylaw.guard.service.operations.rule_views import RuleView, views_of
-from bylaw.guard.service.records import write_change
 from bylaw.guard.service.rule_versions import RuleVersions, parse_files
+from bylaw.guard.stores.ports import write_change
 from bylaw.model.guard_policy import GuardPolicy, GuardSet
 from bylaw.rules import dump_manifest
 

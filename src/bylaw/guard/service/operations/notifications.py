@@ -12,7 +12,7 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.incidents.incidents import NotChanged
 from bylaw.guard.incidents.notifications import enqueue
 from bylaw.guard.service.errors import Conflict, NotFound
-from bylaw.guard.service.records import write_change
+from bylaw.guard.stores.ports import write_change
 from bylaw.guard.stores.records import Delivery, Notification, NotificationStatus
 
 MOST = 10_000

@@ -14,9 +14,9 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.proposals.propose import HOLD_OUT, MIN_SUPPORT, ProposalOptions, mine_proposals
 from bylaw.guard.service.errors import Conflict, NotFound
 from bylaw.guard.service.operations.rules import Rules, compare_policies
-from bylaw.guard.service.records import ProposalStatus, RuleVersion, StoredProposal, write_change
 from bylaw.guard.service.store_trace import MOST_EVENTS, StoreTrace
-from bylaw.guard.stores.ports import StoreConflict, each_followed
+from bylaw.guard.stores.ports import StoreConflict, each_followed, write_change
+from bylaw.guard.stores.records import ProposalStatus, RuleVersion, StoredProposal
 from bylaw.model.canonical import short_digest
 from bylaw.rules import load_guard
 from bylaw.text.redaction.redactor import redacted

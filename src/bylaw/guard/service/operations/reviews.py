@@ -13,9 +13,8 @@ from bylaw.guard.reviews import NotAnswered, missing_approvals
 from bylaw.guard.service.errors import Conflict, Forbidden, NotFound
 from bylaw.guard.service.operations.decisions import DecisionView, decision_view, newest_events
 from bylaw.guard.service.operations.rule_views import RuleView, rule_views
-from bylaw.guard.service.records import Claim
 from bylaw.guard.stores.ports import StoreConflict
-from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
+from bylaw.guard.stores.records import Claim, EventRow, ReviewRecord, ReviewStatus
 
 CLAIM_SECONDS = 120.0
 """how long somebody counts as looking at a review"""

@@ -18,9 +18,9 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.service.errors import BadRequest, Conflict, Unusable
 from bylaw.guard.service.operations.decisions import Decisions
 from bylaw.guard.service.operations.rule_views import RuleView, rule_views, views_of
-from bylaw.guard.service.records import RuleVersion
 from bylaw.guard.service.rule_versions import RuleVersions, check_expected, paths_in
 from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
+from bylaw.guard.stores.records import RuleVersion
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy
 from bylaw.rules.promotion import NotPromoted, promotion

@@ -12,8 +12,8 @@ from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import load
 from bylaw.guard.guard import Guard
+from bylaw.guard.incidents.event_rows import Rules
 from bylaw.guard.incidents.fold import counters_of
-from bylaw.guard.incidents.unrecorded import Rules
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
 from bylaw.guard.service.errors import NotFound
