@@ -113,14 +113,46 @@ def test_a_call_that_failed_did_nothing_in_the_file_either(
         calls = [(call, False), *calls] if sentence.startswith("After") else [*calls, (call, False)]
         trace = bylaw.load_trace(dialogue(*calls))
         again = CompiledPrompt(read_rule_file(path, sentence, prompt.rules)).check(trace)
-        assert again.extracted_rules == CompiledPrompt(prompt).check(trace).extracted_rules
-        return {finding.verdict.outcome.value for finding in bylaw.check(trace, path).findings}
+        first = CompiledPrompt(prompt).check(trace)
+        assert (again.extracted_rules, again.violations) == (first.extracted_rules, first.violations)
+        found = {finding.verdict.outcome.value for finding in bylaw.check(trace, path).findings}
+        assert first.detected == ("violated" in found), "`bylaw check` of the file and `bylaw comply` agree"
+        return found
 
     assert "violated" in outcomes(True)
     assert "violated" not in outcomes(False)
     assert "violated" not in outcomes(True, False)
     assert "violated" not in outcomes(None), "the trace does not say whether it failed"
     assert "violated" in outcomes()
+
+
+def test_a_rule_on_failed_calls_that_stands_alone_in_the_file_is_checked(tmp_path: Path) -> None:
+    sentence = "Always call get_order before cancel_order."
+    prompt = read_prompt(sentence, tools=[ToolSpec(name="get_order"), ToolSpec(name="cancel_order")])
+    text = render_rule_file(prompt, "prompt.md", sentence)
+    first, second = (text.index(f"- id: get-order-before-cancel-order{end}\n") for end in ("", "-done"))
+    path = tmp_path / "rules.yaml"
+    path.write_text(text[:first] + text[second:], "utf-8")
+    trace = bylaw.load_trace(dialogue(("get_order", True), ("cancel_order", False)))
+    assert CompiledPrompt(read_rule_file(path, sentence)).check(trace).detected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "calls"),
+    [
+        ("Call get_order at most once.", [("get_order", True), ("get_order", False)]),
+        ("After open_case, call notify_owner.", [("open_case", True)]),
+    ],
+)
+def test_a_breach_that_depends_on_a_failed_call_is_undecided_by_prompt_and_file(
+    sentence: str, calls: list[tuple[str, bool]], tmp_path: Path
+) -> None:
+    prompt = read_prompt(sentence, tools=[ToolSpec(name=name) for name in ("get_order", "open_case", "notify_owner")])
+    path = tmp_path / "rules.yaml"
+    path.write_text(render_rule_file(prompt, "prompt.md", sentence), "utf-8")
+    for rules in (prompt, read_rule_file(path, sentence)):
+        (rule,) = CompiledPrompt(rules).check(bylaw.load_trace(dialogue(*calls))).extracted_rules
+        assert rule.state is State.UNDECIDED
 
 
 def test_a_count_says_that_it_counts_calls_that_failed(tmp_path: Path) -> None:

@@ -66,10 +66,11 @@ def test_a_verification_that_failed_satisfies_nothing(prompt: str, result: Any, 
     assert state_of(prompt.format(action), *calls) in ("violated", "undecided")
 
 
-def test_an_error_is_no_call_either() -> None:
-    for first in ("verify_tenant", "log_in", "fetch_chart"):
-        calls = (first, {}, "gateway closed", True), ("discharge", {}, "ok")
-        assert state_of(f"Call {first} before discharge.", *calls) == "undecided"
+@pytest.mark.parametrize("first", ["verify_tenant", "log_in", "fetch_chart"])
+def test_an_error_is_no_call_either(first: str) -> None:
+    calls = (first, {}, "gateway closed", True), ("discharge", {}, "ok")
+    assert state_of(f"Call {first} before discharge.", *calls) == "violated"
+    assert state_of(f"Call {first} before discharge.", (first, {}, "error: closed"), calls[1]) == "undecided"
 
 
 def test_a_verification_that_succeeds_at_last_counts() -> None:

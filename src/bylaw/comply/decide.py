@@ -24,6 +24,7 @@ _PLAIN_NAME = re.compile(r"[\w.-]+")
 NO_TURN = "the trace holds no turn of the agent, so nothing could be checked"
 CALL_FAILED = "it depends on whether a call counts that failed or came back negative"
 _OF_CALLS = frozenset(("order", "count", "call", "state"))
+NEEDED_FAILED = "the call was made, and each call that it needs failed"
 _LATER = re.compile(r"\b[FUX]\b")
 """operators that look ahead"""
 
@@ -31,7 +32,7 @@ _LATER = re.compile(r"\b[FUX]\b")
 class _Evaluated(Struct):
     """What the engine says of one trace."""
 
-    outcomes: Mapping[str, Outcome]
+    outcomes: dict[str, Outcome]
     verdicts: dict[str, list[Verdict]]
     turns: int
     without_failed: Mapping[str, Outcome] | None = None
@@ -45,9 +46,13 @@ class CompiledPrompt:
         self.prompt = prompt
         self._guarded = _guarded_tools(prompt)
         self._programs: dict[frozenset[str] | None, Program] = {}
+        self._done_program: Program | None = None
         self._engine_ids: dict[str, list[str]] = {}
         for engine_id, rule_id in prompt.owners.items():
             self._engine_ids.setdefault(rule_id, []).append(engine_id)
+        self._done = {rule.id for rules in prompt.done.values() for rule in rules}
+        for rule_id, rules in prompt.done.items():
+            self._engine_ids.setdefault(rule_id, []).extend(rule.id for rule in rules)
 
     def check(self, trace: Trace) -> ComplianceResult:
         evaluated = self._evaluate(trace)
@@ -59,7 +64,7 @@ class CompiledPrompt:
                 if decided.state is not State.VIOLATED:
                     continue
                 found = self._verdicts(rule, evaluated, Outcome.VIOLATED)[:MOST_FINDINGS]
-                violations += [_violation(rule, verdict, positions) for verdict in found]
+                violations += [_violation(rule, one, positions, done=one.rule.id in self._done) for one in found]
         violations.sort(key=lambda one: float("inf") if one.event_index is None else one.event_index)
         return ComplianceResult(
             detected=any(rule.state is State.VIOLATED for rule in rules),
@@ -107,14 +112,32 @@ class CompiledPrompt:
         for event in events:
             add(evaluation.step(event))
         add(evaluation.end(complete=trace.complete))
-        found = _Evaluated(evaluation.outcomes(), verdicts, evaluation.turns)
+        found = _Evaluated(dict(evaluation.outcomes()), verdicts, evaluation.turns)
         if (kept := without_failed_calls(events)) is not None:
             again = Evaluation(self._program(trace))
             for event in kept:
                 again.step(event)
             again.end(complete=trace.complete)
             found.without_failed = again.outcomes()
+        self._add_failed_needs(trace, found)
         return found
+
+    def _add_failed_needs(self, trace: Trace, found: _Evaluated) -> None:
+        """Evaluate the rules that are broken if all calls that another one needs have failed.
+
+        Like `bylaw check`, they see only the failures that the trace records as such. They decide nothing unless they
+        are broken: they are inconclusive on a trace that does not record which calls failed.
+        """
+        if not self._done or not any(type(event) is ToolResult and event.is_error for event in trace.events):
+            return
+        if self._done_program is None:
+            self._done_program = compile_rules([rule for rules in self.prompt.done.values() for rule in rules])
+        evaluation = Evaluation(self._done_program)
+        verdicts = [verdict for event in trace.events for verdict in evaluation.step(event)]
+        for verdict in (*verdicts, *evaluation.end(complete=trace.complete)):
+            if verdict.outcome is Outcome.VIOLATED:
+                found.verdicts.setdefault(verdict.rule.id, []).append(verdict)
+                found.outcomes[verdict.rule.id] = verdict.outcome
 
     def _decide(self, rule: PromptRule, evaluated: _Evaluated) -> BehavioralRule:
         outcomes = [
@@ -147,8 +170,11 @@ class CompiledPrompt:
         """Why a rule is open that a call satisfies or breaks that did nothing, since it failed.
 
         A call that is made too early is a breach also if it fails: only counts, and what must follow a call, depend.
+        Nor is a rule open if the trace records that each call it needs failed: then it is violated.
         """
         if evaluated.without_failed is None or state not in (State.SATISFIED, State.VIOLATED):
+            return None
+        if any(one in self._done and one in evaluated.outcomes for one in self._engine_ids.get(rule.rule_id, ())):
             return None
         outcomes = evaluated.without_failed
         for item in rule.items:
@@ -278,13 +304,15 @@ class _Positions:
         return self._indexes.get((event.event, event.turn, event.call_id, event.source))
 
 
-def _violation(rule: PromptRule, verdict: Verdict, positions: _Positions) -> Violation:
+def _violation(rule: PromptRule, verdict: Verdict, positions: _Positions, *, done: bool) -> Violation:
     found = [(index, event) for event in verdict.evidence if (index := positions.of(event)) is not None]
     indexes = tuple(dict.fromkeys(index for index, _ in found))
     quotes = [f"event {index}: {event.excerpt or event.event}" for index, event in found[-_MOST_QUOTED:]]
     item = next((one for one in rule.items if one.item["id"] == verdict.rule.id), None)
-    aspect = item.aspect if item else None
-    if aspect == "dialogue" and rule.required_action == "confirm_with_user":
+    aspect = item.aspect if item else rule.items[0].aspect
+    if done:
+        message = NEEDED_FAILED
+    elif aspect == "dialogue" and rule.required_action == "confirm_with_user":
         message = _UNCONFIRMED
     else:  # the formula of a dialogue rule quotes long patterns, which nobody reads
         message = _one_line(_LONG_QUOTE.sub("what the rule demands", verdict.message), 600)

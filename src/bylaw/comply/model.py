@@ -89,6 +89,8 @@ class EngineItem(Struct, frozen=True):
     aspect: Aspect
     tier: Tier | None = None
     """if it is less certain than the rule as a whole"""
+    done: dict[str, Any] | None = None
+    """another engine rule, which is broken if all calls that this one needs have failed"""
 
 
 class PromptRule(Struct, frozen=True, kw_only=True):
@@ -134,6 +136,8 @@ class PromptRules(Struct, frozen=True, kw_only=True):
     engine: tuple[Rule, ...] = ()
     owners: dict[str, str] = {}
     """id of an engine rule → id of the prompt rule that it decides, or a part of it"""
+    done: dict[str, tuple[Rule, ...]] = {}
+    """id of a prompt rule → engine rules that are broken if all calls that it needs have failed"""
     unusable: dict[str, str] = {}
     """id of a prompt rule → why the engine cannot run a part of it"""
     notes: tuple[str, ...] = ()

@@ -7,9 +7,7 @@ stays undecided.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -24,8 +22,6 @@ from bylaw.rules.located import plain
 from bylaw.rules.source import Problems, Source
 
 PIN = "x-prompt"
-_NEEDS = re.compile(r"G \((?P<call>tool\([^()/]*\)) -> (?P<when>[OF]) (?:tool|result)\((?P<needed>[^()/]*)\)\)")
-"""a call that needs another one before or behind it"""
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
@@ -43,9 +39,8 @@ def _lines(prompt: PromptRules, file: str, text: str) -> Iterator[str]:
     yield "" if checked else "\nrules: []"
     if checked:
         yield "rules:"
-    taken = set(prompt.owners)
     for rule in checked:
-        yield from _rule(rule, prompt, text, taken)
+        yield from _rule(rule, prompt, text)
     unchecked = [rule for rule in prompt.rules if not _usable(rule, prompt)]
     if unchecked:
         yield "\n# Not checkable as they stand:"
@@ -60,7 +55,7 @@ def _usable(rule: PromptRule, prompt: PromptRules) -> bool:
     return any(one.item["id"] in prompt.owners for one in rule.items)
 
 
-def _rule(rule: PromptRule, prompt: PromptRules, text: str, taken: set[str]) -> Iterator[str]:
+def _rule(rule: PromptRule, prompt: PromptRules, text: str) -> Iterator[str]:
     yield f"\n  # {_about(rule, text)}"
     yield f"  # {wording.one_line(rule.description)}"
     if rule.undecided:
@@ -68,7 +63,10 @@ def _rule(rule: PromptRule, prompt: PromptRules, text: str, taken: set[str]) -> 
     for one in rule.items:
         if one.item["id"] in prompt.owners:
             yield from _engine_rule(one.item, _pin(rule, one))
-            yield from _when_it_fails(rule, one, taken)
+            if one.done is not None:
+                yield from _engine_rule(one.done, {"rule": rule.rule_id, "failed_calls": True})
+            elif one.aspect == "count":
+                yield "    # a call that failed counts as made here"
 
 
 def _engine_rule(item: Mapping[str, Any], pin: dict[str, Any]) -> Iterator[str]:
@@ -76,35 +74,6 @@ def _engine_rule(item: Mapping[str, Any], pin: dict[str, Any]) -> Iterator[str]:
     yield f"  - {first}"
     yield from (f"    {line}" if line else "" for line in rest)
     yield f"    {PIN}: " + "\n".join(_yaml(pin, default_flow_style=True, width=10**6))
-
-
-def _when_it_fails(rule: PromptRule, one: EngineItem, taken: set[str]) -> Iterator[str]:
-    """A second rule, which a call breaks if the calls that must come before or behind it have all failed.
-
-    `bylaw comply` folds the trace a second time without the calls that failed, so it does not read this rule back. A
-    count has no such rule: it would be inconclusive wherever the trace does not say which calls failed.
-    """
-    params = one.item.get("params", {})
-    if one.item["kind"] == "must_call_before":
-        call, when, needed = f"tool({_names(params['second'])})", "O", _names(params["first"])
-    elif (found := _NEEDS.fullmatch(str(params.get("formula", "")))) and "over" not in params:
-        call, when, needed = found["call"], found["when"], found["needed"]
-    else:
-        if one.aspect == "count":
-            yield "    # a call that failed counts as made here"
-        return
-    failed, done = (f"{when} result({needed}, error = {flag})" for flag in ("true", "false"))
-    params = {"formula": f"G ({call} -> !({failed} & !{done}))"}
-    name = f"{one.item['id']}-done"
-    if name not in taken:
-        taken.add(name)
-        yield from _engine_rule(
-            {**one.item, "id": name, "kind": "temporal", "params": params}, {"rule": rule.rule_id, "failed_calls": True}
-        )
-
-
-def _names(tools: str | Sequence[str]) -> str:
-    return " | ".join(json.dumps(one) for one in ([tools] if isinstance(tools, str) else tools))
 
 
 def _about(rule: PromptRule, text: str) -> str:
@@ -143,39 +112,51 @@ def _yaml(value: Mapping[str, Any], **more: Any) -> list[str]:
 
 def read_rule_file(path: str | os.PathLike[str], prompt: str, stated: Sequence[PromptRule] = ()) -> PromptRules:
     """The rules of the file. `stated` are the rules of the prompt as it is now. Raises InputError."""
-    top, pins = _pins(os.fspath(path))
-    engine = tuple(rule for rule in load_rules(path).rules if not pins.get(rule.id, {}).get("failed_calls"))
+    top, pins, params = _written(os.fspath(path))
     groups: dict[str, list[Rule]] = {}
-    for rule in engine:
-        groups.setdefault(_text(pins.get(rule.id, {}), "rule") or rule.id, []).append(rule)
+    done: dict[str, list[Rule]] = {}
+    for rule in load_rules(path).rules:
+        pin = pins.get(rule.id, {})
+        some = done if pin.get("failed_calls") else groups
+        some.setdefault(_text(pin, "rule") or rule.id, []).append(rule)
+    for name in [
+        one for one in done if one not in groups
+    ]:  # without the rule it belongs to, it is a rule like any other
+        groups[name] = done.pop(name)
     changed = None if _text(top, "sha256") == prompt_hash(prompt) else prompt
-    rules = [_prompt_rule(name, group, pins, changed) for name, group in groups.items()]
+    rules = [_prompt_rule(name, group, pins, params, changed) for name, group in groups.items()]
     unchecked = [rule for rule in stated if not rule.items and rule.rule_id not in groups]
     return PromptRules(
         sha256=prompt_hash(prompt),
         rules=(*rules, *unchecked),
-        engine=engine,
+        engine=tuple(rule for group in groups.values() for rule in group),
         owners={rule.id: name for name, group in groups.items() for rule in group},
+        done={name: tuple(group) for name, group in done.items()},
         notes=_notes(os.fspath(path), top, prompt),
     )
 
 
-def _pins(file: str) -> tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]:
-    """The pin of the file and those of its rules; a missing or malformed pin is empty."""
+def _written(file: str) -> tuple[Mapping[str, Any], dict[str, Mapping[str, Any]], dict[str, Any]]:
+    """The pin of the file, and the pins and parameters of its rules; a missing or malformed pin is empty."""
     source = Source(file, read_text_file(Path(file), file))
     documents = parse_documents(source, Problems(source), format_of(file))
     root = plain(documents[0]) if documents else None
     if not isinstance(root, dict):
-        return {}, {}
+        return {}, {}, {}
     rules = root.get("rules")
     listed = [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
     pins = {str(rule.get("id")): rule[PIN] for rule in listed if isinstance(rule.get(PIN), dict)}
+    params = {str(rule.get("id")): rule.get("params") for rule in listed}
     top = root.get(PIN)
-    return top if isinstance(top, dict) else {}, pins
+    return top if isinstance(top, dict) else {}, pins, params
 
 
 def _prompt_rule(
-    name: str, rules: Sequence[Rule], pins: Mapping[str, Mapping[str, Any]], changed: str | None
+    name: str,
+    rules: Sequence[Rule],
+    pins: Mapping[str, Mapping[str, Any]],
+    params: Mapping[str, Any],
+    changed: str | None,
 ) -> PromptRule:
     """`changed` is the prompt, if it is not the one that the file was made from."""
     pin = pins.get(rules[0].id, {})
@@ -195,14 +176,15 @@ def _prompt_rule(
         ),
         tier=Tier(tier) if tier in tuple(Tier) else Tier.CERTAIN,
         confidence=_share(pin.get("confidence")),
-        items=tuple(_item(rule, pins.get(rule.id, {})) for rule in rules),
+        items=tuple(_item(rule, pins.get(rule.id, {}), params.get(rule.id)) for rule in rules),
         undecided=_text(pin, "undecided"),
     )
 
 
-def _item(rule: Rule, pin: Mapping[str, Any]) -> EngineItem:
+def _item(rule: Rule, pin: Mapping[str, Any], params: Any) -> EngineItem:
     part = _text(pin, "part")
-    return EngineItem({"id": rule.id, "kind": rule.kind}, _aspect(pin), Tier(part) if part in tuple(Tier) else None)
+    item = {"id": rule.id, "kind": rule.kind, "params": params if isinstance(params, dict) else {}}
+    return EngineItem(item, _aspect(pin), Tier(part) if part in tuple(Tier) else None)
 
 
 def _notes(file: str, top: Mapping[str, Any], prompt: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.model.events import SessionStart
+from bylaw.model.events import SessionStart, ToolResult
 from bylaw.traces import load_trace
 from tests.unit.readers.shapes import calls, kinds, lines, problems_of, responses, results
 
@@ -45,6 +45,25 @@ def test_the_same_events_in_every_shape(shape: str) -> None:
     assert second.request is not None
     roles = [message["role"] for message in second.request.messages or ()]
     assert roles == ["user", "assistant", "tool", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("said", "content", "is_error"),
+    [
+        ({"content": "x", "error": True}, "x", True),
+        ({"content": "x", "error": False}, "x", False),
+        ({"content": "x", "isError": True}, "x", True),
+        ({"content": "x", "error": "timeout"}, "x", True),
+        ({"error": {"code": 500}}, {"code": 500}, True),
+        ({"content": "x", "error": None}, "x", None),
+        ({"content": "x", "error": ""}, "x", None),
+        ({"content": "x", "is_error": False, "error": True}, "x", False),
+    ],
+)
+def test_a_result_says_that_its_call_failed(said: dict[str, Any], content: Any, is_error: bool | None) -> None:
+    events = [EVENTS[0], EVENTS[3], {"type": "tool_result", "call_id": "c2", **said}]
+    (found,) = [event for event in load_trace(lines(*events).encode()).events if isinstance(event, ToolResult)]
+    assert (found.content, found.is_error) == (content, is_error)
 
 
 def test_where_events_stand() -> None:

@@ -48,6 +48,10 @@ _FARTHEST = 200
 """sentences before an exception or a permission that it may take something from"""
 MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; the rest is reported as unread"""
+_NEEDS = re.compile(r"G \((?P<call>tool\([^()/]*\)) -> (?P<when>[OF]) (?:tool|result)\((?P<needed>[^()/]*)\)\)")
+"""a call that needs another one before or behind it"""
+DONE = "-done"
+"""how the id of a rule ends that says that the calls which another rule needs have not failed"""
 _UNREAD = "rest-of-the-prompt"
 """the id of the rule that stands for the unread rest"""
 _ADDRESSES_THE_AGENT = any_case(
@@ -343,15 +347,21 @@ def parse_prompt_rules(prompt: str, rules: Sequence[PromptRule]) -> PromptRules:
     """INVARIANT: an item that the engine cannot run makes its rule undecided; the rule never disappears."""
     taken: dict[str, int] = {}
     rules = [replace(rule, items=tuple(_item(one, rule, taken) for one in rule.items)) for rule in rules]
+    rules = [replace(rule, items=tuple(_with_done(one, taken) for one in rule.items)) for rule in rules]
     owners = {one.item["id"]: rule.rule_id for rule in rules for one in rule.items}
-    items = [one.item for rule in rules for one in rule.items]
+    done = {one.done["id"]: rule.rule_id for rule in rules for one in rule.items if one.done}
+    items = [item for rule in rules for one in rule.items for item in (one.item, one.done) if item]
     found = parse_rules(json.dumps(items), file="<prompt>", format="json") if items else RuleSet(())
     why = "; ".join(dict.fromkeys(problem.message for problem in found.diagnostics if problem.is_error))
-    parsed = {rule.id for rule in found.rules}
+    parsed = {rule.id: replace(rule, span=None) for rule in found.rules}
     return PromptRules(
         sha256=prompt_hash(prompt),
         rules=tuple(rules),
-        engine=tuple(replace(rule, span=None) for rule in found.rules),
+        engine=tuple(rule for rule in parsed.values() if rule.id not in done),
+        done={
+            owner: tuple(rule for rule in parsed.values() if done.get(rule.id) == owner)
+            for owner in dict.fromkeys(done.values())
+        },
         owners={item: rule for item, rule in owners.items() if item in parsed},
         unusable={rule: f"a part of it cannot be run: {why}" for item, rule in owners.items() if item not in parsed},
         notes=_notes(prompt, rules),
@@ -362,6 +372,31 @@ def _item(one: EngineItem, rule: PromptRule, taken: dict[str, int]) -> EngineIte
     """The item with an id of its own. A prompt speaks about each conversation, so its rules have session scope."""
     item_id = _free_id(str(one.item.get("id", rule.rule_id)), taken)
     return EngineItem({"id": item_id, "scope": "session"} | one.item | {"id": item_id}, one.aspect, one.tier)
+
+
+def _with_done(one: EngineItem, taken: Mapping[str, int]) -> EngineItem:
+    """The item with a second rule, which is broken if the calls that must come before or behind a call all failed.
+
+    A call that failed did nothing. A count has no such rule: it would be inconclusive wherever the trace does not say
+    which calls failed.
+    """
+    params = one.item.get("params", {})
+    if one.item["kind"] == "must_call_before":
+        call, when, needed = f"tool({_names(params['second'])})", "O", _names(params["first"])
+    elif (found := _NEEDS.fullmatch(str(params.get("formula", "")))) and "over" not in params:
+        call, when, needed = found["call"], found["when"], found["needed"]
+    else:
+        return one
+    name = f"{one.item['id']}{DONE}"
+    if name in taken:
+        return one
+    failed, done = (f"{when} result({needed}, error = {flag})" for flag in ("true", "false"))
+    formula = f"G ({call} -> !({failed} & !{done}))"
+    return replace(one, done={**one.item, "id": name, "kind": "temporal", "params": {"formula": formula}})
+
+
+def _names(tools: str | Sequence[str]) -> str:
+    return " | ".join(json.dumps(one) for one in ([tools] if isinstance(tools, str) else tools))
 
 
 def _notes(prompt: str, rules: Sequence[PromptRule]) -> tuple[str, ...]:

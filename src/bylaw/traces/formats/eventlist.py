@@ -23,6 +23,7 @@ CONTENT_KEYS = ("content", "text", "message")
 RESULT_KEYS = ("content", "result", "output", "text")
 NAME_KEYS = ("name", "tool")
 _ARGUMENTS = ("args", "arguments")
+_ERROR_FLAGS = ("is_error", "isError", "error")
 _CALL_ID = ("call_id", "tool_call_id", "id")
 
 
@@ -107,14 +108,16 @@ class EventListReader(ConversationReader):
 
     def _read_result(self, conversation: Conversation, event: dict[str, Any], source: Locator) -> None:
         call_id, name, content = _first(event, _CALL_ID), _first(event, NAME_KEYS), _first(event, RESULT_KEYS)
-        is_error = event.get("is_error")
+        is_error = next((event[key] for key in _ERROR_FLAGS if isinstance(event.get(key), bool)), None)
+        if is_error is None and isinstance(event.get("error"), str | dict) and event["error"]:
+            is_error, content = True, event["error"] if content is None else content  # what went wrong
         conversation.add_result(
             source,
             time_of(event),
             None if call_id is None else str(call_id),
             content,
             name=name if isinstance(name, str) else None,
-            is_error=is_error if isinstance(is_error, bool) else None,
+            is_error=is_error,
         )
         conversation.add_input({"role": "tool", "name": name, "content": content}, source)
 
