@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bylaw.guard.audit.tables import twin_digest
-from bylaw.guard.decide.repeats import CallIdUsed
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bylaw.guard.audit import sessions as replayed
 from bylaw.guard.audit.report import AuditReport
+from bylaw.guard.audit.verify import twin_digest
+from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import MemoryStore, SqliteStore

@@ -9,8 +9,7 @@ import pytest
 
 import bylaw
 from bylaw.errors import InputError
-from bylaw.guard.backtest import open_sessions as going
-from bylaw.guard.backtest.backtest import Backtest
+from bylaw.guard.backtest.backtest import Backtest, OpenSessions
 from bylaw.guard.backtest.model import BacktestReport
 from bylaw.guard.backtest.replay import Replay, trial_guard
 from bylaw.guard.decide.guard import BaseGuard
@@ -217,7 +216,7 @@ def test_a_session_of_the_next_trace_begins_anew() -> None:
 
 def test_a_session_that_was_idle_too_long_counts_as_over() -> None:
     seen: list[tuple[str, bool]] = []
-    kept = going.OpenSessions[str](lambda name: name, lambda name, _, complete: seen.append((name, complete)), most=2)
+    kept = OpenSessions[str](lambda name: name, lambda name, _, complete: seen.append((name, complete)), most=2)
     for name in ("a", "b", "a", "c", "b"):
         kept.of(name)
     assert seen == [("b", True), ("a", True)] and kept.resumed == 1
@@ -226,7 +225,7 @@ def test_a_session_that_was_idle_too_long_counts_as_over() -> None:
 
 
 def test_a_session_without_a_name_is_taken_up_again_like_any_other() -> None:
-    kept = going.OpenSessions[str](lambda name: name, lambda *ended: None, most=1)
+    kept = OpenSessions[str](lambda name: name, lambda *ended: None, most=1)
     for name in ("a", "b", "", "c"):
         kept.of(name)
     assert kept.resumed == 0, "it is met for the first time"

@@ -221,7 +221,7 @@ def test_what_was_not_looked_at_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sessions_that_are_read_in_two_parts_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylaw.guard.backtest.open_sessions.MOST_OPEN", 1)
+    monkeypatch.setattr("bylaw.guard.backtest.backtest.MOST_OPEN", 1)
     sessions = [Session("a").call("look"), Session("b").call("look"), Session("a").call("pay")]
     events = tuple(event for one in sessions for event in trace(one).events if event.kind != "session_end")
     report = bylaw.propose(Trace(name="t", events=events), hold_out=0, min_support=2)

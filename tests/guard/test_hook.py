@@ -25,10 +25,8 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.hooks import client as hook_client
 from bylaw.guard.integrations.hooks import connection, rule_files, settings
 from bylaw.guard.integrations.hooks import service as hook_service
-from bylaw.guard.integrations.hooks.answers import Answer
-from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
-from bylaw.guard.integrations.hooks.results import AT_THE_CLIENT
-from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
+from bylaw.guard.integrations.hooks.payloads import CLIENTS, Answer, Client
+from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
 from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
 from bylaw.guard.integrations.json_files import FileProblem
 from bylaw.guard.stores.records import EventRow

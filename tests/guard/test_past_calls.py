@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.decide.repeats import CallIdUsed
 from bylaw.guard.model import Match
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from tests.guard.support import attempt, guard

@@ -14,7 +14,7 @@ import pytest
 
 import bylaw
 from bylaw.errors import InputError
-from bylaw.guard import rule_source
+from bylaw.guard import policies as guard_policies
 from bylaw.guard.decide import sessions
 from bylaw.guard.stores import audit_rows, verify_chain
 
@@ -187,7 +187,7 @@ def test_sessions_of_earlier_rules_are_bounded(monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     clock = [100.0]
-    monkeypatch.setattr(rule_source.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(guard_policies.time, "monotonic", lambda: clock[0])
     return clock
 
 

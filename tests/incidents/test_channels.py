@@ -18,16 +18,16 @@ from bylaw.guard.incidents.channels import (
     PASSWORD,
     SECRET,
     SLACK,
+    Mailer,
+    MailSettings,
     Notify,
     add_webhooks,
     open_channels,
     read_notify,
 )
-from bylaw.guard.incidents.chat import chat_text
 from bylaw.guard.incidents.follow import make_follower
-from bylaw.guard.incidents.mail import Mailer, MailSettings
 from bylaw.guard.incidents.notifications import Outbox, Patience
-from bylaw.guard.incidents.webhook import verify_webhook
+from bylaw.guard.incidents.webhook import chat_text, verify_webhook
 from bylaw.guard.stores.records import Notification
 from bylaw.model.canonical import canonical_json
 from bylaw.model.ports import Posted

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import bylaw
-from bylaw.guard import rule_source
+from bylaw.guard import policies as guard_policies
 from bylaw.guard.service import server
 from bylaw.guard.service.app import create_app
 from bylaw.guard.service.config import ServeConfig
@@ -151,7 +151,7 @@ def test_incidents_are_opened_and_changed_files_used_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "POLL", 0.02)
-    monkeypatch.setattr(rule_source, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(guard_policies, "LOOK_EVERY", 0.01)
     file = tmp_path / "guard.yaml"
     file.write_text(RULES)
     store, config = MemoryStore(), ServeConfig(policies=(str(file),), watch=True)

@@ -13,8 +13,14 @@ from msgspec import structs
 
 from bylaw.guard.async_guard import AsyncGuard
 from bylaw.guard.model import Attempt, Options, check_names
-from bylaw.guard.policies import GuardRules, VersionChoice, decide_nothing, refuse_pausing_options
-from bylaw.guard.rule_source import FileWatch, RuleSource
+from bylaw.guard.policies import (
+    FileWatch,
+    GuardRules,
+    RuleSource,
+    VersionChoice,
+    decide_nothing,
+    refuse_pausing_options,
+)
 from bylaw.guard.scope import GuardSession, Lives, in_current_session
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore

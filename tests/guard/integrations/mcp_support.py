@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import bylaw
-from bylaw.guard.integrations.mcp.connection import Settings
 from bylaw.guard.integrations.mcp.listener import McpListener
 from bylaw.guard.integrations.mcp.pins import StoredPins, ToolCheck
+from bylaw.guard.integrations.mcp.proxy import Settings
 from bylaw.guard.integrations.mcp.servers import ServerSpec, maker, splitter
 
 SHOP = Path(__file__).with_name("mcp_shop.py")

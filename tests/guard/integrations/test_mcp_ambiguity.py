@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.guard.integrations.mcp.ambiguity import ambiguity_of, ambiguity_of_arguments
+from bylaw.guard.integrations.mcp.messages import ambiguity_of, ambiguity_of_arguments
 from tests.guard.integrations.test_mcp_proxy import CALL, LISTED, LISTING, Lines
 
 ALLOWED = CALL.replace("drop", "look")

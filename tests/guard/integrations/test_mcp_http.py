@@ -15,11 +15,17 @@ from urllib.parse import urlsplit
 import pytest
 
 import bylaw
-from bylaw.guard.integrations.mcp.connection import Settings
 from bylaw.guard.integrations.mcp.http import HttpServer
 from bylaw.guard.integrations.mcp.listener import McpListener
-from bylaw.guard.integrations.mcp.messages import VERSION_KEY, Message, encode
-from bylaw.guard.integrations.mcp.routing_headers import decode_value, encode_value, routing_headers
+from bylaw.guard.integrations.mcp.messages import (
+    VERSION_KEY,
+    Message,
+    decode_value,
+    encode,
+    encode_value,
+    routing_headers,
+)
+from bylaw.guard.integrations.mcp.proxy import Settings
 from tests.guard.integrations.situations import RULES
 
 Script = Callable[["Handler", Any], object]

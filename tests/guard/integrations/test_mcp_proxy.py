@@ -15,11 +15,10 @@ import pytest
 
 import bylaw
 from bylaw.guard.integrations.calls import Calls
-from bylaw.guard.integrations.mcp.connection import Connection, Settings
 from bylaw.guard.integrations.mcp.messages import Message, with_id
 from bylaw.guard.integrations.mcp.pins import PinFolder, ToolCheck, approve
-from bylaw.guard.integrations.mcp.proxy import McpProxy
-from bylaw.guard.integrations.mcp.stdio import StdioServer, serve_stdio
+from bylaw.guard.integrations.mcp.proxy import Connection, McpProxy, Settings
+from bylaw.guard.integrations.mcp.servers import StdioServer, serve_stdio
 from tests.guard.integrations.situations import RULES
 from tests.support.command import run_bylaw
 

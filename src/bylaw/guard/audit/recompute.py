@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from bylaw.engine.predicates import RedactedArguments
 from bylaw.guard.audit.report import AuditFinding, AuditReport
 from bylaw.guard.audit.sessions import MARKER, AuditSession, AuditSessions, RecordedReviews, ReplayedSessions
+from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.policy import CompiledPolicy
@@ -29,7 +30,6 @@ from bylaw.guard.decide.redaction import (
     rules_on_result,
     unread_places,
 )
-from bylaw.guard.decide.repeats import CallIdUsed
 from bylaw.guard.decide.rule_changes import rules_content, stored_rule_hashes
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.policies import without_repeats

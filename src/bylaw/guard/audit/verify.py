@@ -1,7 +1,10 @@
-"""Verifies an audit: the hash chain and the verdicts, with one page of rows in memory at a time."""
+"""Verifies an audit: the hash chain, the tables beside it, and the verdicts, with one page of rows in memory at a
+time."""
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from os import PathLike
@@ -10,8 +13,7 @@ from typing import Any, get_args
 
 from bylaw.errors import InputError
 from bylaw.guard.audit.recompute import Recompute
-from bylaw.guard.audit.report import AuditFinding, AuditReport
-from bylaw.guard.audit.tables import TableCheck
+from bylaw.guard.audit.report import MOST_FINDINGS, AuditFinding, AuditReport
 from bylaw.guard.decide.rule_changes import UNUSABLE, load_content
 from bylaw.guard.policies import (
     GuardRules,
@@ -22,9 +24,181 @@ from bylaw.guard.policies import (
     without_repeats,
 )
 from bylaw.guard.stores import ChainCheck, ChainProblem, SqliteStore
+from bylaw.guard.stores.chain import COMMITTED, EVENTS, FLOOR, NEW, UNTOUCHED, ChainFault, event_digest, split
+from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import PAGE, GuardStore, StoreUnavailable
-from bylaw.guard.stores.records import AuditHead, AuditRow
+from bylaw.guard.stores.records import AuditHead, AuditRow, Digest
 from bylaw.model.guard_policy import ExecutionMode, GuardPolicy
+
+_ALONE = frozenset({"anchor", "dropped", "prune", "rules", "stored"})
+"""kinds of rows that have no event"""
+_OBSERVED = frozenset(
+    {"request", "response", "message", "session_start", "session_end", "annotation", "tool_call", "tool_result"}
+)
+
+
+class TableCheck:
+    """The other tables against the chain: each record is the one that the chain vouches for, and none is missing.
+
+    An event has a twin in the chain, and the twins are numbered as the events are. Sessions, reviews, switches, rules
+    and records of the follow-up have a digest in the `stored` of the link that was written with them. `step` for each
+    row of the chain, then `compare`. What the chain says is held in a temporary file.
+    """
+
+    def __init__(self, store: GuardStore) -> None:
+        self._store = store
+        self._found: list[AuditFinding] = []
+        self._discontinued: list[AuditFinding] = []
+        self._twins, self._is_anchored = 0, False
+        self._file = sqlite3.connect("", isolation_level=None)
+        self._file.execute("PRAGMA journal_mode = OFF")
+        self._file.execute("CREATE TABLE held (tab, key, digest, seq, PRIMARY KEY (tab, key)) WITHOUT ROWID")
+        self._file.execute("CREATE TABLE twins (number INTEGER PRIMARY KEY, digest, seq, session)")
+        self._file.execute("CREATE TABLE pruned (first, last)")
+
+    def step(self, row: AuditRow) -> None:
+        kind = row.data.get("kind")
+        if kind == "anchor":
+            self._is_anchored = True
+        if not isinstance(kind, str) or kind not in _ALONE:  # an edited row may hold anything
+            self._twins += 1
+            twin = (self._twins, twin_digest(row), row.seq, _bytes(str(row.data.get("session", ""))))
+            self._file.execute("INSERT INTO twins VALUES (?, ?, ?, ?)", twin)
+        if row.stored:
+            self._hold(row)
+
+    def _hold(self, row: AuditRow) -> None:
+        try:
+            found = json.loads(row.stored)
+            for key in found.pop(EVENTS, {}):
+                self._file.execute("INSERT INTO pruned VALUES (?, ?)", tuple(map(int, key.split("-"))))
+            held = [self._held(row, table, key, one) for table, all in found.items() for key, one in all.items()]
+        except (ValueError, AttributeError, TypeError):  # the chain reports the edited row
+            return
+        self._file.executemany("REPLACE INTO held VALUES (?, ?, ?, ?)", held)
+
+    def _held(self, row: AuditRow, table: str, key: str, written: str | None) -> tuple[str, bytes, str | None, int]:
+        """A record has to continue what the chain says of it, so that an edit does not vanish with the next write."""
+        before, after = split(written)
+        if before:
+            query = "SELECT digest, seq FROM held WHERE tab = ? AND key = ?"
+            found = self._file.execute(query, (table, _bytes(key))).fetchone()
+            expected, seq = found or (None, 0)
+            is_forgotten = found is None and self._is_anchored  # the rows that said something were pruned
+            if before == NEW:
+                if expected is not None:
+                    self._discontinue(row, table, key, "dropped", f"row {seq} vouches for it, and it was missing")
+            elif expected is None and not is_forgotten:
+                self._discontinue(row, table, key, "inserted", "no row vouches for what was there before")
+            elif expected is not None and not expected.startswith(before):
+                message = f"it does not continue what row {seq} vouches for"
+                self._discontinue(row, table, key, "edited", message, expected[:16], before)
+        return table, _bytes(key), after, row.seq
+
+    def _discontinue(
+        self,
+        row: AuditRow,
+        table: str,
+        key: str,
+        kind: ChainFault,
+        message: str,
+        expected: str | None = None,
+        found: str | None = None,
+    ) -> None:
+        if len(self._discontinued) <= MOST_FINDINGS:
+            text = f"{table} `{key}`: {message}"
+            finding = AuditFinding(seq=row.seq, kind=kind, message=text, expected=expected, found=found, table=table)
+            self._discontinued.append(finding)
+
+    def compare(self) -> list[AuditFinding]:
+        """Every record that is not the one that the chain vouches for."""
+        self._found = list(self._discontinued)
+        for table in COMMITTED:
+            self._compare(table)
+        self._compare_events()
+        return self._found
+
+    def _compare(self, table: str) -> None:
+        self._file.execute("CREATE TEMP TABLE seen (key PRIMARY KEY) WITHOUT ROWID")
+        for one in self._records(table):
+            is_new = self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (_bytes(one.key),)).rowcount
+            if not is_new:
+                self._add(table, one.key, "inserted", 0, "it is there twice", None, one.digest)
+                continue
+            query = "SELECT digest, seq FROM held WHERE tab = ? AND key = ?"
+            expected, seq = self._file.execute(query, (table, _bytes(one.key))).fetchone() or (None, 0)
+            if expected is None and not (table == FLOOR and one.digest == UNTOUCHED):
+                self._add(table, one.key, "inserted", seq, "no row vouches for it", None, one.digest)
+            elif expected is not None and one.digest != expected:
+                self._add(table, one.key, "edited", seq, "it is not what the row vouches for", expected, one.digest)
+        query = "SELECT key, digest, seq FROM held WHERE tab = ? AND digest IS NOT NULL AND key NOT IN seen"
+        for key, expected, seq in self._file.execute(query, (table,)):
+            name = key.decode("utf-8", "surrogatepass")
+            self._add(table, name, "dropped", seq, "the row vouches for it, and it is missing", expected, None)
+        if table == FLOOR and not self._file.execute("SELECT 1 FROM seen").fetchone():
+            self._add(table, "", "dropped", 0, "it is missing", UNTOUCHED, None)
+        self._file.execute("DROP TABLE seen")
+
+    def _compare_events(self) -> None:
+        """In a pruned chain, the newest event is the one of the newest twin."""
+        before = max(self._store.last_event() - self._twins, 0) if self._is_anchored else 0
+        expected_next = before + 1
+        for one in self._records(EVENTS):
+            self._report_missing(expected_next, one.number, before)
+            expected_next = one.number + 1
+            query = "SELECT digest, seq FROM twins WHERE number = ?"
+            expected, seq = self._file.execute(query, (one.number - before,)).fetchone() or (None, 0)
+            if expected is None:
+                self._add(EVENTS, one.key, "inserted", seq, "no row of the audit is its twin", None, one.digest)
+            elif expected != one.digest:
+                self._add(EVENTS, one.key, "edited", seq, "it differs from its row in the audit", expected, one.digest)
+        self._report_missing(expected_next, before + self._twins + 1, before)
+
+    def _report_missing(self, first: int, end: int, before: int) -> None:
+        if first >= end:
+            return
+        query = "SELECT number, digest, seq FROM twins WHERE number >= ? AND number < ? ORDER BY number"
+        for twin, digest, seq in self._file.execute(query, (first - before, end - before)):
+            number = twin + before
+            if not self._file.execute("SELECT 1 FROM pruned WHERE ? BETWEEN first AND last", (number,)).fetchone():
+                self._add(EVENTS, str(number), "dropped", seq, "it is missing from the events", digest, None)
+
+    def _records(self, table: str) -> Iterator[Digest]:
+        after = 0
+        while found := self._store.digests(table, after=after, limit=PAGE):
+            yield from found
+            after = found[-1].number
+
+    def _add(
+        self, table: str, key: str, kind: ChainFault, seq: int, message: str, expected: str | None, found: str | None
+    ) -> None:
+        if len(self._found) <= MOST_FINDINGS:
+            name = f"{table} `{key}`" if key else table
+            finding = AuditFinding(
+                seq=seq, kind=kind, message=f"{name}: {message}", expected=expected, found=found, table=table
+            )
+            self._found.append(finding)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def twin_digest(row: AuditRow) -> str:
+    """The digest of the event that was written with the row."""
+    data = {key: value for key, value in row.data.items() if key != "session"}
+    kind = str(data.get("kind", ""))
+    if kind in _OBSERVED:
+        kind = "observation"
+    else:
+        data.pop("kind", None)
+    try:
+        return event_digest(str(row.data.get("session", "")), kind, row.at, encode(data))
+    except (TypeError, ValueError):
+        return ""
+
+
+# -- the chain and the verdicts ---------------------------------------------------------------------------------------
 
 MOST_READINGS = 10
 """of the tables, while a guard writes them"""

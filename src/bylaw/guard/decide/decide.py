@@ -9,8 +9,17 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide.attempts import ToolSchemas, call_of
 from bylaw.guard.decide.chain import NOBODY, Chain, Policies, lineage
-from bylaw.guard.decide.denials import NotListed, block, count_repeat, without_effect
-from bylaw.guard.decide.evaluate import count_attempt, judge, judge_approved, reserve_call, strictest
+from bylaw.guard.decide.evaluate import (
+    NotListed,
+    block,
+    count_attempt,
+    count_repeat,
+    judge,
+    judge_approved,
+    reserve_call,
+    strictest,
+    without_effect,
+)
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates

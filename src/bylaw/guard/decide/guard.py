@@ -17,13 +17,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.guard.decide import records
-from bylaw.guard.decide.attempts import call_of, in_session, is_time, no_attempt
+from bylaw.guard.decide.attempts import call_of, in_session, is_time, no_attempt, recorded_matches
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider
-from bylaw.guard.decide.denials import fallback, refusal
-from bylaw.guard.decide.evaluate import count_attempt
+from bylaw.guard.decide.evaluate import count_attempt, fallback, refusal
 from bylaw.guard.decide.policy import CompiledPolicy
-from bylaw.guard.decide.repeats import recorded_matches
 from bylaw.guard.decide.rule_changes import RuleChange, find_change
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_changes import SessionChanges

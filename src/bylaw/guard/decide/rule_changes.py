@@ -15,8 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.errors import InputError
-from bylaw.guard.decide.policy import CompiledPolicy
-from bylaw.guard.decide.state_names import remembered_by
+from bylaw.guard.decide.policy import CompiledPolicy, remembered_by
 from bylaw.guard.policies import guard_hash, rule_hashes, without_repeats
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.model.canonical import canonical_json

@@ -12,10 +12,9 @@ from bylaw.engine.evaluation import Carried, Evaluation
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.scope import NOTHING_MOVED, Undo, dumped_undo, revived_undo
 from bylaw.engine.values import UNREADABLE
-from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.policy import CompiledPolicy, agent_of
 from bylaw.guard.decide.redaction import StoredArguments, redacted_paths, unread_places
 from bylaw.guard.decide.session import Logged, PolicyState, SessionState
-from bylaw.guard.decide.state_names import agent_of
 from bylaw.guard.stores.ports import SessionUnreadable
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
 from bylaw.text.redaction.redactor import Redactor
@@ -27,7 +26,7 @@ MOST_OTHERS = 32
 
 
 class PolicyData(Struct, array_like=True):
-    """What the rules of one policy remember, by names that say what it is about (see `state_names`)."""
+    """What the rules of one policy remember, by names that say what it is about (see `policy`)."""
 
     counters: dict[str, Raw] = {}
     calls: Raw = Raw(b"null")

@@ -1,12 +1,12 @@
 """incidents: the guard's rules over its event log, after the fact.
 
-1. `event_rows`: one row of the log → when it happened, and the attempt or event in it
-2. `unrecorded`: which rules look at values that rows leave out
-3. `fold`: the rules over the rows of one session, in order → findings
-4. `sessions`: rows in the order of arrival, late and repeated → the findings of one ordered fold; caches session states
-5. `incidents`: findings → incidents and alerts, and the changes that people make to incidents
-6. `correlator`: the log in batches, each processed exactly once
-7. `notifications`: the outbox, reminders of reviews, and delivery; `channels`: who is reached how, by `webhook` (signed
-   JSON), `chat` (Slack) and `mail`, with the words of `wording`
-8. `follow`: all of it continuously, or once over the whole log (`replay`)
+1. `event_rows`: one row of the log → when it happened, and the attempt or event in it; rules that look at values which
+   rows leave out
+2. `fold`: the rules over the rows of one session, in order → findings
+3. `sessions`: rows in the order of arrival, late and repeated → the findings of one ordered fold; caches session states
+4. `incidents`: findings → incidents and alerts, and the changes that people make to incidents
+5. `correlator`: the log in batches, each processed exactly once; rules that count over many sessions
+6. `notifications`: the outbox, reminders of reviews, and delivery; `channels`: who is reached how, and e-mail;
+   `webhook`: signed JSON, and text for a chat room
+7. `follow`: all of it continuously, or once over the whole log (`replay`)
 """

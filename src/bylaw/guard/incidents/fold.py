@@ -2,7 +2,7 @@
 
 Rows are facts. A call that the guard allowed was made; a call that it stopped was only attempted. Window counters
 apply, and no finding can undo a call. A rule that depends on a value which rows leave out is not judged here, see
-`unrecorded`."""
+`event_rows`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ from bylaw.guard.decide.session import (
     release_call,
 )
 from bylaw.guard.incidents.event_rows import (
+    PartialCall,
     RecordedDecision,
+    Rules,
     Unreadable,
+    lost_rules,
+    partial_call,
     read_decision,
     read_observation,
     recorded_findings,
     recorded_matches,
+    rule_key,
     text_at,
     timed,
 )
-from bylaw.guard.incidents.unrecorded import PartialCall, Rules, lost_rules, partial_call, rule_key
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Limits, Match
 from bylaw.guard.stores.records import EventRow

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
-from bylaw.guard.incidents.event_rows import FOLDED, TimedRow, Unreadable, digest, time_of, timed
+from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, Unreadable, digest, time_of, timed
 from bylaw.guard.incidents.fold import Attempted, Fold, Found
-from bylaw.guard.incidents.unrecorded import Rules
 from bylaw.guard.stores.ports import GuardStore, each_event, each_followed
 from bylaw.guard.stores.records import Detection, EventRow, Following
 from bylaw.text.redaction.redactor import redacted

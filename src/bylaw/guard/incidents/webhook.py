@@ -1,4 +1,5 @@
-"""Notifications over HTTP: a signed POST, bounded in time. Redirects are not followed.
+"""Notifications over HTTP: a signed POST, bounded in time, and text for the incoming webhook of a chat room. Redirects
+are not followed.
 
     Bylaw-Signature: t=1760000000,v1=<hex>
 
@@ -13,10 +14,14 @@ import socket
 import time
 from collections.abc import Mapping
 from ipaddress import ip_address
-from urllib.parse import SplitResult, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, quote, urlsplit
 
+import msgspec
 import re2
+from msgspec import Struct
 
+from bylaw.model.canonical import canonical_json
 from bylaw.model.ports import Posted
 from bylaw.wire.client import BadHttpReply, HttpUnreachable, post
 
@@ -147,3 +152,85 @@ def _split(address: str) -> SplitResult:
     if any(character <= " " for character in address):
         raise ValueError("an address must not contain spaces")
     return parts
+
+
+# -- notifications as text for people ---------------------------------------------------------------------------------
+# Names of tools, sessions and agents come from callers. Each value is one line of printable text of bounded length, so
+# that none can begin a header, a line or a message of its own.
+
+LONGEST = 300
+"""characters of one value"""
+_TITLES = {
+    "incident.opened": "The rule {rule} was broken",
+    "incident.solved": "The incident about {rule} is solved",
+    "review.opened": "A call of {tool} waits for a person",
+    "review.expiring": "A call of {tool} still waits, and expires soon",
+    "review.escalated": "Nobody has answered: a call of {tool} waits for a person",
+    "test": "This is a test of Bylaw's notifications",
+}
+_FACTS = (
+    ("reason", "Reason"), ("message", "Reason"), ("rules", "Rules"), ("severity", "Severity"), ("tool", "Tool"),
+    ("agent", "Agent"), ("session", "Session"), ("run", "Run"), ("count", "Times"), ("assignee", "Assigned to"),
+    ("by", "Sent by"), ("id", "Id"),
+)  # fmt: skip
+
+
+class Message(Struct, frozen=True):
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    link: str | None = None
+    """an address of the console; None if nobody has said where the console is"""
+
+
+def message(body: bytes, public_url: str | None = None) -> Message:
+    """The words for a notification, from its JSON. Every event has some, also one that is not known here."""
+    content = msgspec.json.decode(body)
+    event = str(content.get("event"))
+    kind = "incident" if "incident" in content else "review" if "review" in content else "test"
+    about = content.get(kind) or {}
+    shown = {key: line(about.get(key)) for key in ("rule", "tool")}
+    title = _TITLES.get(event, "{event}").format(event=line(event), **shown)
+    facts = tuple((label, line(about[key])) for key, label in _FACTS if about.get(key) not in (None, "", []))
+    link = None
+    if public_url is not None and kind != "test":
+        link = f"{public_url.rstrip('/')}/console/{kind}s/{quote(str(about.get('id')), safe='')}"
+    return Message(title, facts, link)
+
+
+def line(value: Any) -> str:
+    """One line of printable text."""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    flat = "".join(one if one.isprintable() else " " for one in text)
+    return flat if len(flat) <= LONGEST else f"{flat[:LONGEST]}…"
+
+
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "'"})
+
+
+class ChatRoom(HttpPoster):
+    """The incoming webhook of Slack, and of what understands it, such as Mattermost. Raises ValueError for an address
+    that cannot be used.
+
+    The address is a secret, so it comes from the environment and appears in no message. Values of callers are inline
+    code, in which neither Slack nor Mattermost reads mentions, links or formatting; `&`, `<` and `>` are escaped, since
+    Slack reads `<!channel>` anywhere.
+    """
+
+    def __init__(self, address: str, *, public_url: str | None = None, seconds: float = 10.0) -> None:
+        super().__init__(address, seconds=seconds)
+        self._public_url = public_url
+
+    def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
+        return self.send(canonical_json({"text": chat_text(body, self._public_url)}), {})
+
+
+def chat_text(body: bytes, public_url: str | None = None) -> str:
+    told = message(body, public_url)
+    lines = [_code(told.title), *(f"{label}: {_code(value)}" for label, value in told.facts)]
+    if told.link is not None:
+        lines.append(f"<{told.link.translate(_ESCAPED)}|Open it in the console>")
+    return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    return f"`{text.translate(_ESCAPED)}`"

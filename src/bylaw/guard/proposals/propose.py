@@ -10,12 +10,10 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from bylaw.guard.backtest.coverage import RecordedSession
-from bylaw.guard.backtest.open_sessions import OpenSessions
-from bylaw.guard.backtest.replay import Replay, example_of, trial_guard
+from bylaw.guard.backtest.backtest import OpenSessions
+from bylaw.guard.backtest.replay import RecordedSession, Replay, example_of, trial_guard
+from bylaw.guard.proposals.candidates import propose_limits, propose_orders
 from bylaw.guard.proposals.facts import Facts, SessionFacts
-from bylaw.guard.proposals.limits import propose_limits
-from bylaw.guard.proposals.orders import propose_orders
 from bylaw.guard.proposals.report import Proposal, ProposalReport
 from bylaw.model.events import Event, Message, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource

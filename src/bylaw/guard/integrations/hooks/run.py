@@ -5,20 +5,41 @@ INVARIANT: `run_hook` raises nothing, and whatever goes wrong before a call bloc
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from bylaw.guard.integrations.hooks.answers import Answer, allow, allow_instead, ask, block, refuse, tell
-from bylaw.guard.integrations.hooks.payloads import Client, HookEvent, Unreadable, read_payload
+from bylaw.guard.decide.session import is_generated
+from bylaw.guard.integrations.hooks.payloads import (
+    Answer,
+    Client,
+    HookEvent,
+    Unreadable,
+    allow,
+    allow_instead,
+    ask,
+    block,
+    read_payload,
+    refuse,
+    tell,
+)
 from bylaw.guard.integrations.hooks.rule_files import NoRules, find_rules
+from bylaw.guard.reviews import action_hash
+from bylaw.guard.stores.records import EventRow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bylaw.guard.guard import Guard
+    from bylaw.guard.integrations.hooks.payloads import HookEvent
     from bylaw.guard.model import Attempt, Decision
+    from bylaw.guard.stores.records import ReviewRecord
 
 
 class HookOptions(Struct, frozen=True, kw_only=True):
@@ -130,8 +151,6 @@ def _decide(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
     if decision.action is not Action.PAUSE or decision.review is None:
         return block(event, text)
     if event.can_ask and review is not None and not review.needs and review.status == "pending":
-        from bylaw.guard.integrations.hooks.results import note_question
-
         note_question(guard, event, review)
         return ask(event, f"bylaw: {decision.reason} (waiting for a person: {decision.review})")
     advice = "the same call can be made again once the review is approved"
@@ -166,7 +185,6 @@ def _attempt(event: HookEvent, options: HookOptions) -> Attempt:
 
 
 def _record(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
-    from bylaw.guard.integrations.hooks.results import find_call, note_bypass
 
     attempt = _attempt(event, options)
     call_id = find_call(guard, event, attempt)
@@ -179,3 +197,125 @@ def _record(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
     rules = "; ".join(f"`{verdict.rule.id}`: {verdict.message}" for verdict in broken)
     texts = [*([said] if said else []), *([f"bylaw: the call has broken {rules}"] if rules else [])]
     return tell(event, "\n".join(texts)) if texts else allow()
+
+
+# -- the call to which a result belongs -------------------------------------------------------------------------------
+# A result of a call that was not allowed means that the guard was bypassed. A call counts as approved by the person at
+# the client only if the hook has told the client to ask about this very call. The question is a row in the store, since
+# another process reads the result.
+
+AT_THE_CLIENT = "the person at the client"
+"""who has approved a call that the client itself has asked about"""
+LOOK_BACK = 5_000
+"""rows of the log in which a call, or the question about it, is searched"""
+_log = logging.getLogger("bylaw")
+
+
+def note_question(guard: Guard, event: HookEvent, review: ReviewRecord) -> None:
+    """The client is told to ask about this call."""
+    _note(guard, event, "asked", review=review.id)
+
+
+def note_bypass(guard: Guard, event: HookEvent) -> str:
+    """A call has run that was not allowed. Returns what the model and the person are told."""
+    call = f"`{event.tool}`" + (f" ({event.call_id})" if event.call_id else "")
+    why = f"{event.client} has run {call}, which the guard had not allowed"
+    _log.error("the guard was bypassed: session %s: %s", event.session, why)
+    _note(guard, event, "bypassed", why=why)
+    return f"bylaw: the guard was bypassed: {why}; stop, and tell the user"
+
+
+def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:
+    session = guard.session_key(event.session)
+    data = {"how": how, "what": how, "why": None, "tool": event.tool, "call_id": event.call_id, **about}
+    with guard.store.transaction(session) as transaction:
+        transaction.append_to_both(EventRow(session, "hook", time.time(), data))
+
+
+def find_call(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
+    """The id of the call that was allowed, or about which the client has asked: it has run, so the person has said yes.
+    None if there is no such call."""
+    found = _allowed_call(guard, event)
+    return found or (None if event.never_ran else _approved_at_client(guard, event, attempt))
+
+
+def _allowed_call(guard: Guard, event: HookEvent) -> str | None:
+    """The call with the id of the result. If either of them has no id, it is the oldest call that was allowed with
+    these arguments and has no result yet: Gemini CLI and Copilot CLI give no ids, and Cursor only in some events."""
+    session, id = guard.session_key(event.session), event.call_id
+    with guard._sessions.transaction(session) as transaction:
+        _, state = guard._sessions.read(transaction, session)
+    if id in state.open:
+        return id
+    if id is not None and state.is_used(id):
+        released = (row for row in _rows(guard, event) if row.kind == "release")
+        is_released = any(row.data.get("call_id") == id for row in released)
+        return None if is_released else id  # a second result
+    # as they were stored, without secrets
+    calls = ((one.call_id, one.name, getattr(one.arguments, "written", one.arguments)) for one in state.open.values())
+    wanted = event.tool, guard._sessions.redact(event.arguments or {})
+    for call_id, *made in chain(calls, _logged_calls(guard, event)):
+        if call_id == id or (tuple(made) == wanted and (id is None or is_generated(call_id))):
+            return call_id
+    return None
+
+
+def _logged_calls(guard: Guard, event: HookEvent) -> Iterator[tuple[str, str, Any]]:
+    """The calls in the log that were allowed and have no result yet, the oldest first: id, tool and arguments. A
+    session keeps a call open only if a rule needs its result, and only so many."""
+    made: dict[str, Any] = {}
+    for row in _rows(guard, event):
+        data: Any = row.data
+        if row.kind == "session":  # an earlier session of the same name
+            made.clear()
+        elif row.kind == "decision" and data["decision"]["action"] == "allow":
+            made[data["decision"].get("call_id", "")] = data["attempt"]
+        elif row.kind in ("result", "release"):
+            made.pop(data.get("result_of") or data.get("call_id"), None)
+    yield from ((id, attempt["tool"], attempt.get("arguments") or {}) for id, attempt in made.items())
+
+
+def _approved_at_client(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
+    review = _question(guard, event, guard.policies.named(attempt.agent))
+    if review is None:
+        return None
+    id: str | None = review.id
+    if review.status == "used" and review.decided_by == AT_THE_CLIENT:  # by an equal call that was also asked about
+        id = guard.decide(attempt).review
+    elif review.status != "pending":
+        return None
+    if id is None:
+        return None
+    _note(guard, event, "answered", review=review.id)
+    guard.reviews.approve(id, by=AT_THE_CLIENT)
+    decision = guard.decide(attempt, review=id)
+    return decision.call_id if decision else None
+
+
+def _question(guard: Guard, event: HookEvent, agent: str | None) -> ReviewRecord | None:
+    """The review about which the client was told to ask for this call, and which no earlier result has answered."""
+    asked: list[str] = []
+    for row in _rows(guard, event):
+        how = row.data.get("how")
+        if row.kind == "session":  # an earlier session of the same name
+            asked.clear()
+        elif row.kind == "hook" and row.data.get("call_id") == event.call_id and how in ("asked", "answered"):
+            id = str(row.data.get("review"))
+            if how == "asked":
+                asked.append(id)
+            elif id in asked:
+                asked.remove(id)
+    for id in asked:
+        review = guard.reviews.get(id)
+        if review is not None and not review.needs and _is_about(review, event, agent):
+            return review
+    return None
+
+
+def _is_about(review: ReviewRecord, event: HookEvent, agent: str | None) -> bool:
+    return action_hash(event.tool, event.arguments, agent, review.bound_to or review.policy) == review.action_hash
+
+
+def _rows(guard: Guard, event: HookEvent) -> Iterator[EventRow]:
+    after = max(0, guard.store.last_event() - LOOK_BACK)
+    yield from guard.store.events(after=after, session=guard.session_key(event.session), limit=LOOK_BACK)

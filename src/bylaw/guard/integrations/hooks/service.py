@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import Any
 
 import bylaw
-from bylaw.guard.integrations.hooks.answers import Answer, refuse
 from bylaw.guard.integrations.hooks.connection import (
     MOST_BYTES,
     OPTIONS,
@@ -28,6 +27,7 @@ from bylaw.guard.integrations.hooks.connection import (
     is_private,
     socket_path,
 )
+from bylaw.guard.integrations.hooks.payloads import Answer, refuse
 from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
 
 _AT_ONCE = 8

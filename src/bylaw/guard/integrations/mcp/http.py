@@ -30,9 +30,9 @@ from bylaw.guard.integrations.mcp.messages import (
     is_request,
     key_of,
     params_of,
+    routing_headers,
     version_of,
 )
-from bylaw.guard.integrations.mcp.routing_headers import routing_headers
 
 _RECONNECTIONS = 2
 """times that a stream which has broken off is resumed without hearing from the server"""

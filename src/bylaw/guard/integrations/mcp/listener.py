@@ -24,23 +24,24 @@ from queue import Empty
 from typing import Any
 from urllib.parse import urlsplit
 
-from bylaw.guard.integrations.mcp.ambiguity import ambiguity_of
-from bylaw.guard.integrations.mcp.connection import Settings
 from bylaw.guard.integrations.mcp.listener_sessions import Exchange, HttpSession, SessionTable
 from bylaw.guard.integrations.mcp.messages import (
     HANDSHAKE_VERSIONS,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     MOST_BYTES,
+    NAMED_BY,
     PARSE_ERROR,
     Message,
+    ambiguity_of,
+    decode_value,
     encode,
     error_of,
     is_request,
     params_of,
     version_of,
 )
-from bylaw.guard.integrations.mcp.routing_headers import NAMED_BY, decode_value
+from bylaw.guard.integrations.mcp.proxy import Settings
 
 MOST_CONNECTIONS = 512
 _HEADER_MISMATCH = -32020

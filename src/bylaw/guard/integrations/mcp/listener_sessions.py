@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
-from bylaw.guard.integrations.mcp.connection import Connection, Settings
 from bylaw.guard.integrations.mcp.messages import (
     METHOD_NOT_FOUND,
     Message,
@@ -22,6 +21,7 @@ from bylaw.guard.integrations.mcp.messages import (
     params_of,
     with_id,
 )
+from bylaw.guard.integrations.mcp.proxy import Connection, Settings
 
 MOST_SESSIONS = 128
 """with `initialize`; each has its own connection to the server. The one that was idle longest is ended"""

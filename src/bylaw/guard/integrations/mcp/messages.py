@@ -1,4 +1,4 @@
-"""Messages of JSON-RPC as they travel: the bytes, and what is in them.
+"""Messages of JSON-RPC as they travel: the bytes, what is in them, and the headers that repeat it.
 
 Bytes are passed on as they came. They are encoded again only if a reader could take them for something else: text that
 is not one line for every reader, or several lines of JSON in an HTTP body.
@@ -6,8 +6,11 @@ is not one line for every reader, or several lines of JSON in an HTTP body.
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType
@@ -148,3 +151,161 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"`{text}` is not JSON")
+
+
+# -- messages that are JSON, but that two readers could take for different ones ---------------------------------------
+# Some readers ignore case, as Go's does: they find `method` in `Method`, and `arguments` where its last letter is a
+# long s. A server that reads so would run a call that nobody has decided. So a name that only looks like one of the
+# protocol is refused.
+
+_NOISE = re.compile(r"[^\w/]+")
+"""blanks, signs that are not shown, and punctuation that lenient readers leave out"""
+
+
+def _folded(text: str) -> str:
+    return _NOISE.sub("", unicodedata.normalize("NFKC", text).casefold())
+
+
+class Names:
+    """Names that have one spelling."""
+
+    def __init__(self, *names: str) -> None:
+        self._exact = frozenset(names)
+        self._folded = {_folded(name): name for name in names}
+
+    def mistaken(self, found: Iterable[str]) -> str | None:
+        """Why one of these could be read as a name that it is not."""
+        for name in found:
+            if name not in self._exact and (meant := self._folded.get(_folded(name))) is not None:
+                return f"`{name}` could be read as `{meant}`"
+        return None
+
+
+_ENVELOPE = Names("jsonrpc", "id", "method", "params", "result", "error")
+_PARAMS = Names(
+    "name", "arguments", "_meta", "cursor", "uri", "task", "taskId", "requestId", "requestState", "inputResponses",
+    "progressToken", "protocolVersion",
+)  # fmt: skip
+_RESULT = Names(
+    "tools", "nextCursor", "content", "structuredContent", "isError", "resultType", "requestState", "task", "_meta",
+)  # fmt: skip
+_METHODS = Names(
+    "tools/call", "tools/list", "initialize", "server/discover", "notifications/cancelled", "notifications/initialized",
+    "notifications/tools/list_changed",
+)  # fmt: skip
+"""that the proxy treats in their own way"""
+TOOL = Names(
+    "name", "title", "description", "inputSchema", "outputSchema", "annotations", "execution", "icons", "_meta"
+)  # fmt: skip
+
+
+def ambiguity_of(body: Any) -> str | None:
+    """Why a message could be taken for another one; None if it could not."""
+    if not isinstance(body, dict):
+        return "send one message at a time"
+    if (why := _ENVELOPE.mistaken(body)) is not None:
+        return why
+    is_answer = "result" in body or "error" in body
+    if "method" in body:
+        method = body["method"]
+        if is_answer:
+            return "it is a request and an answer"
+        if not isinstance(method, str):
+            return "its method is not a text"
+        why = _METHODS.mistaken((method,))
+    elif "id" not in body or not is_answer:
+        return "it is neither a request nor an answer"
+    elif body.get("result") is not None and body.get("error") is not None:
+        return "it has a result and an error"
+    for names, part in ((_PARAMS, body.get("params")), (_RESULT, body.get("result"))):
+        if why is None and isinstance(part, dict):
+            why = names.mistaken(part)
+    return why
+
+
+def ambiguity_of_arguments(arguments: Any, schema: Any = None) -> str | None:
+    """Why a tool could read the arguments of a call differently than the rules do. `schema`: of the arguments."""
+    left = [(arguments, schema)]
+    while left:
+        value, schema = left.pop()
+        if isinstance(value, list):
+            items = schema.get("items") if isinstance(schema, dict) else None
+            left += [(item, items) for item in value if isinstance(item, dict | list)]
+        elif isinstance(value, dict):
+            properties = schema.get("properties") if isinstance(schema, dict) else None
+            known: Mapping[str, Any] = properties if isinstance(properties, dict) else {}
+            if (why := _same_names(value, known)) is not None:
+                return why
+            left += [(inner, known.get(name)) for name, inner in value.items() if isinstance(inner, dict | list)]
+    return None
+
+
+def _same_names(value: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
+    seen = {name.casefold(): name for name in known}
+    for name in value:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name and not (name in known and other not in value):
+            return f"the argument `{name}` could be read as `{other}`"
+    return None
+
+
+# -- HTTP headers that repeat parts of a message ----------------------------------------------------------------------
+# Since 2026-07-28: the method, the name, and arguments that a tool marks. They are made from the message itself and
+# never copied from a client: a server, or a gateway before it, may look only at the headers, and must not see another
+# tool there than the one that was decided.
+
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""which parameter a method repeats"""
+_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?|")
+_ENCODED = re.compile(r"=\?base64\?.*\?=")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_MOST_LEVELS = 16
+
+
+def routing_headers(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, str]:
+    """`schemas`: of the arguments of tools, as far as they are known."""
+    method, version, params = body.get("method"), version_of(body), params_of(body)
+    if not isinstance(method, str) or version is None or version in HANDSHAKE_VERSIONS:
+        return {}
+    headers = {"mcp-protocol-version": version, "mcp-method": method}
+    name = params.get(NAMED_BY.get(method, ""))
+    if isinstance(name, str):
+        headers["mcp-name"] = encode_value(name)
+        if method == "tools/call":
+            arguments = params.get("arguments")
+            headers |= dict(_of_arguments(schemas.get(name), arguments if isinstance(arguments, dict) else {}))
+    return headers
+
+
+def _of_arguments(schema: Any, arguments: Mapping[str, Any], level: int = 0) -> Iterator[tuple[str, str]]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or level > _MOST_LEVELS:
+        return
+    for name, inner in properties.items():
+        value = arguments.get(name)
+        if value is None or not isinstance(inner, dict):
+            continue
+        header = inner.get("x-mcp-header")
+        if isinstance(header, str) and _TOKEN.fullmatch(header) and isinstance(value, str | int):
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            yield f"mcp-param-{header.lower()}", encode_value(text)
+        elif isinstance(value, dict):
+            yield from _of_arguments(inner, value, level + 1)
+
+
+def encode_value(text: str) -> str:
+    """As it is if a header can hold it, else in Base64."""
+    if _SAFE.fullmatch(text) and not _ENCODED.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="
+
+
+def decode_value(text: str) -> str | None:
+    """None if it is not what `encode_value` writes."""
+    if not _ENCODED.fullmatch(text):
+        return text
+    try:
+        found = base64.b64decode(text[9:-2], validate=True).decode("utf-8")
+    except ValueError:
+        return None
+    return found if encode_value(found) == text else None
