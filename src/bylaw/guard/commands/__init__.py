@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bylaw.errors import ExitCode
+from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import LazyCommand, LazyGroup
 
 _HERE = "bylaw.guard.commands"
@@ -15,8 +15,8 @@ COMMANDS = {
     "audit": LazyCommand(f"{_HERE}.audit:audit", "is the audit intact, and do its verdicts follow from it?"),
     "backtest": LazyCommand(f"{_HERE}.backtest:backtest", "what would these rules have done to recorded traffic?"),
     "decide": LazyCommand(f"{_HERE}.decide:decide", "one decision as JSON, for scripts and tests"),
-    "export": LazyCommand(f"{_HERE}.export:export", "print the rules as an agent manifest, JSON or YAML"),
-    "follow": LazyCommand(f"{_HERE}.follow:follow", "follow the event log: open incidents, deliver notifications"),
+    "export": LazyCommand(f"{_HERE}.backtest:export", "print the rules as an agent manifest, JSON or YAML"),
+    "follow": LazyCommand(f"{_HERE}.incidents:follow", "follow the event log: open incidents, deliver notifications"),
     "incidents": LazyCommand(f"{_HERE}.incidents:incidents", "list, acknowledge, assign and solve incidents"),
     "keys": LazyCommand(f"{_HERE}.serve:keys", "who may use the service: create, list and revoke API keys"),
     "kill": LazyCommand(f"{_HERE}.operators:kill", "refuse every call of an agent, or of all"),
@@ -25,7 +25,7 @@ COMMANDS = {
     "propose": LazyCommand(f"{_HERE}.backtest:propose", "which rules does clean traffic suggest?"),
     "prune": LazyCommand(f"{_HERE}.operators:prune", "delete old events, reviews and sessions"),
     "reject": LazyCommand(f"{_HERE}.operators:reject", "refuse a paused call"),
-    "replay": LazyCommand(f"{_HERE}.follow:replay", "which incidents do these rules find in the whole event log?"),
+    "replay": LazyCommand(f"{_HERE}.incidents:replay", "which incidents do these rules find in the whole event log?"),
     "reviews": LazyCommand(f"{_HERE}.operators:reviews", "list the calls that wait for a person"),
     "revive": LazyCommand(f"{_HERE}.operators:revive", "undo a kill"),
     "serve": LazyCommand(f"{_HERE}.serve:serve", "the guard over HTTP, with a console for people"),
@@ -36,13 +36,18 @@ COMMANDS = {
 
 
 class GuardGroup(LazyGroup):
-    """Exits with 4 if the store cannot be used."""
+    """Exits with 4 if the store cannot be used, and with 2 after printing what is wrong with rules or traces."""
 
     def invoke(self, ctx: click.Context) -> Any:
         from bylaw.guard.stores.ports import StoreUnavailable
 
         try:
             return super().invoke(ctx)
+        except InputError as problem:
+            from bylaw.report.diagnostics import print_diagnostics
+
+            print_diagnostics(problem.diagnostics)
+            return ExitCode.BAD_INPUT
         except StoreUnavailable as problem:
             click.echo(f"Error: {problem}", err=True)
             return ExitCode.OUT_OF_REACH

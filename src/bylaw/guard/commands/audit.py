@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from bylaw.errors import ExitCode, InputError
+from bylaw.errors import ExitCode
 from bylaw.guard.commands.options import INPUT, STORE, TOOLS, open_store, parse_time, read_schemas
-from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import emit
 
 if TYPE_CHECKING:
@@ -62,11 +61,7 @@ def verify(
     from bylaw.guard.policies import load_policies
 
     known = [_parse_head(text) for text in heads]
-    try:
-        files = [load_policies(path, inputs=inputs) for path in policies]
-    except InputError as problem:
-        print_diagnostics(problem.diagnostics)
-        return ExitCode.BAD_INPUT
+    files = [load_policies(path, inputs=inputs) for path in policies]
     schemas = read_schemas(tools)
     with open_store(store, read_only=True) as opened:
         report = verify_store(opened, files, known=known, tool_schemas=schemas, allow_unrecomputed=allow_unrecomputed)

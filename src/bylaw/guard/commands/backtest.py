@@ -1,4 +1,5 @@
-"""`bylaw guard backtest`, `propose`, `shadow` and `promote`: rules on recorded traffic, before they are enforced."""
+"""`bylaw guard backtest`, `propose`, `shadow` and `promote`: rules on recorded traffic, before they are enforced. And
+`export`: the rules for another tool."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
@@ -144,12 +145,8 @@ def propose(
     target = None if out is None else file_target(out)
     schemas = read_schemas(tools) or {}
     options = ProposalOptions(min_support=min_support, hold_out=hold_out, agent=agent, schemas=schemas)
-    try:
-        names = find_traces(traces)
-        report = mine_proposals(lambda: (open_trace(name, format=trace_format) for name in names), options)
-    except InputError as problem:
-        print_diagnostics(problem.diagnostics)
-        return ExitCode.BAD_INPUT
+    names = find_traces(traces)
+    report = mine_proposals(lambda: (open_trace(name, format=trace_format) for name in names), options)
     if target is not None:
         with open_target(target) as file:
             file.write(render_rule_file(report))
@@ -227,3 +224,42 @@ def _replace(path: Path, data: bytes) -> None:
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
+
+
+@click.command(name="export")
+@click.argument("file")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["manifest", "json", "yaml"]),
+    default="manifest",
+    show_default=True,
+    help="An agent manifest, or the file's own content as JSON or YAML.",
+)
+@INPUT
+@click.option("--output", "-o", metavar="FILE", help="Write there instead of to standard output.")
+def export(
+    file: str, form: Literal["manifest", "json", "yaml"], inputs: dict[str, str], output: str | None
+) -> ExitCode:
+    """Print the guard rules of FILE for another tool.
+
+    A manifest comes out as it went in, with the files of its index in one. Other guard files become a manifest: an
+    agent and a version for each guard. The rules are checked first; exit 2 if they cannot be used, or if a manifest
+    cannot say the same.
+    """
+    from bylaw.rules import dump_manifest, load_guard
+    from bylaw.rules.guard.manifest_export import as_json_text, as_yaml_text, is_from_manifest
+    from bylaw.rules.loader import load_content
+
+    target = None if output is None else file_target(output)
+    guards = load_guard(file, inputs=inputs)
+    own = form != "manifest" and not is_from_manifest(guards)
+    content: Any = load_content(file) if own else dump_manifest(guards, inputs=inputs)
+    print_diagnostics(guards.diagnostics)
+    text = as_json_text(content) if form == "json" else as_yaml_text(content, documents=not own)
+    if target is None:
+        emit(text, sys.stdout)
+    else:
+        with open_target(target) as opened:
+            opened.write(text)
+    return ExitCode.OK

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.errors import ExitCode, InputError
+from bylaw.errors import ExitCode
 from bylaw.guard.commands.options import (
     INPUT,
     MODE,
@@ -24,7 +24,6 @@ from bylaw.guard.commands.options import (
     read_schemas,
     redaction_options,
 )
-from bylaw.report.diagnostics import print_diagnostics
 
 if TYPE_CHECKING:
     from bylaw.guard.decide.guard import BaseGuard
@@ -67,11 +66,7 @@ def decide(
     from bylaw.guard.decide.records import decision_json
 
     removed = make_redaction(store, **redaction)
-    try:
-        guard = _guard(load_rules(policies, version, inputs), ", ".join(policies), mode, tools, store, removed)
-    except InputError as problem:
-        print_diagnostics(problem.diagnostics)
-        return ExitCode.BAD_INPUT
+    guard = _guard(load_rules(policies, version, inputs), ", ".join(policies), mode, tools, store, removed)
     needs_session = store is not None
     if history is not None:
         _read_history(guard, Path(history), needs_session)
