@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bylaw.errors import InputError
 from bylaw.traces import find_traces, load_trace, open_trace
+from bylaw.traces.assembly.content import WRITTEN_CALL, is_written_call
 from bylaw.traces.export import write_trace
 
 pytestmark = pytest.mark.corpus
@@ -64,7 +67,8 @@ def test_sopbench(data: Path) -> None:
         turns += event.kind == "response"
         answered += event.kind == "tool_result" and event.call_id is not None  # type: ignore[attr-defined]
     assert (stream.format, len(sessions), turns, answered) == ("events", 5584, 27658, 18342)
-    assert (stream.problems, stream.skipped) == ([], 0)
+    # one model wrote a call as JSON, and another 20 times one in Python, which nobody ran
+    assert ([problem.message for problem in stream.problems], stream.skipped) == ([WRITTEN_CALL] * 21, 0)
 
 
 @pytest.mark.parametrize(
@@ -127,3 +131,20 @@ def test_malformed_lines_of_claude_code_are_all_reported(data: Path) -> None:
     trace = load_trace(name, skip_bad=True)
     assert (len(found), trace.skipped, len(trace.turns)) == (MALFORMED, MALFORMED, 4)
     assert found[:2] == [("wrong-type", 10), ("wrong-type", 11)]
+
+
+def test_no_reply_that_is_ordinary_text_is_taken_for_a_written_call(data: Path) -> None:
+    names = find_traces([str(data / "formats"), str(data / "tau-airline"), str(data / "agentdojo-gt")])
+    texts = list[str]()
+    for name in names:
+        with suppress(InputError):  # lists of the files, and files that are malformed on purpose
+            texts += [turn.response.text or "" for turn in load_trace(name).turns if not turn.response.tool_calls]
+    for line in (data / "dialogues/innocent.jsonl").read_text().splitlines():
+        texts += [message["content"] for message in json.loads(line)["messages"]]
+    for path in (data / "prompts").glob("*.txt"):
+        texts += path.read_text().split("\n\n")
+    marked = [text for text in texts if is_written_call(text)]
+    assert len(texts) > 5000
+    # one of the prompts shows its model how to write calls
+    assert all(text.strip().startswith("Action:\n{\n  ") and '"name": ' in text for text in marked), marked
+    assert len(marked) == 6

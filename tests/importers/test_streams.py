@@ -94,13 +94,6 @@ def test_events_of_streams(events: list[Any]) -> None:
     assert not cut.complete and any("cut off" in note for note in cut.notes)
 
 
-def test_calls_that_are_written_as_text_are_told() -> None:
-    text = '<tool_call>\n{"name": "refund", "arguments": {"order": 7}}\n</tool_call>'
-    trace = load_trace(lines(USER, {"role": "assistant", "content": text}))
-    assert [problem.code for problem in trace.problems] == ["unread-content"]
-    assert trace.turns[0].response.unread == ("*",)
-
-
 def called(trace: Trace) -> list[Any]:
     return [(call.name, call.arguments) for call in calls(trace)]
 

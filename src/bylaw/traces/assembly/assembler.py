@@ -18,7 +18,16 @@ from msgspec.structs import replace
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.source import Span
-from bylaw.traces.assembly.content import EVERYTHING, MISSING_CALLS, MISSING_HELP, stops_for_tools, unread_kinds
+from bylaw.traces.assembly.content import (
+    EVERYTHING,
+    MISSING_CALLS,
+    MISSING_HELP,
+    WRITTEN_CALL,
+    WRITTEN_HELP,
+    is_written_call,
+    stops_for_tools,
+    unread_kinds,
+)
 from bylaw.traces.assembly.session_buffer import (
     GUESSED,
     GUESSED_HELP,
@@ -59,8 +68,8 @@ class Assembler:
         """number of events that `take` has returned"""
         self._recent: deque[tuple[SessionBuffer, str | None, int, int]] = deque(maxlen=MOST_HELD)
         """the latest turns: buffer, id of the response's record, turn index, position of the response in all events"""
-        self._bare: set[int] = set()
-        """turns whose model stopped to call tools, while none of these is known yet"""
+        self._bare: dict[int, tuple[str, str]] = {}
+        """turns whose model stopped to call tools or wrote a call as text, while no call is known yet: what to tell"""
 
     def take(self) -> list[Event]:
         """The events that have become final since the last call."""
@@ -83,9 +92,9 @@ class Assembler:
         """Final events; a response whose calls are nowhere tells that rules cannot be decided."""
         for at, event in enumerate(events):
             if type(event) is Response and event.turn in self._bare:
-                self._bare.discard(event.turn)
+                message, help = self._bare.pop(event.turn)
                 if not event.tool_calls:
-                    self._warn(event, "unread-content", MISSING_CALLS, MISSING_HELP)
+                    self._warn(event, "unread-content", message, help)
                     events[at] = replace(event, unread=EVERYTHING)
         return events
 
@@ -194,8 +203,11 @@ class Assembler:
             events.extend(calls)
             for call in calls:
                 buffer.remember(call)
-        elif stops_for_tools(response.stop_reason) and EVERYTHING[0] not in response.unread:
-            self._bare.add(turn)
+        elif EVERYTHING[0] not in response.unread:
+            if stops_for_tools(response.stop_reason):
+                self._bare[turn] = (MISSING_CALLS, MISSING_HELP)
+            elif is_written_call(response.text):
+                self._bare[turn] = (WRITTEN_CALL, WRITTEN_HELP)
         if buffer.pending:
             self._join_pending(buffer)
 
@@ -332,7 +344,7 @@ class Assembler:
             self._join(buffer, call)
             return
         call = replace(call, turn=turn, call_id=call.call_id or f"t{turn}.late{len(buffer.calls)}")
-        self._bare.discard(turn)
+        self._bare.pop(turn, None)
         buffer.remember(call, claimed=True)
         self._events.append(call)
 

@@ -25,6 +25,8 @@ EVERYTHING = ("*",)
 """what a response with such a block may hold: calls of any tool, and text"""
 MISSING_CALLS = "the model stopped to call tools, and no call was read from this answer"
 MISSING_HELP = "its calls were not recorded, or not in a way that is read; rules that they may decide are inconclusive"
+WRITTEN_CALL = "the text of this answer looks like a call of a tool, which is not read"
+WRITTEN_HELP = "have your server read calls from the text of answers; rules that a call may decide are inconclusive"
 _TOOL_STOPS = frozenset(("tool_use", "tooluse", "tool_calls", "tool_call", "function_call"))
 _FOREIGN_CALLS = frozenset(
     ("function_call", "tool_call", "tool-call", "builtin-tool-call", "toolUse", "functionCall", "toolRequest",
@@ -194,6 +196,23 @@ def unread_kinds(content: list[Any] | None) -> list[str]:
 def stops_for_tools(stop_reason: str | None) -> bool:
     """Whether a model says that it stopped in order to call tools, in the words of any API."""
     return stop_reason is not None and stop_reason.lower().replace("-", "_") in _TOOL_STOPS
+
+
+def is_written_call(text: str | None) -> bool:
+    """Whether the text of an answer without calls may hold one. Asked for each answer, so most are decided here."""
+    if text is None or not (
+        "<" in text
+        or "[" in text
+        or "{" in text
+        or "```" in text
+        or "Action" in text
+        or "to=" in text
+        or "default_api." in text
+    ):
+        return False
+    from bylaw.traces.assembly.written_calls import holds_call
+
+    return holds_call(text)
 
 
 def read_arguments(recorded: Any) -> tuple[Any, str | None]:

@@ -31,9 +31,6 @@ _NAMES = frozenset(("tool_calls", "toolCalls", "tool_uses", "function_call", "fu
 _TYPES = frozenset(("tool_use", "function_call", "tool-call", "tool_call", "toolCall", "mcp_call", "tool-invocation"))
 _MOST_LEVELS = 6
 _SAMPLED = 50
-_WRITTEN = ("<tool_call>", "<function=", "<invoke name=", "[TOOL_CALLS]", "<|tool_call", "<\uff5ctool\u2581call")
-"""how open models write calls, if whoever serves them does not read these from the text"""
-WRITTEN_CALL = "the text of this answer looks like a call of a tool, which is not read"
 _MESSAGE_START = re.compile(
     r'\s*\[?\s*\{\s*"(?:role|parts|message|choices|candidates|generations|lc|tool_calls|toolUse|functionCall)"'
     r'|\s*\[\s*\{\s*"(?:type|text|id)"'
@@ -60,11 +57,6 @@ def looks_like_call(value: Any, level: int = 0) -> bool:
     return level < _MOST_LEVELS and any(
         looks_like_call(one, level + 1) for one in value.values() if isinstance(one, (dict, list))
     )
-
-
-def is_written_call(text: str | None) -> bool:
-    """Whether an answer without calls may hold one as text."""
-    return text is not None and ("<" in text or "[" in text) and any(sign in text for sign in _WRITTEN)
 
 
 def is_cut_answer(content: Any) -> bool:

@@ -16,7 +16,7 @@ from bylaw.traces.assembly.content import EVERYTHING, read_arguments
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import PARAMS
-from bylaw.traces.formats.call_signs import UNREAD_CALL, is_written_call, looks_like_call
+from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
 from bylaw.traces.formats.framework_messages import is_framework_message
 from bylaw.traces.formats.messages import chat_message
@@ -196,7 +196,7 @@ def _add_answer(conversation: Conversation, message: dict[str, Any], content: st
         if found is None:
             return False
         calls = tuple(found.values())
-    elif content is None or is_written_call(content):
+    elif content is None:
         return False
     conversation.add_answer(source, blocks, content or "", calls, is_checked=True)
     conversation.add_message(message)

@@ -32,7 +32,6 @@ from bylaw.traces.assembly.sessions import (
     Survey,
     survey,
 )
-from bylaw.traces.formats.call_signs import WRITTEN_CALL, is_written_call
 from bylaw.traces.formats.record import Path, Record, records_of
 from bylaw.traces.records.files import BrokenCompression, Input
 from bylaw.traces.records.jsontext import Undecoded
@@ -289,9 +288,6 @@ def add_answer(
         for kind in kinds:
             record.warn("unread-content", UNREAD_BLOCK.format(kind), path)
         unread = EVERYTHING if kinds else unread
-    if not calls and is_written_call(text):
-        record.warn("unread-content", WRITTEN_CALL, path)
-        unread = EVERYTHING
     conversation.add_answer(
         source,
         content,

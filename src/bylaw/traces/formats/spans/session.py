@@ -32,9 +32,7 @@ from bylaw.traces.formats.call_signs import (
     CUT_ANSWER,
     CUT_HELP,
     UNREAD_CALL,
-    WRITTEN_CALL,
     is_cut_answer,
-    is_written_call,
     looks_like_call,
 )
 from bylaw.traces.formats.chat_message import read_assistant, results_in
@@ -186,9 +184,6 @@ class SessionSpans:
                 if kind == _CUT:
                     continue  # told when the answer was read
                 self._warn(span, "unread-content", UNREAD_BLOCK.format(kind))
-            if not calls and is_written_call(text):
-                self._warn(span, "unread-content", WRITTEN_CALL)
-                turn.unread |= frozenset(EVERYTHING)
         return Response(
             origin=turn.origin,
             turn=number,

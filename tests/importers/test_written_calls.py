@@ -1,0 +1,104 @@
+"""Calls that a model wrote as text, and nobody read: they are told, and rules that they may decide are inconclusive."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bylaw.traces import load_trace
+from tests.importers.support import calls, export, lines, read, span
+
+USER = {"role": "user", "content": "refund 7"}
+JSON = '{"name": "refund", "arguments": {"order": 7}}'
+WRITTEN = {
+    "Hermes": f"<tool_call>\n{JSON}\n</tool_call>",
+    "Llama 3.1": f"<function=refund>{JSON}</function>",
+    "python tag": '<|python_tag|>refund.call(order="7")',
+    "Llama JSON": '{"name": "refund", "parameters": {"order": 7}}',
+    "Llama JSON, several": f"{JSON}; {JSON}",
+    "a type": '{"type": "function", "name": "refund", "parameters": {}}',
+    "a function": json.dumps({"type": "function", "function": json.loads(JSON)}),
+    "pythonic": "[refund(order=7), notify()]",
+    "a list": f"[{JSON}]",
+    "a fence": f"```json\n{JSON}\n```",
+    "Mistral": f"[TOOL_CALLS][{JSON}]",
+    "DeepSeek": "<\uff5ctool\u2581calls\u2581begin\uff5c>refund",
+    "MiniMax": f"<minimax:tool_call>{JSON}</minimax:tool_call>",
+    "Claude": '<function_calls>\n<invoke name="refund">\n</invoke>\n</function_calls>',
+    "Cline": "<use_mcp_tool>\n<tool_name>refund</tool_name>\n</use_mcp_tool>",
+    "Command R": f"<|START_ACTION|>[{JSON}]<|END_ACTION|>",
+    "Phi": f"functools[{JSON}]",
+    "harmony": f"<|channel|>commentary to=functions.refund <|constrain|>json<|message|>{JSON}<|call|>",
+    "harmony without tags": 'analysisI refund it.assistantcommentary to=functions.refund json{"order": 7}',
+    "Gemma": "```tool_code\nrefund(order=7)\n```",
+    "Gemini": "```python\nprint(default_api.refund(order=7))\n```",
+    "ReAct": "Thought: I refund it.\nAction: refund\nAction Input: 7",
+    "ReAct, bold": '**Action:** refund\n**Action Input:** {"order": 7}',
+    "ReAct, JSON": f"Thought: so be it\nAction:\n{JSON}\nObservation:",
+    "structured chat": 'Action:\n```\n{"action": "refund", "action_input": {"order": 7}}\n```',
+    "AutoGPT": '{"thoughts": {"text": "so be it"}, "command": {"name": "refund", "args": {"order": 7}}}',
+    "tool calls": f'{{"tool_calls": [{JSON}]}}',
+}
+PROSE = {
+    "a tag in backticks": "Hermes models write `<tool_call>` around calls, Mistral's `[TOOL_CALLS]` before them.",
+    "a fact": "The order was refunded. Action: none needed. See [1] and <b>bold</b>.",
+    "a plan": "Action items:\n- Action: call the customer\n- Owner: Bob",
+    "an action alone": "**Action:** I have refunded your order.",
+    "an answer of an agent": "Thought: I know.\nFinal Answer: It is refunded.",
+    "a final answer": 'Action:\n```\n{"action": "Final Answer", "action_input": "It is refunded."}\n```',
+    "an object": '{"name": "Bob", "age": 7}',
+    "a definition": '{"name": "refund", "description": "gives money back", "parameters": {"type": "object"}}',
+    "a list of names": '[{"name": "Bob"}, {"name": "Eve"}]',
+    "an address": "Open https://a.example/?from=a&to=b, or write to=you.",
+    "code": "```python\nprint([f(x) for x in y])\n```",
+    "a citation": "[Smith(2020)]",
+    "a link": "[refund](https://a.example/refund?order=7)",
+    "a comparison": "if a < b and tool_call > 3",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_calls_that_are_written_as_text_are_told(text: str) -> None:
+    trace = load_trace(lines(USER, {"role": "assistant", "content": text}))
+    assert [problem.code for problem in trace.problems] == ["unread-content"]
+    assert trace.turns[0].response.unread == ("*",)
+
+
+@pytest.mark.parametrize("text", PROSE.values(), ids=PROSE)
+def test_ordinary_text_is_no_call(text: str) -> None:
+    trace = load_trace(lines(USER, {"role": "assistant", "content": text}))
+    assert (trace.problems, trace.turns[0].response.unread) == ((), ())
+
+
+def shown(text: str) -> dict[str, Any]:
+    output = [{"role": "assistant", "parts": [{"type": "text", "content": text}]}]
+    values = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(output)}
+    return span("chat", 0, 1, values)
+
+
+FORMATS = {
+    "pairs": {"request": {"messages": [USER]}, "response": {"choices": [{"message": {"role": "assistant",
+        "content": WRITTEN["ReAct"]}, "finish_reason": "stop"}]}},
+    "anthropic": [USER, {"role": "assistant", "content": [{"type": "text", "text": WRITTEN["ReAct"]}]}],
+    "otlp": export(shown(WRITTEN["ReAct"])),
+    "responses": {"id": "r1", "object": "response", "output": [{"type": "message", "role": "assistant",
+        "content": [{"type": "output_text", "text": WRITTEN["ReAct"]}]}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_reader_tells_them(name: str) -> None:
+    trace = read(FORMATS[name])
+    assert [turn.response.unread for turn in trace.turns] == [("*",)]
+
+
+def test_a_call_whose_tool_was_recorded_is_read() -> None:
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "refund"}
+    trace = read(export(shown(WRITTEN["ReAct"]), span("tool", 2, 3, tool)))
+    assert ([call.name for call in calls(trace)], trace.problems, trace.turns[0].response.unread) == (
+        ["refund"],
+        (),
+        (),
+    )
