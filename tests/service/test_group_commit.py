@@ -13,7 +13,7 @@ import pytest
 
 import bylaw
 from bylaw.guard.service.connection import Connection
-from bylaw.guard.service.group_commit import GroupCommit
+from bylaw.guard.service.context import GroupCommit
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from tests.service.support import Site

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.guard.service.metrics import Metrics
+from bylaw.guard.service.telemetry import Metrics
 from tests.service.support import Site
 
 
@@ -63,7 +63,7 @@ class Tracer:
 
 def test_a_decision_is_a_span_below_that_of_the_agent(site: Site) -> None:
     pytest.importorskip("opentelemetry")
-    from bylaw.guard.service.spans import OpenTelemetrySpans
+    from bylaw.guard.service.telemetry import OpenTelemetrySpans
 
     tracer = Tracer()
     site.context.spans = OpenTelemetrySpans(tracer)

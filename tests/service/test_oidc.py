@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bylaw.guard.service.auth import People
-from bylaw.guard.service.oidc import OidcSettings, Provider
+from bylaw.guard.service.sign_in import OidcSettings, Provider
 from tests.service.support import Site
 
 ISSUER = "https://login.example"

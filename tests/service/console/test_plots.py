@@ -9,9 +9,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bylaw.guard.service.console.changes import argument_rows, diff_lines, rule_lines
 from bylaw.guard.service.console.plots import Bucket, Lane, Mark, activity_plot, small_plot, timeline_plot
-from bylaw.guard.service.console.render import call_text, environment, path_part, show_place, zone_name, zone_of
+from bylaw.guard.service.console.render import (
+    argument_rows,
+    call_text,
+    diff_lines,
+    environment,
+    path_part,
+    rule_lines,
+    show_place,
+    zone_name,
+    zone_of,
+)
 
 EVIL = '"><script>alert(1)</script>'
 

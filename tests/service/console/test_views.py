@@ -16,8 +16,8 @@ from starlette.routing import Route
 from bylaw.guard.commands.serve import serve
 from bylaw.guard.model import Attempt
 from bylaw.guard.service import demo
+from bylaw.guard.service.console import console_routes
 from bylaw.guard.service.console.render import environment, path_part
-from bylaw.guard.service.console.routes import console_routes
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Message, Origin, Response
 from bylaw.rules import load_guard

@@ -35,11 +35,14 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, check_names, check_type
 from bylaw.guard.scope import Lives, in_current_session
-from bylaw.guard.service.api.shapes import ReviewAnswer
-from bylaw.guard.service.client_link import AsyncLink, Link, NoAnswer, ServiceRefused, Unreachable, encode_body
-from bylaw.guard.service.client_messages import (
+from bylaw.guard.service.client_link import AsyncLink, Link, RemoteReviews, encode_body
+from bylaw.guard.service.messages import (
+    NoAnswer,
     RemoteVerdict,
+    ReviewAnswer,
+    ServiceRefused,
     Told,
+    Unreachable,
     attempt_body,
     event_body,
     read_decision,
@@ -47,7 +50,6 @@ from bylaw.guard.service.client_messages import (
     tell_broken,
     verdicts_of,
 )
-from bylaw.guard.service.client_reviews import RemoteReviews
 from bylaw.guard.stores import forks
 from bylaw.guard.tools import Tool
 from bylaw.model.events import Event, Origin

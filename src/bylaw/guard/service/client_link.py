@@ -1,4 +1,6 @@
-"""Requests of a client to the service."""
+"""Requests of a client to the service, and its reviews as a client sees them: whether a person has answered.
+
+Answers are for people, who have keys of their own: the key of an agent cannot approve what the agent asks for."""
 
 from __future__ import annotations
 
@@ -6,38 +8,17 @@ import asyncio
 import json
 import os
 import time
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
 
-from bylaw.guard.service.api.shapes import ReviewAnswer
+from bylaw.guard.reviews import NotAnswered
+from bylaw.guard.service.messages import RUBBISH, NoAnswer, ReviewAnswer, ServiceRefused, Unreachable
 
 INSTALL = "the client needs httpx2: pip install 'bylaw[client]'"
-RUBBISH = "the answer is not one of this service"
 MOST_ANSWER = 16 << 20
 """bytes of one answer"""
-
-
-class Unreachable(Exception):
-    """The service did not answer."""
-
-
-class NoAnswer(Unreachable):
-    """Something has answered, but not what was asked: the service has too much to do, or has failed, or this is not the
-    service at all. What happened is told again later; no call runs for it."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class ServiceRefused(ValueError):
-    """The service has answered that it does not do this: a key that is not valid, or of another agent, …"""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Link:
@@ -210,3 +191,54 @@ def _told(problem: Exception) -> str:
 
 def encode_body(body: dict[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode()
+
+
+_WAIT = 25.0
+"""seconds of one request that waits"""
+_AWAY = 1.0
+"""seconds until a service that is away is asked again"""
+
+
+class RemoteReviews:
+    """The part of `Guard.reviews` that agents need."""
+
+    poll = 1.0
+    """seconds between two looks at a review"""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def get(self, review_id: str) -> ReviewAnswer | None:
+        """The answer; None if there is no such review. While the service is away, nobody has answered."""
+        return self._ask(review_id, 0.0)
+
+    def wait(self, review_id: str, *, timeout: float) -> ReviewAnswer:
+        """The answer, or after the timeout that there is none. Raises NotAnswered if there is no such review."""
+        until = time.monotonic() + timeout
+        while True:
+            answer = self._ask(review_id, min(_WAIT, max(0.0, until - time.monotonic())))
+            if answer is None:
+                raise NotAnswered(f"there is no review `{review_id}`")
+            left = until - time.monotonic()
+            if answer.status != "pending" or left <= 0:
+                return answer
+            time.sleep(min(_AWAY, left))  # the service has answered early, or is away
+
+    def list(self, **_: Any) -> list[Any]:
+        """None: an agent does not see what others are asked."""
+        return []
+
+    def _ask(self, review_id: str, seconds: float) -> ReviewAnswer | None:
+        try:
+            return self._link.wait(review_id, seconds)
+        except Unreachable:
+            return ReviewAnswer(review=review_id, status="pending")
+        except ServiceRefused as problem:
+            if problem.status != 404:
+                raise
+            return None
+
+    def _for_people(self, *_: Any, **__: Any) -> NoReturn:
+        raise NotAnswered("a review of the service is answered by a person there: in the console, or by the JSON API")
+
+    approve = reject = _for_people

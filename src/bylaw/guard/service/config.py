@@ -13,7 +13,7 @@ from bylaw.guard.incidents.channels import Notify, add_webhooks
 from bylaw.guard.model import Options
 from bylaw.guard.service.auth import People
 from bylaw.guard.service.context import Settings
-from bylaw.guard.service.oidc import OidcSettings
+from bylaw.guard.service.sign_in import OidcSettings
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.text.redaction.redactor import Redaction

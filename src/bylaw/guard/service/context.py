@@ -1,28 +1,30 @@
-"""What one worker of the service holds: its operations, who may ask, its settings, and the updates that it sends."""
+"""What one worker of the service holds: its operations, who may ask, its settings, and the updates that it sends.
+
+Decisions that wait at the same time are one transaction: then they share the cost of its commit, and each is answered
+after it. A decision that waits alone is made at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from bylaw.guard.service.auth import Credentials, People, Principal
+from bylaw.guard.model import Attempt, Decision
+from bylaw.guard.service.auth import Credentials, People
 from bylaw.guard.service.connection import Connection
-from bylaw.guard.service.errors import Unauthorized
-from bylaw.guard.service.group_commit import GroupCommit
-from bylaw.guard.service.metrics import Metrics
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rates import Moments
 from bylaw.guard.service.session_owners import SessionOwners
-from bylaw.guard.service.spans import NoSpans, Spans
+from bylaw.guard.service.telemetry import Metrics, NoSpans, Spans
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    pass
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -135,9 +137,51 @@ class Context:
         self.spans.close()
 
 
-def principal_of(request: Request) -> Principal:
-    """Who asks. Raises Unauthorized if nobody is known."""
-    found = getattr(request.state, "principal", None)
-    if not isinstance(found, Principal):
-        raise Unauthorized("this needs a key, or somebody who has signed in")
-    return found
+DecideTogether: TypeAlias = Callable[[Sequence[tuple[Attempt, str | None]]], Sequence[Decision]]
+
+
+class GroupCommit:
+    def __init__(
+        self,
+        decide: DecideTogether,
+        *,
+        most: int,
+        running: Callable[[], Collection[object]],
+        took: Callable[[float], None],
+    ) -> None:
+        """`most`: decisions of one transaction. `running`: the requests that are being answered; one that has only
+        begun may be about to ask for a decision too. `took` is told how many seconds a decision has taken."""
+        self._decide, self._most, self._running, self._took = decide, most, running, took
+        self._waiting: list[tuple[Attempt, str | None, asyncio.Future[Decision]]] = []
+
+    async def decide(self, attempt: Attempt, review: str | None) -> Decision:
+        if self._most < 2 or (not self._waiting and len(self._running()) < 2):
+            return self._timed([(attempt, review)])[0]
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._decide_waiting)  # after the requests that have arrived until now
+        future: asyncio.Future[Decision] = loop.create_future()
+        self._waiting.append((attempt, review, future))
+        return await future
+
+    def _decide_waiting(self) -> None:
+        group, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+        if self._waiting:  # other requests are read in between
+            asyncio.get_running_loop().call_soon(self._decide_waiting)
+        try:
+            decisions = self._timed([(attempt, review) for attempt, review, _ in group])
+        except BaseException as problem:
+            for _, _, future in group:
+                if not future.done():
+                    future.set_exception(problem)
+            return
+        for (_, _, future), decision in zip(group, decisions, strict=True):
+            if not future.done():  # else whoever asked is gone
+                future.set_result(decision)
+
+    def _timed(self, asked: Sequence[tuple[Attempt, str | None]]) -> Sequence[Decision]:
+        started = time.perf_counter()
+        try:
+            return self._decide(asked)
+        finally:
+            self._took((time.perf_counter() - started) / len(asked))

@@ -32,12 +32,11 @@ from bylaw.guard.policies import FileWatch
 from bylaw.guard.service.app import create_app
 from bylaw.guard.service.config import OIDC_SECRET, VARIABLE, ServeConfig, config_from_environment
 from bylaw.guard.service.context import Context
-from bylaw.guard.service.metrics import Metrics
-from bylaw.guard.service.oidc import Provider
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rates import SharedMoments
 from bylaw.guard.service.rule_versions import RuleVersions
-from bylaw.guard.service.spans import make_exporter
+from bylaw.guard.service.sign_in import Provider
+from bylaw.guard.service.telemetry import Metrics, make_exporter
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import Notification
 from bylaw.model.guard_policy import GuardSet

@@ -22,7 +22,8 @@ from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
 from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given
-from bylaw.guard.service.api.shapes import (
+from bylaw.guard.service.errors import BadRequest, Conflict, Forbidden, NotFound
+from bylaw.guard.service.messages import (
     CallShape,
     DecisionShape,
     Found,
@@ -32,7 +33,6 @@ from bylaw.guard.service.api.shapes import (
     ReviewAnswer,
     VerdictShape,
 )
-from bylaw.guard.service.errors import BadRequest, Conflict, Forbidden, NotFound
 from bylaw.guard.service.session_owners import NotOpen
 from bylaw.guard.stores.records import ReviewRecord
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall

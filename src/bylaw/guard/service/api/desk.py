@@ -11,7 +11,7 @@ from bylaw.guard.service.operations.audit import AuditPage
 from bylaw.guard.service.operations.decisions import Page, Series
 from bylaw.guard.service.operations.incidents import IncidentView, Task, TaskCounts, TaskKind, TaskStatus
 from bylaw.guard.service.operations.reviews import ReviewView
-from bylaw.guard.service.operations.rule_views import RuleView
+from bylaw.guard.service.operations.rules import RuleView
 from bylaw.guard.service.operations.sessions import SessionStatus, SessionSummary, SessionView
 from bylaw.guard.stores.records import Claim, Incident, IncidentStatus, ReviewRecord, ReviewStatus
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bylaw.guard.service.api.declare import Endpoint, Nothing
-from bylaw.guard.service.api.shapes import Health
+from bylaw.guard.service.messages import Health
 from bylaw.guard.service.updates import Update
 
 _REF = "#/components/schemas/{name}"

@@ -20,11 +20,11 @@ from starlette.types import Receive, Scope, Send
 from bylaw.guard.service.api import agents, calls, desk, jobs, notifications, rules
 from bylaw.guard.service.api.declare import Asked, Endpoint, Nothing
 from bylaw.guard.service.api.openapi import document
-from bylaw.guard.service.api.shapes import Health
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported
 from bylaw.guard.service.gate import JSON
+from bylaw.guard.service.messages import Health
 from bylaw.guard.service.operations.decisions import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.repeated_keys import repeated_key

@@ -9,9 +9,8 @@ from starlette.responses import Response
 
 from bylaw.guard.json_values import Refused, check_json
 from bylaw.guard.model import Limits
-from bylaw.guard.service.console.changes import argument_rows, rule_lines
 from bylaw.guard.service.console.plots import Bucket, activity_plot
-from bylaw.guard.service.console.render import BASE, path_part, pretty
+from bylaw.guard.service.console.render import BASE, argument_rows, path_part, pretty, rule_lines
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest, Conflict
 from bylaw.guard.service.operations.reviews import ReviewView

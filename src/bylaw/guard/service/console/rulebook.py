@@ -6,13 +6,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from bylaw.guard.service.console.changes import DiffLine, diff_lines, rule_lines
 from bylaw.guard.service.console.plots import ACTIONS, NOTICED, Bucket, activity_plot, small_plot
-from bylaw.guard.service.console.render import base_name, path_part
+from bylaw.guard.service.console.render import DiffLine, base_name, diff_lines, path_part, rule_lines
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest
-from bylaw.guard.service.operations.rule_views import RuleView
-from bylaw.guard.service.operations.rules import RuleSetView
+from bylaw.guard.service.operations.rules import RuleSetView, RuleView
 
 _DAY = 86_400.0
 _HITS = 24

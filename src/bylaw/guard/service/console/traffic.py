@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from bylaw.guard.service.console.changes import plain_value
 from bylaw.guard.service.console.plots import ACTIONS, Bucket, Lane, Mark, activity_plot, timeline_plot
-from bylaw.guard.service.console.render import BASE, call_text, path_part
+from bylaw.guard.service.console.render import BASE, call_text, path_part, plain_value
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import NotFound, ServiceError
 from bylaw.guard.service.operations.sessions import CallView, RunView

@@ -14,8 +14,7 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.service.operations.agents import Agents
 from bylaw.guard.service.operations.audit import Audit
 from bylaw.guard.service.operations.decisions import Decisions
-from bylaw.guard.service.operations.incidents import IncidentOperations
-from bylaw.guard.service.operations.notifications import Notifications
+from bylaw.guard.service.operations.incidents import IncidentOperations, Notifications
 from bylaw.guard.service.operations.proposals import Proposals
 from bylaw.guard.service.operations.reviews import ReviewOperations
 from bylaw.guard.service.operations.rules import Rules

@@ -18,7 +18,7 @@ from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
 from bylaw.guard.service.errors import NotFound
 from bylaw.guard.service.operations.decisions import DecisionView, decision_view, newest_events
-from bylaw.guard.service.operations.rule_views import RuleView, views_of
+from bylaw.guard.service.operations.rules import RuleView, views_of
 from bylaw.guard.stores.records import EventRow, SessionRecord
 
 SessionStatus: TypeAlias = Literal["open", "ended", "terminated"]

@@ -1,23 +1,150 @@
-"""What a client sends to the service, and how it reads the answers."""
+"""What a client and the service send each other: answers that no other part of the guard has a struct for, and how a
+client writes its requests and reads the answers."""
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from bylaw.guard.model import Attempt, Decision
-from bylaw.guard.service.api.shapes import DecisionShape, PastCall
-from bylaw.guard.service.client_link import RUBBISH, NoAnswer
+from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match
 from bylaw.model.events import Event, Message, Request, Response
 from bylaw.model.guard_policy import Action
 from bylaw.model.verdict import Outcome
 from bylaw.text.redaction.redactor import pseudonym
 from bylaw.text.repeated_keys import repeated_key
+
+RUBBISH = "the answer is not one of this service"
+
+
+class Unreachable(Exception):
+    """The service did not answer."""
+
+
+class NoAnswer(Unreachable):
+    """Something has answered, but not what was asked: the service has too much to do, or has failed, or this is not the
+    service at all. What happened is told again later; no call runs for it."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ServiceRefused(ValueError):
+    """The service has answered that it does not do this: a key that is not valid, or of another agent, …"""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class CallShape(Struct, frozen=True, kw_only=True):
+    tool: str
+    arguments: Any
+
+
+class MatchShape(Struct, frozen=True, kw_only=True):
+    """One rule that matched the attempt."""
+
+    rule: str
+    then: Action
+    message: str = ""
+    reason: str | None = None
+    certain: bool = True
+    shadow: bool = False
+    line: str | None = None
+
+
+class DecisionShape(Struct, frozen=True, kw_only=True):
+    """What the guard answers. Empty keys after `call` are left out."""
+
+    action: Action
+    decided_by: str | None
+    matched: tuple[str, ...]
+    reason: str
+    review: str | None
+    policy: str
+    call: CallShape | None
+    """the call that may run; null if none may"""
+    denial: DenialClass | UnsetType = UNSET
+    advice: str | UnsetType = UNSET
+    would: Action | UnsetType = UNSET
+    matches: tuple[MatchShape, ...] | UnsetType = UNSET
+    blind: tuple[str, ...] | UnsetType = UNSET
+    counters: dict[str, int] | UnsetType = UNSET
+    repeats: int | UnsetType = UNSET
+    notes: tuple[str, ...] | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    call_id: str | UnsetType = UNSET
+    session: str | UnsetType = UNSET
+    latency_us: float | UnsetType = UNSET
+
+    def as_decision(self) -> Decision:
+        """The same as a guard in this process would return."""
+        skipped = ("matched", "matches", "call")
+        given = {
+            name: value
+            for name in self.__struct_fields__
+            if name not in skipped and (value := getattr(self, name)) is not UNSET
+        }
+        matches = () if isinstance(self.matches, UnsetType) else self.matches
+        return Decision(
+            **given,
+            matches=tuple(Match(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in matches),
+            call=None if self.call is None else Call(self.call.tool, self.call.arguments),
+        )
+
+
+class VerdictShape(Struct, frozen=True, kw_only=True):
+    rule: str
+    outcome: str
+    message: str
+
+
+class Found(Struct, frozen=True):
+    """Rules that were broken by what happened."""
+
+    found: tuple[VerdictShape, ...] = ()
+    repeated: bool | UnsetType = UNSET
+    """true if it was told before under the same `request_id`: nothing was judged now"""
+
+
+class PastCall(Struct, frozen=True):
+    call_id: str
+    matches: tuple[MatchShape, ...] = ()
+    """everything that would have stopped the call"""
+
+
+class Released(Struct, frozen=True):
+    released: bool
+    """whether anything was reserved"""
+    repeated: bool | UnsetType = UNSET
+    """as that of what happened"""
+
+
+class ReviewAnswer(Struct, frozen=True, kw_only=True):
+    review: str
+    status: Literal["pending", "approved", "rejected", "expired", "used"]
+    edited: bool = False
+    """whether another call was approved in its place: `call`"""
+    call: CallShape | None = None
+    """resume this one; null if the call was not edited, or if the edited one holds secrets"""
+    decided_by: str | None = None
+    note: str | None = None
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    ok: bool
+    version: str
+    rules: str | None = None
+    """the version in force"""
+    problem: str | None = None
+
 
 _log = logging.getLogger("bylaw")
 
