@@ -21,7 +21,7 @@ from bylaw.guard.decide.session import ToldBefore
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
-from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given
+from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given, Group
 from bylaw.guard.service.errors import BadRequest, Conflict, Forbidden, NotFound
 from bylaw.guard.service.messages import (
     CallShape,
@@ -37,6 +37,9 @@ from bylaw.guard.service.session_owners import NotOpen
 from bylaw.guard.stores.records import ReviewRecord
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall
 from bylaw.model.verdict import Verdict
+
+ENDPOINTS: list[Endpoint] = []
+CALLS = Group(ENDPOINTS, "calls", "agent")
 
 
 class AttemptBody(Given, frozen=True, kw_only=True):
@@ -136,16 +139,17 @@ class WaitQuery(Given, frozen=True, kw_only=True):
     """seconds; the service waits for at most a minute"""
 
 
+@CALLS.post("/decide", "may this tool call run? Run `call` of the answer, and nothing else", returns=DecisionShape)
 async def decide(asked: Asked[DecideBody]) -> Any:
     if asked.context.is_store_slow:
         return await asked.context.run_quick(_decide_alone, asked)
     attempt, is_new = _attempt(asked)
-    return _decided(asked, attempt, await asked.context.decisions.decide(attempt, asked.body.review), is_new)
+    return _decided(asked, attempt, await asked.context.decisions.decide(attempt, asked.given.review), is_new)
 
 
 def _decide_alone(asked: Asked[DecideBody]) -> Any:
     attempt, is_new = _attempt(asked)
-    return _decided(asked, attempt, asked.context.operations.guard.decide(attempt, review=asked.body.review), is_new)
+    return _decided(asked, attempt, asked.operations.guard.decide(attempt, review=asked.given.review), is_new)
 
 
 def _decided(asked: Asked[DecideBody], attempt: Attempt, decision: Decision, is_new: bool) -> Any:
@@ -155,23 +159,9 @@ def _decided(asked: Asked[DecideBody], attempt: Attempt, decision: Decision, is_
     return decision_json(decision)
 
 
-def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
-    """Nobody was asked before it ran, so it is taken only where the service was told to. It is judged afterwards."""
-    context, session = asked.context, asked.body.session
-    if not context.settings.past_calls:
-        raise Forbidden("this service does not count calls that it has not judged (`past_calls` of its limits)")
-    attempt, is_new = _attempt(asked)
-    if not is_new and context.operations.sessions.get(session).summary.status == "ended":
-        raise Conflict("the session is ended")
-    with _refusals():
-        call_id, matches = context.operations.guard.judge_past_call(attempt)
-    shown = tuple(MatchShape(**{name: getattr(one, name) for name in MatchShape.__struct_fields__}) for one in matches)
-    return PastCall(call_id, shown)
-
-
 def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
     """The attempt, and whether nobody has used its session before. Raises Forbidden."""
-    given, sessions = asked.body, asked.context.sessions
+    given, sessions = asked.given, asked.context.sessions
     agent = sessions.agent(asked.who, given.agent)
     if not given.session:
         raise BadRequest("`session` is empty: it names the user's task")
@@ -191,8 +181,9 @@ def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
     return attempt, is_new
 
 
+@CALLS.post("/record", "the call ran: its result, and the rules that this breaks", quick=True, fails=(404, 409))
 def record(asked: Asked[RecordBody]) -> Found:
-    given, sessions, guard = asked.body, asked.context.sessions, asked.context.operations.guard
+    given, sessions, guard = asked.given, asked.context.sessions, asked.operations.guard
     _check_time(asked, given.ts)
     _known(sessions.check(asked.who, given.session))
     about: dict[str, Any] = {"session": given.session, "request": given.request_id}
@@ -206,9 +197,10 @@ def record(asked: Asked[RecordBody]) -> Found:
     return Found(repeated=True)
 
 
+@CALLS.post("/release", "the call was allowed and never ran", quick=True, fails=(404,))
 def release(asked: Asked[ReleaseBody]) -> Released:
     """Clients release calls of which they do not know whether they arrived: nothing happens then."""
-    given, sessions, guard = asked.body, asked.context.sessions, asked.context.operations.guard
+    given, sessions, guard = asked.given, asked.context.sessions, asked.operations.guard
     _known(sessions.check(asked.who, given.session))
     tell = partial(guard.release, given.call_id, session=given.session, request=given.request_id)
     with _refusals(), suppress(ToldBefore):
@@ -223,40 +215,63 @@ def release(asked: Asked[ReleaseBody]) -> Released:
     return Released(False, repeated=True)
 
 
+@CALLS.post(
+    "/past_calls",
+    "count and judge a call that was made without asking, such as while the service was away",
+    fails=(409,),
+)
+def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
+    """Nobody was asked before it ran, so it is taken only where the service was told to. It is judged afterwards."""
+    context, session = asked.context, asked.given.session
+    if not context.settings.past_calls:
+        raise Forbidden("this service does not count calls that it has not judged (`past_calls` of its limits)")
+    attempt, is_new = _attempt(asked)
+    if not is_new and context.operations.sessions.get(session).summary.status == "ended":
+        raise Conflict("the session is ended")
+    with _refusals():
+        call_id, matches = context.operations.guard.judge_past_call(attempt)
+    shown = tuple(MatchShape(**{name: getattr(one, name) for name in MatchShape.__struct_fields__}) for one in matches)
+    return PastCall(call_id, shown)
+
+
+@CALLS.post("/observe", "a request, response or message that the host has seen")
 def observe(asked: Asked[ObserveBody]) -> Found:
-    given = asked.body
+    given = asked.given
     agent = asked.context.sessions.agent(asked.who, given.agent)
     _check_time(asked, given.at)
     asked.context.sessions.check(asked.who, given.session)
     asked.context.sessions.check_place(asked.who, given.session, agent, given.parent_run)
     with _refusals(), suppress(ToldBefore):
-        event = event_of(given, agent, asked.context.operations.clock())
-        return _found(asked.context.operations.guard.observe(event, request=given.request_id))
+        event = event_of(given, agent, asked.operations.clock())
+        return _found(asked.operations.guard.observe(event, request=given.request_id))
     return Found(repeated=True)
 
 
+@CALLS.post("/runs", "announce a run, so that calls in it need only name it")
 def start_run(asked: Asked[RunBody]) -> Done:
     """An agent may announce the agents below it in a session of its own."""
-    given = asked.body
+    given = asked.given
     agent = asked.context.sessions.check_run(asked.who, given.session, given.run, given.agent, given.parent_run)
     with _refusals():
-        asked.context.operations.guard.start_run(given.session, given.run, agent=agent, parent_run=given.parent_run)
+        asked.operations.guard.start_run(given.session, given.run, agent=agent, parent_run=given.parent_run)
     return Done()
 
 
+@CALLS.post("/sessions/end", "the session is over: the rules that only its end breaks", fails=(404,))
 def end(asked: Asked[EndBody]) -> Found:
-    given = asked.body
+    given = asked.given
     _known(asked.context.sessions.check_owner(asked.who, given.session))
     with _refusals(), suppress(ToldBefore):
-        guard = asked.context.operations.guard
+        guard = asked.operations.guard
         return _found(guard.end_session(given.session, complete=given.complete, request=given.request_id))
     return Found(repeated=True)
 
 
-async def wait(asked: Asked[None]) -> ReviewAnswer:
+@CALLS.get("/reviews/{id}/wait", "wait until a person has answered", fails=(404,))
+async def wait(asked: Asked[WaitQuery]) -> ReviewAnswer:
     """Waits without holding a thread: the updates of the worker say when to look again."""
-    context, id = asked.context, asked.path["id"]
-    until = time.monotonic() + max(0.0, min(asked.query.timeout, context.settings.longest_wait))
+    context, id = asked.context, asked.id
+    until = time.monotonic() + max(0.0, min(asked.given.timeout, context.settings.longest_wait))
     while True:
         change = context.hub.next_change()
         review = await context.run(context.operations.reviews.get, id)
@@ -334,7 +349,7 @@ class _refusals:
 def _check_time(asked: Asked[Any], stated: float | None) -> None:
     """A time far from the service's own is a wrong clock, or is meant to leave a window. Raises BadRequest."""
     skew = asked.context.settings.clock_skew
-    if stated is not None and not abs(stated - asked.context.operations.clock()) <= skew:
+    if stated is not None and not abs(stated - asked.operations.clock()) <= skew:
         raise BadRequest(f"the time differs by more than {skew:g} seconds from the service's clock: leave it out")
 
 
@@ -345,93 +360,3 @@ def _known(is_new: bool) -> None:
 
 def _found(verdicts: tuple[Verdict, ...]) -> Found:
     return Found(tuple(VerdictShape(rule=v.rule.id, outcome=v.outcome.value, message=v.message) for v in verdicts))
-
-
-ENDPOINTS = [
-    Endpoint(
-        method="POST",
-        path="/decide",
-        scope="agent",
-        noun="calls",
-        summary="may this tool call run? Run `call` of the answer, and nothing else",
-        call=decide,
-        body=DecideBody,
-        returns=DecisionShape,
-    ),
-    Endpoint(
-        method="POST",
-        path="/record",
-        scope="agent",
-        noun="calls",
-        summary="the call ran: its result, and the rules that this breaks",
-        call=record,
-        quick=True,
-        body=RecordBody,
-        returns=Found,
-        fails=(404, 409),
-    ),
-    Endpoint(
-        method="POST",
-        path="/release",
-        scope="agent",
-        noun="calls",
-        summary="the call was allowed and never ran",
-        call=release,
-        quick=True,
-        body=ReleaseBody,
-        returns=Released,
-        fails=(404,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/past_calls",
-        scope="agent",
-        noun="calls",
-        summary="count and judge a call that was made without asking, such as while the service was away",
-        call=take_past_call,
-        body=AttemptBody,
-        returns=PastCall,
-        fails=(409,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/observe",
-        scope="agent",
-        noun="calls",
-        summary="a request, response or message that the host has seen",
-        call=observe,
-        body=ObserveBody,
-        returns=Found,
-    ),
-    Endpoint(
-        method="POST",
-        path="/runs",
-        scope="agent",
-        noun="calls",
-        summary="announce a run, so that calls in it need only name it",
-        call=start_run,
-        body=RunBody,
-    ),
-    Endpoint(
-        method="POST",
-        path="/sessions/end",
-        scope="agent",
-        noun="calls",
-        summary="the session is over: the rules that only its end breaks",
-        call=end,
-        body=EndBody,
-        returns=Found,
-        fails=(404,),
-    ),
-    Endpoint(
-        method="GET",
-        path="/reviews/{id}/wait",
-        scope="agent",
-        noun="calls",
-        summary="wait until a person has answered",
-        call=wait,
-        query=WaitQuery,
-        returns=ReviewAnswer,
-        fails=(404,),
-    ),
-]

@@ -1,19 +1,38 @@
-"""The endpoints of operators: reviews, incidents, tasks, sessions, decisions, the audit."""
+"""The endpoints of operators: reviews, incidents, tasks, sessions, decisions, the audit, notifications."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
+from msgspec.structs import asdict
+
 from bylaw.guard.audit.report import AuditReport
-from bylaw.guard.service.api.declare import Asked, Endpoint, Given, Items
-from bylaw.guard.service.operations import Operations
+from bylaw.guard.service.api.declare import Asked, Endpoint, Given, Group, Items
 from bylaw.guard.service.operations.audit import AuditPage
 from bylaw.guard.service.operations.decisions import Page, Series
 from bylaw.guard.service.operations.incidents import IncidentView, Task, TaskCounts, TaskKind, TaskStatus
 from bylaw.guard.service.operations.reviews import ReviewView
 from bylaw.guard.service.operations.rules import RuleView
 from bylaw.guard.service.operations.sessions import SessionStatus, SessionSummary, SessionView
-from bylaw.guard.stores.records import Claim, Incident, IncidentStatus, ReviewRecord, ReviewStatus
+from bylaw.guard.stores.records import (
+    Claim,
+    Incident,
+    IncidentStatus,
+    Notification,
+    NotificationStatus,
+    ReviewRecord,
+    ReviewStatus,
+)
+
+ENDPOINTS: list[Endpoint] = []
+REVIEWS = Group(ENDPOINTS, "reviews", "operator", fails=(403, 404, 409))
+INCIDENTS = Group(ENDPOINTS, "incidents", "operator", fails=(404, 409))
+TASKS = Group(ENDPOINTS, "tasks", "operator")
+SESSIONS = Group(ENDPOINTS, "sessions", "operator")
+DECISIONS = Group(ENDPOINTS, "decisions", "operator")
+AUDIT = Group(ENDPOINTS, "audit", "operator")
+NOTIFICATIONS = Group(ENDPOINTS, "notifications", "operator")
 
 FARTHEST = 1e11
 """seconds from 1970 that a time in a query may be"""
@@ -159,259 +178,168 @@ class VerifyBody(Given, frozen=True, kw_only=True):
     """`SEQ:HASH` that were noted elsewhere"""
 
 
-def _ops(asked: Asked[Any]) -> Operations:
-    return asked.context.operations
+class NotificationQuery(Limited, frozen=True, kw_only=True):
+    status: NotificationStatus | None = None
 
 
-def _given(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}
+# -- reviews ----------------------------------------------------------------------------------------------------------
 
 
+@REVIEWS.get("/reviews", "calls that wait for a person, or waited, oldest first", fails=())
+def reviews(asked: Asked[ReviewQuery]) -> Items[ReviewRecord]:
+    return Items(asked.operations.reviews.list(**asdict(asked.given)))
+
+
+@REVIEWS.get("/reviews/{id}", "one review, with the rules, the conversation and the calls so far")
+def review(asked: Asked[None]) -> ReviewView:
+    return asked.operations.reviews.view(asked.id, by=asked.by)
+
+
+@REVIEWS.post("/reviews/{id}/claim", "say that you are looking at it: 409 if somebody else is")
+def claim(asked: Asked[None]) -> Claim:
+    return asked.operations.reviews.claim(asked.id, by=asked.by)
+
+
+@REVIEWS.post("/reviews/{id}/approve", "let the call run")
 def approve(asked: Asked[ApproveBody]) -> ReviewRecord:
-    return _ops(asked).reviews.approve(asked.path["id"], by=asked.who.name, **_given(asked.body))
+    return asked.operations.reviews.approve(asked.id, by=asked.by, **asdict(asked.given))
 
 
+@REVIEWS.post("/reviews/{id}/edit", "let another call run in its place")
 def edit(asked: Asked[EditBody]) -> ReviewRecord:
-    given = {**_given(asked.body), "edited": _given(asked.body.edited)}
-    return _ops(asked).reviews.approve(asked.path["id"], by=asked.who.name, **given)
+    given = {**asdict(asked.given), "edited": asdict(asked.given.edited)}
+    return asked.operations.reviews.approve(asked.id, by=asked.by, **given)
 
 
+@REVIEWS.post("/reviews/{id}/reject", "refuse the call")
 def reject(asked: Asked[RejectBody]) -> ReviewRecord:
-    return _ops(asked).reviews.reject(asked.path["id"], by=asked.who.name, **_given(asked.body))
+    return asked.operations.reviews.reject(asked.id, by=asked.by, **asdict(asked.given))
 
 
-def _reviews() -> list[Endpoint]:
-    of: dict[str, Any] = {"scope": "operator", "noun": "reviews"}
-    one: dict[str, Any] = {**of, "fails": (403, 404, 409), "returns": ReviewRecord}
-    return [
-        Endpoint(
-            method="GET",
-            path="/reviews",
-            summary="calls that wait for a person, or waited, oldest first",
-            call=lambda a: Items(_ops(a).reviews.list(**_given(a.query))),
-            query=ReviewQuery,
-            returns=Items[ReviewRecord],
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/reviews/{id}",
-            summary="one review, with the rules, the conversation and the calls so far",
-            call=lambda a: _ops(a).reviews.view(a.path["id"], by=a.who.name),
-            **{**one, "returns": ReviewView},
-        ),
-        Endpoint(
-            method="POST",
-            path="/reviews/{id}/claim",
-            summary="say that you are looking at it: 409 if somebody else is",
-            call=lambda a: _ops(a).reviews.claim(a.path["id"], by=a.who.name),
-            **{**one, "returns": Claim},
-        ),
-        Endpoint(
-            method="POST",
-            path="/reviews/{id}/approve",
-            summary="let the call run",
-            call=approve,
-            body=ApproveBody,
-            **one,
-        ),
-        Endpoint(
-            method="POST",
-            path="/reviews/{id}/edit",
-            summary="let another call run in its place",
-            call=edit,
-            body=EditBody,
-            **one,
-        ),
-        Endpoint(
-            method="POST", path="/reviews/{id}/reject", summary="refuse the call", call=reject, body=RejectBody, **one
-        ),
-    ]
+# -- incidents and tasks ----------------------------------------------------------------------------------------------
 
 
-def _incidents() -> list[Endpoint]:
-    of: dict[str, Any] = {"scope": "operator", "noun": "incidents"}
-    one: dict[str, Any] = {**of, "fails": (404, 409), "returns": Incident, "method": "POST"}
-    task: dict[str, Any] = {"scope": "operator", "noun": "tasks"}
-    return [
-        Endpoint(
-            method="GET",
-            path="/incidents",
-            summary="rules that were broken, the latest first",
-            call=lambda a: Items(_ops(a).incidents.list(**_given(a.query))),
-            query=IncidentQuery,
-            returns=Items[Incident],
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/incidents/{id}",
-            summary="one incident with what it counts",
-            call=lambda a: _ops(a).incidents.view(a.path["id"]),
-            returns=IncidentView,
-            fails=(404,),
-            **of,
-        ),
-        Endpoint(
-            path="/incidents/{id}/acknowledge",
-            summary="somebody has seen it",
-            call=lambda a: _ops(a).incidents.acknowledge(a.path["id"], by=a.who.name, note=a.body.note),
-            body=NoteBody,
-            **one,
-        ),
-        Endpoint(
-            path="/incidents/{id}/assign",
-            summary="somebody takes care of it",
-            call=lambda a: _ops(a).incidents.assign(a.path["id"], a.body.to, by=a.who.name, note=a.body.note),
-            body=AssignBody,
-            **one,
-        ),
-        Endpoint(
-            path="/incidents/{id}/note",
-            summary="add a note",
-            call=lambda a: _ops(a).incidents.note(a.path["id"], a.body.text, by=a.who.name),
-            body=TextBody,
-            **one,
-        ),
-        Endpoint(
-            path="/incidents/{id}/solve",
-            summary="it is over; the next detection opens a new one",
-            call=lambda a: _ops(a).incidents.solve(a.path["id"], by=a.who.name, note=a.body.note),
-            body=NoteBody,
-            **one,
-        ),
-        Endpoint(
-            method="GET",
-            path="/tasks",
-            summary="what waits for a person: reviews and alerts, the newest first",
-            call=lambda a: Items(_ops(a).incidents.tasks(**_given(a.query))),
-            query=TaskQuery,
-            returns=Items[Task],
-            **task,
-        ),
-        Endpoint(
-            method="GET",
-            path="/tasks/counts",
-            summary="how many are open",
-            call=lambda a: _ops(a).incidents.counts(),
-            returns=TaskCounts,
-            **task,
-        ),
-        Endpoint(
-            method="GET",
-            path="/tasks/{id}",
-            summary="one task",
-            call=lambda a: _ops(a).incidents.task(a.path["id"]),
-            returns=Task,
-            fails=(404,),
-            **task,
-        ),
-        Endpoint(
-            method="POST",
-            path="/tasks/{id}/acknowledge",
-            summary="acknowledge an `anomaly_alert`",
-            call=lambda a: _ops(a).incidents.acknowledge_alert(a.path["id"], by=a.who.name, note=a.body.note),
-            body=NoteBody,
-            returns=Task,
-            fails=(404, 409),
-            **task,
-        ),
-    ]
+@INCIDENTS.get("/incidents", "rules that were broken, the latest first", fails=())
+def incidents(asked: Asked[IncidentQuery]) -> Items[Incident]:
+    return Items(asked.operations.incidents.list(**asdict(asked.given)))
 
 
-def _record() -> list[Endpoint]:
-    session: dict[str, Any] = {"scope": "operator", "noun": "sessions"}
-    audit: dict[str, Any] = {"scope": "operator", "noun": "audit"}
-    return [
-        Endpoint(
-            method="GET",
-            path="/sessions",
-            summary="sessions, the most recently used first",
-            call=lambda a: Items(_ops(a).sessions.list(**_given(a.query))),
-            query=SessionQuery,
-            returns=Items[SessionSummary],
-            **session,
-        ),
-        Endpoint(
-            method="GET",
-            path="/sessions/view",
-            summary="one session: the tree of its runs with their calls, results and counters",
-            call=lambda a: _ops(a).sessions.get(a.query.session),
-            query=OneSession,
-            returns=SessionView,
-            fails=(404,),
-            **session,
-        ),
-        Endpoint(
-            method="GET",
-            path="/sessions/rules",
-            summary="the rules that apply to an agent or run of a session, those of its ancestors first",
-            call=lambda a: Items(_ops(a).sessions.effective_rules(**_given(a.query))),
-            query=EffectiveQuery,
-            returns=Items[RuleView],
-            fails=(404,),
-            **session,
-        ),
-        Endpoint(
-            method="POST",
-            path="/sessions/terminate",
-            summary="no further call of the session runs",
-            call=lambda a: _ops(a).sessions.terminate(a.body.session, by=a.who.name, why=a.body.why),
-            body=TerminateBody,
-            returns=SessionView,
-            fails=(404,),
-            **session,
-        ),
-        Endpoint(
-            method="GET",
-            path="/decisions",
-            summary="decisions, the newest first",
-            call=lambda a: _ops(a).decisions.recent(**_given(a.query)),
-            query=DecisionQuery,
-            returns=Page,
-            scope="operator",
-            noun="decisions",
-        ),
-        Endpoint(
-            method="GET",
-            path="/decisions/series",
-            summary="decisions over time, and how often each rule matched",
-            call=lambda a: _ops(a).decisions.series(**_given(a.query)),
-            query=SeriesQuery,
-            returns=Series,
-            scope="operator",
-            noun="decisions",
-        ),
-        Endpoint(
-            method="GET",
-            path="/audit",
-            summary="rows of the audit, the newest first",
-            call=lambda a: _ops(a).audit.query(**_given(a.query)),
-            query=AuditQuery,
-            returns=AuditPage,
-            **audit,
-        ),
-        Endpoint(
-            method="GET",
-            path="/audit/export",
-            summary="rows as JSON lines, the oldest first",
-            call=lambda a: _ops(a).audit.export(**_given(a.query)),
-            query=ExportQuery,
-            returns=str,
-            media="application/jsonl",
-            **audit,
-        ),
-        Endpoint(
-            method="POST",
-            path="/audit/verify",
-            heavy=True,
-            summary="is the chain intact, and do its verdicts follow?",
-            call=lambda a: _ops(a).audit.verify(heads=list(a.body.heads)),
-            body=VerifyBody,
-            returns=AuditReport,
-            **audit,
-        ),
-    ]
+@INCIDENTS.get("/incidents/{id}", "one incident with what it counts", fails=(404,))
+def incident(asked: Asked[None]) -> IncidentView:
+    return asked.operations.incidents.view(asked.id)
 
 
-ENDPOINTS = [*_reviews(), *_incidents(), *_record()]
+@INCIDENTS.post("/incidents/{id}/acknowledge", "somebody has seen it")
+def acknowledge(asked: Asked[NoteBody]) -> Incident:
+    return asked.operations.incidents.acknowledge(asked.id, by=asked.by, note=asked.given.note)
+
+
+@INCIDENTS.post("/incidents/{id}/assign", "somebody takes care of it")
+def assign(asked: Asked[AssignBody]) -> Incident:
+    return asked.operations.incidents.assign(asked.id, by=asked.by, **asdict(asked.given))
+
+
+@INCIDENTS.post("/incidents/{id}/note", "add a note")
+def note(asked: Asked[TextBody]) -> Incident:
+    return asked.operations.incidents.note(asked.id, asked.given.text, by=asked.by)
+
+
+@INCIDENTS.post("/incidents/{id}/solve", "it is over; the next detection opens a new one")
+def solve(asked: Asked[NoteBody]) -> Incident:
+    return asked.operations.incidents.solve(asked.id, by=asked.by, note=asked.given.note)
+
+
+@TASKS.get("/tasks", "what waits for a person: reviews and alerts, the newest first")
+def tasks(asked: Asked[TaskQuery]) -> Items[Task]:
+    return Items(asked.operations.incidents.tasks(**asdict(asked.given)))
+
+
+@TASKS.get("/tasks/counts", "how many are open")
+def counts(asked: Asked[None]) -> TaskCounts:
+    return asked.operations.incidents.counts()
+
+
+@TASKS.get("/tasks/{id}", "one task", fails=(404,))
+def task(asked: Asked[None]) -> Task:
+    return asked.operations.incidents.task(asked.id)
+
+
+@TASKS.post("/tasks/{id}/acknowledge", "acknowledge an `anomaly_alert`", fails=(404, 409))
+def acknowledge_alert(asked: Asked[NoteBody]) -> Task:
+    return asked.operations.incidents.acknowledge_alert(asked.id, by=asked.by, note=asked.given.note)
+
+
+# -- the record -------------------------------------------------------------------------------------------------------
+
+
+@SESSIONS.get("/sessions", "sessions, the most recently used first")
+def sessions(asked: Asked[SessionQuery]) -> Items[SessionSummary]:
+    return Items(asked.operations.sessions.list(**asdict(asked.given)))
+
+
+@SESSIONS.get(
+    "/sessions/view", "one session: the tree of its runs with their calls, results and counters", fails=(404,)
+)
+def session(asked: Asked[OneSession]) -> SessionView:
+    return asked.operations.sessions.get(asked.given.session)
+
+
+@SESSIONS.get(
+    "/sessions/rules",
+    "the rules that apply to an agent or run of a session, those of its ancestors first",
+    fails=(404,),
+)
+def effective_rules(asked: Asked[EffectiveQuery]) -> Items[RuleView]:
+    return Items(asked.operations.sessions.effective_rules(**asdict(asked.given)))
+
+
+@SESSIONS.post("/sessions/terminate", "no further call of the session runs", fails=(404,))
+def terminate(asked: Asked[TerminateBody]) -> SessionView:
+    return asked.operations.sessions.terminate(by=asked.by, **asdict(asked.given))
+
+
+@DECISIONS.get("/decisions", "decisions, the newest first")
+def decisions(asked: Asked[DecisionQuery]) -> Page:
+    return asked.operations.decisions.recent(**asdict(asked.given))
+
+
+@DECISIONS.get("/decisions/series", "decisions over time, and how often each rule matched")
+def series(asked: Asked[SeriesQuery]) -> Series:
+    return asked.operations.decisions.series(**asdict(asked.given))
+
+
+@AUDIT.get("/audit", "rows of the audit, the newest first")
+def audit(asked: Asked[AuditQuery]) -> AuditPage:
+    return asked.operations.audit.query(**asdict(asked.given))
+
+
+@AUDIT.get("/audit/export", "rows as JSON lines, the oldest first", returns=str, media="application/jsonl")
+def export(asked: Asked[ExportQuery]) -> Iterator[str]:
+    return asked.operations.audit.export(**asdict(asked.given))
+
+
+@AUDIT.post("/audit/verify", "is the chain intact, and do its verdicts follow?", heavy=True)
+def verify(asked: Asked[VerifyBody]) -> AuditReport:
+    return asked.operations.audit.verify(heads=list(asked.given.heads))
+
+
+# -- notifications ----------------------------------------------------------------------------------------------------
+
+
+@NOTIFICATIONS.get("/notifications", "what people were told, the newest first, with each attempt to deliver it")
+def notifications(asked: Asked[NotificationQuery]) -> Items[Notification]:
+    return Items(asked.operations.notifications.list(**asdict(asked.given)))
+
+
+@NOTIFICATIONS.post("/notifications/test", "tell the first recipient that this is a test", fails=(409,))
+def test(asked: Asked[None]) -> Notification:
+    return asked.operations.notifications.test(by=asked.by)
+
+
+@NOTIFICATIONS.post(
+    "/notifications/{id}/resend",
+    "deliver one that failed again, through the channels that have not delivered it",
+    fails=(404, 409),
+)
+def resend(asked: Asked[None]) -> Notification:
+    return asked.operations.notifications.resend(asked.id, by=asked.by)

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from bylaw.guard.service.api import agents, calls, desk, jobs, notifications, rules
+from bylaw.guard.service.api import calls, desk, jobs, rules
 from bylaw.guard.service.api.declare import Asked, Endpoint, Nothing
 from bylaw.guard.service.api.openapi import document
 from bylaw.guard.service.auth import Principal
@@ -29,9 +29,7 @@ from bylaw.guard.service.operations.decisions import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.repeated_keys import repeated_key
 
-ENDPOINTS: list[Endpoint] = [
-    one for part in (calls, desk, notifications, agents, rules, jobs) for one in part.ENDPOINTS
-]
+ENDPOINTS = [one for part in (calls, desk, rules, jobs) for one in part.ENDPOINTS]
 V1 = "/v1"
 CHECK_EVERY = 1.0
 """seconds after which whoever listens is checked again"""
@@ -164,16 +162,15 @@ class Answer:
     async def _read(self, scope: Scope, receive: Receive) -> Asked[Any]:
         endpoint = self._endpoint
         who = _let_through(scope["state"].get("principal"), endpoint.scope, or_operator=endpoint.path.endswith("/wait"))
-        query = read_query(scope["query_string"], endpoint.query) if self._has_query or scope["query_string"] else None
+        given = read_query(scope["query_string"], endpoint.query) if self._has_query or scope["query_string"] else None
         body = await _body(receive) if endpoint.method == "POST" else b""
-        given = None
         if endpoint.body is not None:
             if not any(name == b"content-type" and _is_json(value) for name, value in scope["headers"]):
                 raise Unsupported("expected `Content-Type: application/json`")
             given = read_body(body, endpoint.body)
         elif body:
             raise BadRequest("this takes no body")
-        return Asked(context=self._context, who=who, path=scope.get("path_params", {}), query=query, body=given)
+        return Asked(context=self._context, who=who, path=scope.get("path_params", {}), given=given)
 
 
 def _let_through(who: Any, scope: Any, *, or_operator: bool = False) -> Principal:

@@ -1,19 +1,53 @@
-"""The endpoints about rules: operators read, check and compare; admins change. And the keys of the service."""
+"""The endpoints about rules and agents: operators read, check, compare and stop agents; admins change. And the
+keys of the service."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from bylaw.guard.backtest.model import BacktestReport
 from bylaw.guard.backtest.shadow import ShadowReport
-from bylaw.guard.service.api.declare import Asked, Endpoint, Given, Items
+from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given, Group, Items
 from bylaw.guard.service.errors import BadRequest
-from bylaw.guard.service.operations import Operations
+from bylaw.guard.service.operations.agents import AgentView, Switch
 from bylaw.guard.service.operations.rules import Checked, RuleSetView, VersionSummary
 from bylaw.guard.service.store_trace import MOST_EVENTS
 from bylaw.guard.stores.records import Credential, ProposalStatus, RuleVersion, Scope, StoredProposal
+
+ENDPOINTS: list[Endpoint] = []
+AGENTS = Group(ENDPOINTS, "agents", "operator")
+RULES = Group(ENDPOINTS, "rules", "operator")
+RULE_CHANGES = Group(ENDPOINTS, "rules", "admin", fails=(404, 409, 422))
+PROPOSALS = Group(ENDPOINTS, "proposals", "operator", fails=(404,))
+PROPOSAL_CHANGES = Group(ENDPOINTS, "proposals", "admin", fails=(404, 409, 422))
+KEYS = Group(ENDPOINTS, "keys", "admin")
+
+
+class AgentQuery(Given, frozen=True, kw_only=True):
+    agent: str
+
+
+class KillBody(Given, frozen=True, kw_only=True):
+    agent: str
+    """`*`: all agents"""
+    why: str = ""
+
+
+class ReviveBody(Given, frozen=True, kw_only=True):
+    agent: str
+
+
+class AgentBody(Given, frozen=True, kw_only=True):
+    agent: str
+    """`*`: the rules of every agent"""
+    mode: Literal["request", "hitl", "sub_agent"] | None = None
+    rules_on: bool | None = None
+    label: str | None = None
+    """the version of the manifest"""
+    note: str = ""
 
 
 class Files(Given, frozen=True, kw_only=True):
@@ -145,254 +179,179 @@ class Manifest(Struct, frozen=True):
     manifest: Any
 
 
-def _ops(asked: Asked[Any]) -> Operations:
-    return asked.context.operations
+# -- agents -----------------------------------------------------------------------------------------------------------
 
 
-def _given(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}
+@AGENTS.get("/agents", "agents with their versions, modes, allowlists and switches")
+def agents(asked: Asked[None]) -> Items[AgentView]:
+    return Items(asked.operations.agents.list())
 
 
-def version(asked: Asked[None]) -> RuleSetView:
-    rules = _ops(asked).rules
-    return rules.active() if asked.query.version is None else rules.version(asked.query.version)
+@AGENTS.get("/agents/view", "one agent", fails=(404,))
+def agent(asked: Asked[AgentQuery]) -> AgentView:
+    return asked.operations.agents.get(asked.given.agent)
 
 
+@AGENTS.get("/switches", "kill switches that are on")
+def switches(asked: Asked[None]) -> Items[Switch]:
+    return Items(asked.operations.agents.switches())
+
+
+@AGENTS.post("/switches/kill", "refuse every call of an agent, or of all, from now on")
+def kill(asked: Asked[KillBody]) -> Switch:
+    return asked.operations.agents.kill(by=asked.by, **asdict(asked.given))
+
+
+@AGENTS.post("/switches/revive", "undo a kill", fails=(404,))
+def revive(asked: Asked[ReviveBody]) -> Done:
+    asked.operations.agents.revive(asked.given.agent, by=asked.by)
+    return Done()
+
+
+@AGENTS.post(
+    "/agents/change",
+    "the execution mode of an agent, its version, or its rules on or off",
+    scope="admin",
+    fails=(404, 409, 422),
+)
+def change_agent(asked: Asked[AgentBody]) -> RuleVersion:
+    return asked.operations.rules.change_agent(by=asked.by, **asdict(asked.given))
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+@RULES.get(
+    "/rules",
+    "the rules in force, or those of a version: their text, their lines, what each can do",
+    fails=(404,),
+)
+def version(asked: Asked[VersionQuery]) -> RuleSetView:
+    rules = asked.operations.rules
+    return rules.active() if asked.given.version is None else rules.version(asked.given.version)
+
+
+@RULES.get("/rules/versions", "all versions, the newest first")
+def versions(asked: Asked[None]) -> Items[VersionSummary]:
+    return Items(asked.operations.rules.versions())
+
+
+@RULES.get("/rules/diff", "how the text of two versions differs", fails=(404,))
+def diff(asked: Asked[DiffQuery]) -> Diff:
+    return Diff(asked.operations.rules.diff(asked.given.before, asked.given.after))
+
+
+@RULES.get("/rules/hits", "how often each rule matched, over time")
+def hits(asked: Asked[HitsQuery]) -> Hits:
+    return Hits(asked.operations.rules.hits(**asdict(asked.given)))
+
+
+@RULES.get("/rules/shadow", "the decisions that rules in shadow would have changed", heavy=True)
+def shadow_report(asked: Asked[RuleQuery]) -> ShadowReport:
+    return asked.operations.rules.shadow_report(rule=asked.given.rule)
+
+
+@RULES.get("/rules/manifest", "the rules as an agent manifest", fails=(404, 422))
+def manifest(asked: Asked[VersionQuery]) -> Manifest:
+    return Manifest(asked.operations.agents.export_manifest(version=asked.given.version))
+
+
+@RULES.post("/rules/validate", "would these rules be accepted?")
+def validate(asked: Asked[Files]) -> Checked:
+    return asked.operations.rules.validate(asked.given.files)
+
+
+@RULES.post(
+    "/rules/compare",
+    "what would these rules have done to the recorded traffic, beside those in force?",
+    heavy=True,
+    fails=(404, 422),
+)
+def compare(asked: Asked[CompareBody]) -> BacktestReport:
+    return asked.operations.rules.compare(**asdict(asked.given))
+
+
+@RULE_CHANGES.post(
+    "/rules/activate",
+    "a new version, in force in every worker within half a second; `/rules/validate` is its dry run",
+)
 def activate(asked: Asked[ActivateBody]) -> RuleVersion:
-    given = asked.body
-    return _ops(asked).rules.activate(
-        given.files, by=asked.who.name, note=given.note, expected=given.expected, testing=given.testing
-    )
+    return asked.operations.rules.activate(by=asked.by, **asdict(asked.given))
 
 
+@RULE_CHANGES.post("/rules/release", "bring an earlier or a testing version into force")
+def release(asked: Asked[ReleaseBody]) -> RuleVersion:
+    given = asked.given
+    return asked.operations.rules.release(given.version, by=asked.by, note=given.note, expected=given.expected)
+
+
+@RULE_CHANGES.post(
+    "/rules/rollback",
+    "back to the version before the one in force, after a rollback to the one before that, or to one that was in "
+    "force; `expected` is the version that you have seen",
+)
+def rollback(asked: Asked[RollbackBody]) -> RuleVersion:
+    return asked.operations.rules.rollback(by=asked.by, **asdict(asked.given))
+
+
+@RULE_CHANGES.post("/rules/shadow", "add rules in shadow: they are judged and recorded, and stop nothing")
 def shadow(asked: Asked[ShadowBody]) -> RuleVersion:
-    if not asked.body.rules or not all("id" in rule for rule in asked.body.rules):
+    if not asked.given.rules or not all("id" in rule for rule in asked.given.rules):
         raise BadRequest("`rules` has at least one rule, each with an `id`")
-    return _ops(asked).rules.shadow(by=asked.who.name, **_given(asked.body))
+    return asked.operations.rules.shadow(by=asked.by, **asdict(asked.given))
 
 
+@RULE_CHANGES.post("/rules/promote", "turn on a rule that is in shadow")
+def promote(asked: Asked[PromoteBody]) -> RuleVersion:
+    return asked.operations.rules.promote(by=asked.by, **asdict(asked.given))
+
+
+# -- proposals --------------------------------------------------------------------------------------------------------
+
+
+@PROPOSALS.get("/proposals", "rules that the record suggests, the strongest first", fails=())
+def proposals(asked: Asked[ProposalQuery]) -> Items[StoredProposal]:
+    return Items(asked.operations.proposals.list(status=asked.given.status))
+
+
+@PROPOSALS.get("/proposals/{id}", "one proposal with its evidence")
+def proposal(asked: Asked[None]) -> StoredProposal:
+    return asked.operations.proposals.get(asked.id)
+
+
+@PROPOSALS.post("/proposals/{id}/try", "what would this rule alone have done to the recorded traffic?", heavy=True)
+def try_out(asked: Asked[None]) -> BacktestReport:
+    return asked.operations.proposals.try_out(asked.id)
+
+
+@PROPOSAL_CHANGES.post("/proposals/mine", "look for rules that always held", heavy=True)
+def mine(asked: Asked[MineBody]) -> Items[StoredProposal]:
+    return Items(asked.operations.proposals.mine(by=asked.by, **asdict(asked.given)))
+
+
+@PROPOSAL_CHANGES.post("/proposals/{id}/accept", "accept it into shadow, or into a testing version")
 def accept(asked: Asked[AcceptBody]) -> Accepted:
-    return Accepted(*_ops(asked).proposals.accept(asked.path["id"], by=asked.who.name, **_given(asked.body)))
+    return Accepted(*asked.operations.proposals.accept(asked.id, by=asked.by, **asdict(asked.given)))
 
 
+@PROPOSAL_CHANGES.post("/proposals/{id}/dismiss", "it is not proposed again")
+def dismiss(asked: Asked[DismissBody]) -> StoredProposal:
+    return asked.operations.proposals.dismiss(asked.id, by=asked.by, note=asked.given.note)
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+@KEYS.get("/keys", "keys, without their secrets")
+def keys(asked: Asked[None]) -> Items[Credential]:
+    return Items(asked.context.credentials.list())
+
+
+@KEYS.post("/keys", "a new key")
 def create_key(asked: Asked[KeyBody]) -> NewKey:
-    key, record = asked.context.credentials.create(by=asked.who.name, **_given(asked.body))
-    return NewKey(key, record)
+    return NewKey(*asked.context.credentials.create(by=asked.by, **asdict(asked.given)))
 
 
-def _reading() -> list[Endpoint]:
-    of: dict[str, Any] = {"scope": "operator", "noun": "rules"}
-    return [
-        Endpoint(
-            method="GET",
-            path="/rules",
-            summary="the rules in force, or those of a version: their text, their lines, what each can do",
-            call=version,
-            query=VersionQuery,
-            returns=RuleSetView,
-            fails=(404,),
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/rules/versions",
-            summary="all versions, the newest first",
-            call=lambda a: Items(_ops(a).rules.versions()),
-            returns=Items[VersionSummary],
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/rules/diff",
-            summary="how the text of two versions differs",
-            call=lambda a: Diff(_ops(a).rules.diff(a.query.before, a.query.after)),
-            query=DiffQuery,
-            returns=Diff,
-            fails=(404,),
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/rules/hits",
-            summary="how often each rule matched, over time",
-            call=lambda a: Hits(_ops(a).rules.hits(**_given(a.query))),
-            query=HitsQuery,
-            returns=Hits,
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/rules/shadow",
-            heavy=True,
-            summary="the decisions that rules in shadow would have changed",
-            call=lambda a: _ops(a).rules.shadow_report(rule=a.query.rule),
-            query=RuleQuery,
-            returns=ShadowReport,
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/rules/manifest",
-            summary="the rules as an agent manifest",
-            call=lambda a: Manifest(_ops(a).agents.export_manifest(version=a.query.version)),
-            query=VersionQuery,
-            returns=Manifest,
-            fails=(404, 422),
-            **of,
-        ),
-        Endpoint(
-            method="POST",
-            path="/rules/validate",
-            summary="would these rules be accepted?",
-            call=lambda a: _ops(a).rules.validate(a.body.files),
-            body=Files,
-            returns=Checked,
-            **of,
-        ),
-        Endpoint(
-            method="POST",
-            path="/rules/compare",
-            heavy=True,
-            summary="what would these rules have done to the recorded traffic, beside those in force?",
-            call=lambda a: _ops(a).rules.compare(**_given(a.body)),
-            body=CompareBody,
-            returns=BacktestReport,
-            fails=(404, 422),
-            **of,
-        ),
-    ]
-
-
-def _changing() -> list[Endpoint]:
-    of: dict[str, Any] = {"scope": "admin", "noun": "rules", "method": "POST", "returns": RuleVersion}
-    of["fails"] = (404, 409, 422)
-    return [
-        Endpoint(
-            path="/rules/activate",
-            summary="a new version, in force in every worker within half a second; `/rules/validate` is its dry run",
-            call=activate,
-            body=ActivateBody,
-            **of,
-        ),
-        Endpoint(
-            path="/rules/release",
-            summary="bring an earlier or a testing version into force",
-            call=lambda a: _ops(a).rules.release(
-                a.body.version, by=a.who.name, note=a.body.note, expected=a.body.expected
-            ),
-            body=ReleaseBody,
-            **of,
-        ),
-        Endpoint(
-            path="/rules/rollback",
-            summary="back to the version before the one in force, after a rollback to the one before that, or to one "
-            "that was in force; `expected` is the version that you have seen",
-            call=lambda a: _ops(a).rules.rollback(by=a.who.name, **_given(a.body)),
-            body=RollbackBody,
-            **of,
-        ),
-        Endpoint(
-            path="/rules/shadow",
-            summary="add rules in shadow: they are judged and recorded, and stop nothing",
-            call=shadow,
-            body=ShadowBody,
-            **of,
-        ),
-        Endpoint(
-            path="/rules/promote",
-            summary="turn on a rule that is in shadow",
-            call=lambda a: _ops(a).rules.promote(a.body.rule, by=a.who.name, note=a.body.note),
-            body=PromoteBody,
-            **of,
-        ),
-    ]
-
-
-def _proposals() -> list[Endpoint]:
-    of: dict[str, Any] = {"noun": "proposals"}
-    one: dict[str, Any] = {**of, "scope": "admin", "method": "POST", "fails": (404, 409, 422)}
-    return [
-        Endpoint(
-            method="GET",
-            path="/proposals",
-            scope="operator",
-            summary="rules that the record suggests, the strongest first",
-            call=lambda a: Items(_ops(a).proposals.list(status=a.query.status)),
-            query=ProposalQuery,
-            returns=Items[StoredProposal],
-            **of,
-        ),
-        Endpoint(
-            method="GET",
-            path="/proposals/{id}",
-            scope="operator",
-            summary="one proposal with its evidence",
-            call=lambda a: _ops(a).proposals.get(a.path["id"]),
-            returns=StoredProposal,
-            fails=(404,),
-            **of,
-        ),
-        Endpoint(
-            method="POST",
-            path="/proposals/{id}/try",
-            heavy=True,
-            scope="operator",
-            summary="what would this rule alone have done to the recorded traffic?",
-            call=lambda a: _ops(a).proposals.try_out(a.path["id"]),
-            returns=BacktestReport,
-            fails=(404,),
-            **of,
-        ),
-        Endpoint(
-            path="/proposals/mine",
-            heavy=True,
-            summary="look for rules that always held",
-            call=lambda a: Items(_ops(a).proposals.mine(by=a.who.name, **_given(a.body))),
-            body=MineBody,
-            returns=Items[StoredProposal],
-            **one,
-        ),
-        Endpoint(
-            path="/proposals/{id}/accept",
-            summary="accept it into shadow, or into a testing version",
-            call=accept,
-            body=AcceptBody,
-            returns=Accepted,
-            **one,
-        ),
-        Endpoint(
-            path="/proposals/{id}/dismiss",
-            summary="it is not proposed again",
-            call=lambda a: _ops(a).proposals.dismiss(a.path["id"], by=a.who.name, note=a.body.note),
-            body=DismissBody,
-            returns=StoredProposal,
-            **one,
-        ),
-    ]
-
-
-def _keys() -> list[Endpoint]:
-    of: dict[str, Any] = {"scope": "admin", "noun": "keys"}
-    return [
-        Endpoint(
-            method="GET",
-            path="/keys",
-            summary="keys, without their secrets",
-            call=lambda a: Items(a.context.credentials.list()),
-            returns=Items[Credential],
-            **of,
-        ),
-        Endpoint(method="POST", path="/keys", summary="a new key", call=create_key, body=KeyBody, returns=NewKey, **of),
-        Endpoint(
-            method="DELETE",
-            path="/keys/{id}",
-            summary="revoke a key",
-            call=lambda a: a.context.credentials.revoke(a.path["id"], by=a.who.name),
-            returns=Credential,
-            fails=(404,),
-            **of,
-        ),
-    ]
-
-
-ENDPOINTS = [*_reading(), *_changing(), *_proposals(), *_keys()]
+@KEYS.delete("/keys/{id}", "revoke a key", fails=(404,))
+def revoke_key(asked: Asked[None]) -> Credential:
+    return asked.context.credentials.revoke(asked.id, by=asked.by)
