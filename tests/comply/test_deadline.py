@@ -14,8 +14,7 @@ import pytest
 import bylaw
 from bylaw.comply import api as comply
 from bylaw.comply.judge.providers import JudgeReply
-from bylaw.comply.judge.session import MOST_AT_ONCE, AnswerCache
-from bylaw.comply.judge.threads import run_side_by_side
+from bylaw.comply.judge.session import MOST_AT_ONCE, AnswerCache, run_side_by_side
 from bylaw.comply.model import PromptRule
 from bylaw.model.events import Usage
 from tests.comply.support import EVENTS, PROMPT, judge_that, never_drop, openai_says, rule, verdict

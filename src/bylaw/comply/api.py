@@ -21,6 +21,7 @@ from bylaw.comply.inputs import (
     first_day,
     read_tools,
     says_result,
+    shared_prompt,
     tools_called,
 )
 from bylaw.comply.judge.providers import Judge, open_judge, require_enabled
@@ -28,7 +29,6 @@ from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
 from bylaw.comply.prompt.comparisons import needs_today
 from bylaw.comply.prompt.reader import read_prompt
-from bylaw.comply.recorded import shared_prompt
 from bylaw.model.ports import Embedder
 from bylaw.model.trace import Trace
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 
-from bylaw.comply.prompt.dialogue import limit_to_requests
+from bylaw.comply.prompt.dialogue import ANSWER, FORBIDDEN_BEHIND, LEAD, limit_to_requests
 from bylaw.comply.prompt.readings import EVERY_ANSWER, Draft, Reading, View, formula, literal_pattern
-from bylaw.comply.prompt.sayings import ANSWER, FORBIDDEN_BEHIND, LEAD
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, word_set
 
 _PATTERNS_CONFIDENCE = 0.8

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.binding import Bound, sql_params
-from bylaw.comply.prompt.dialogue import limit_to_requests
+from bylaw.comply.prompt.dialogue import FORBIDDEN_BEHIND, LEAD, limit_to_requests, quoted_shape
 from bylaw.comply.prompt.readings import NO_TOOL, Draft, Reading, View, atom, either, formula
-from bylaw.comply.prompt.sayings import FORBIDDEN_BEHIND, LEAD, quoted_shape
 from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots, word_set
 
 _HABITS_CONFIDENCE = 0.8

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from bylaw.comply.prompt.arguments import find_bound, shared_ids
 from bylaw.comply.prompt.binding import Bound
+from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.clauses import Part
 from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement, require_before
 from bylaw.comply.prompt.dialogue import asks_user, find_texts
-from bylaw.comply.prompt.forms import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.markers import imperative_at
 from bylaw.comply.prompt.readings import (
     HOW,

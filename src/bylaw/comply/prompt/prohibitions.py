@@ -12,8 +12,8 @@ from bylaw.comply.prompt.arguments import find_bound, find_choice, find_param, f
 from bylaw.comply.prompt.binding import Bound, without_class
 from bylaw.comply.prompt.commands import read_command
 from bylaw.comply.prompt.conditions import EXCEPTIONS, Condition, allow_only, destructive_sql, read_condition
-from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
-from bylaw.comply.prompt.dialogue import SPEAKS
+from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_turn_shape
+from bylaw.comply.prompt.dialogue import SPEAKS, read_forbidden_text
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
     HOW,
@@ -33,8 +33,6 @@ from bylaw.comply.prompt.readings import (
     not_shown,
     nothing_but,
 )
-from bylaw.comply.prompt.sayings import read_forbidden_text
-from bylaw.comply.prompt.turns import read_turn_shape
 from bylaw.comply.prompt.vocabulary import any_case, root, roots, word_set
 
 _TOGETHER = any_case(

@@ -16,10 +16,16 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import EngineItem, PromptRule, PromptRules, Tier, ToolSpec
 from bylaw.comply.prompt.binding import bind
+from bylaw.comply.prompt.certainty import (
+    LESS_THAN_CERTAIN,
+    in_doubt,
+    sentences_before,
+    topic_of,
+    why_limited,
+    why_part_of_a_case,
+)
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, read_clauses, read_sentence
 from bylaw.comply.prompt.comparisons import stated_today
-from bylaw.comply.prompt.context import in_doubt, sentences_before, topic_of, why_limited, why_part_of_a_case
-from bylaw.comply.prompt.forms import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.lines import MAX_PROMPT
 from bylaw.comply.prompt.markers import Force, find_marker, takes_back

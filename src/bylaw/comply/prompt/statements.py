@@ -16,15 +16,14 @@ from msgspec.structs import replace
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity, Tier
 from bylaw.comply.prompt.actions import read_wording
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive, names_tool
+from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, is_plain
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
-from bylaw.comply.prompt.forms import LESS_THAN_CERTAIN, is_plain
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope
 from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, is_denied_twice, takes_back
-from bylaw.comply.prompt.obligations import read_obligation
+from bylaw.comply.prompt.obligations import read_obligation, read_reservation
 from bylaw.comply.prompt.prohibitions import read_prohibition
 from bylaw.comply.prompt.readings import NO_TOOL, Reading, View, called_before, extra_words, shorten, slug
-from bylaw.comply.prompt.reservations import read_reservation
 from bylaw.comply.prompt.unread import (
     carries_demand,
     forbids_by_label,

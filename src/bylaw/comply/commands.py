@@ -1,4 +1,4 @@
-"""`bylaw comply --prompt FILE TRACE…`"""
+"""`bylaw comply` checks traces; `bylaw comply rules` and `bylaw comply diff` only read prompts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from msgspec.structs import replace
 
-from bylaw.comply.commands import alias_option, tools_option
 from bylaw.comply.model import JudgeError
-from bylaw.comply.report import RENDERERS
+from bylaw.comply.report import DIFF_RENDERERS, RENDERERS, RULES_RENDERERS
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError
-from bylaw.report.command_line import output_options, trace_format_option
+from bylaw.report.command_line import LazyCommand, LazyGroup, output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, open_target, write_reports
 from bylaw.report.progress import count_progress
@@ -24,6 +23,28 @@ if TYPE_CHECKING:
     from bylaw.model.trace import Trace
 
     Review: TypeAlias = Callable[[ComplianceResult, str, Trace], ComplianceResult]
+
+
+_DEFAULT = "run"
+
+prompt_option = click.option(
+    "--prompt", "prompt_file", required=True, metavar="FILE", help="The system prompt, as text or Markdown."
+)
+tools_option = click.option(
+    "--tools",
+    "tools_file",
+    metavar="FILE",
+    help="The agent's tool schemas, as JSON or YAML: OpenAI's, Anthropic's or MCP's form.",
+)
+alias_option = click.option(
+    "--alias",
+    "alias_file",
+    metavar="FILE",
+    help="YAML or JSON: words of the prompt and the tools that they mean.",
+)
+
+
+# -- bylaw comply --prompt FILE TRACE… ---------------------------------------------------------------------------------
 
 
 @click.command(name="comply")
@@ -55,7 +76,7 @@ if TYPE_CHECKING:
 @trace_format_option
 @click.option("--allow-vacuous", is_flag=True, help="Exit with 0 instead of 3 if nothing was checked.")
 @output_options(RENDERERS)
-def command(
+def check_traces(
     traces: tuple[str, ...],
     prompt_file: str | None,
     tools_file: str | None,
@@ -80,9 +101,8 @@ def command(
 
     Exit codes: 0 no violation found, 1 a rule broken, 2 bad input, 3 nothing was checked, 4 the judge did not answer.
     """
-    from bylaw.comply.inputs import read_prompt_file
+    from bylaw.comply.inputs import RECORDED, read_prompt_file
     from bylaw.comply.model import ComplyReport
-    from bylaw.comply.recorded import RECORDED
 
     _check_paths(prompt_file, traces, emit_file)
     review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
@@ -159,7 +179,7 @@ def _load(patterns: tuple[str, ...], trace_format: str | None) -> tuple[list[Tra
 
 
 def _recorded_prompt(traces: Sequence[Trace]) -> str:
-    from bylaw.comply.recorded import shared_prompt
+    from bylaw.comply.inputs import shared_prompt
 
     try:
         return shared_prompt(traces)
@@ -233,3 +253,99 @@ def _check(
 
 def _degrade(result: ComplianceResult, note: str) -> ComplianceResult:
     return replace(result, degraded=[*result.degraded, note])
+
+
+# -- bylaw comply rules, bylaw comply diff -----------------------------------------------------------------------------
+
+
+@click.command(name="rules")
+@prompt_option
+@tools_option
+@alias_option
+@output_options(RULES_RENDERERS)
+def rules(prompt_file: str, tools_file: str | None, alias_file: str | None, targets: list[Target]) -> ExitCode:
+    """List the rules that a prompt states, with their positions, and why some cannot be checked.
+
+    Exits 3 if no rule could be read.
+    """
+    try:
+        ((text, prompt),) = _read([prompt_file], tools_file, alias_file)
+    except InputError as problem:
+        return report_bad_input("comply rules", problem.diagnostics, targets)
+    write_reports(RULES_RENDERERS, targets, prompt.rules, prompt_file, text)
+    return ExitCode.OK if prompt.rules else ExitCode.NOTHING_CHECKED
+
+
+@click.command(name="diff")
+@click.argument("before", metavar="OLD")
+@click.argument("after", metavar="NEW")
+@tools_option
+@alias_option
+@output_options(DIFF_RENDERERS)
+def diff(before: str, after: str, tools_file: str | None, alias_file: str | None, targets: list[Target]) -> ExitCode:
+    """Compare the rules of two versions of a prompt.
+
+    Exits 1 if a rule was dropped or loosened, or changed in a way that may be looser; 3 if no rule could be read from
+    either prompt.
+    """
+    from bylaw.comply.changes import compare_rules
+
+    try:
+        (old_text, old), (new_text, new) = _read([before, after], tools_file, alias_file)
+    except InputError as problem:
+        return report_bad_input("comply diff", problem.diagnostics, targets)
+    notes = [f"{name}: {note}" for name, side in ((before, old), (after, new)) for note in side.notes]
+    found = compare_rules(old.rules, new.rules, names=(before, after), texts=(old_text, new_text), notes=notes)
+    write_reports(DIFF_RENDERERS, targets, found)
+    return ExitCode(found.exit_code)
+
+
+def _read(prompt_files: list[str], tools_file: str | None, alias_file: str | None) -> list[tuple[str, PromptRules]]:
+    """The text and the rules of each prompt. Raises InputError."""
+    from bylaw.comply.inputs import read_alias_file, read_prompt_file, read_tools_file
+    from bylaw.comply.prompt.reader import read_prompt
+
+    texts = [read_prompt_file(file) for file in prompt_files]
+    tools = () if tools_file is None else read_tools_file(tools_file)
+    aliases = {} if alias_file is None else read_alias_file(alias_file)
+    return [(text, read_prompt(text, tools=tools, aliases=aliases)) for text in texts]
+
+
+# -- the group ---------------------------------------------------------------------------------------------------------
+
+COMMANDS = {
+    "diff": LazyCommand(
+        "bylaw.comply.commands:diff", "which rules did a new version of the prompt add, drop or loosen?"
+    ),
+    "run": LazyCommand("bylaw.comply.commands:check_traces", ""),
+    "rules": LazyCommand("bylaw.comply.commands:rules", "list the rules that a prompt states"),
+}
+
+
+class ComplyGroup(LazyGroup):
+    """Runs the default command if the first argument is not the name of another one: `bylaw comply --prompt FILE`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in super().list_commands(ctx) if name != _DEFAULT]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        colours = ("--color", "--no-color")
+        first = next((argument for argument in args if argument not in colours), None)
+        if first in self.list_commands(ctx) or first in ctx.help_option_names:
+            return super().parse_args(ctx, args)
+        return super().parse_args(ctx, [_DEFAULT, *args])
+
+    def get_help(self, ctx: click.Context) -> str:
+        """The help of the default command, followed by the names of the others."""
+        default = self.get_command(ctx, _DEFAULT)
+        assert default is not None
+        with click.Context(default, info_name=ctx.info_name, parent=ctx.parent) as inner:
+            formatter = inner.make_formatter()
+            default.format_help(inner, formatter)
+            self.format_commands(ctx, formatter)
+        return formatter.getvalue().rstrip("\n")
+
+
+@click.group(name="comply", cls=ComplyGroup, lazy=COMMANDS)
+def command() -> None:
+    """Did the agent keep the rules that its own system prompt states?"""
