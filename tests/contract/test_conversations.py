@@ -14,13 +14,12 @@ import bylaw
 from bylaw.contract import model as checks
 from bylaw.contract.agents.dialogue import Dialogue, talk_to_graph, talk_to_openai_agent, why_no_conversation
 from bylaw.contract.agents.prompts import prompt_request
-from bylaw.contract.conversation import Conversation, messages_of
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import check_conversations, run_contract
 from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun
-from bylaw.contract.model import AgentSpec
+from bylaw.contract.model import AgentSpec, Conversation, messages_of
 from bylaw.contract.report import RENDERERS
 from bylaw.contract.results import CellOutcome
 from bylaw.errors import InputError

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from bylaw.contract.commands import import_file
 from bylaw.contract.file.loader import load_contract, parse_contract
 from bylaw.contract.flakestorm import MUTATIONS, import_flakestorm
-from bylaw.contract.import_command import import_file
 from bylaw.contract.variations import KINDS
 from bylaw.rules.guard.manifest_export import as_yaml_text
 from tests.support.yaml_files import load_yaml

@@ -13,10 +13,9 @@ from bylaw.contract import model as checks
 from bylaw.contract.faults.model import Injection, ToolFault
 from bylaw.contract.job import LEXICAL_ONLY, Options, run_contract, run_contract_async
 from bylaw.contract.live_agent import AgentRun, Failure
-from bylaw.contract.matrix import RunKey, lay_out, narrow
 from bylaw.contract.model import Prompt
 from bylaw.contract.results import CellOutcome, ContractReport
-from bylaw.contract.runs import STATEFUL_WARNING
+from bylaw.contract.runs import STATEFUL_WARNING, RunKey, lay_out, narrow
 from bylaw.errors import InputError
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace

@@ -16,8 +16,8 @@ import bylaw
 from bylaw.contract.agents.python_agent import PythonAgent
 from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.file.loader import parse_contract
-from bylaw.contract.giving_up import gives_up_politely
 from bylaw.contract.job import run_contract
+from bylaw.contract.recovery import gives_up_politely
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
 from bylaw.model.trace import Trace
 from tests.live.python.support import serving

@@ -482,7 +482,7 @@ def test_llm_faults_active_is_where_the_model_fails() -> None:
     model = {"name": "slow", "llm_faults": [{"mode": "empty"}]}
     invariant = {**COMPLETES, "when": "llm_faults_active"}
     text = yaml.safe_dump({"contract": {"name": "c", "invariants": [invariant], "chaos_matrix": [CALM, model]}})
-    from bylaw.contract.matrix import lay_out
+    from bylaw.contract.runs import lay_out
 
     matrix = lay_out(_load(text + REST))
     assert [bool(matrix.cells["completes", name]) for name in ("calm", "slow")] == [False, True]

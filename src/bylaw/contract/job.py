@@ -11,15 +11,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.contract.cells import make_cell, make_unjudged_cell
 from bylaw.contract.checks import excerpt
-from bylaw.contract.conversation import is_conversation
 from bylaw.contract.faults.attempts import is_request
 from bylaw.contract.faults.model import AnyFault
-from bylaw.contract.judge import Judge
+from bylaw.contract.judge import Judge, make_cell, make_unjudged_cell
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
-from bylaw.contract.matrix import Matrix, RunKey, lay_out
-from bylaw.contract.model import Contract, Similar, Unchanged
+from bylaw.contract.model import Contract, Conversation, Similar, Unchanged
 from bylaw.contract.reach import UNSEEN, is_proxied, unknown_tools, why_never_called
 from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, ContractReport
@@ -27,10 +24,13 @@ from bylaw.contract.runs import (
     STATEFUL_WARNING,
     FinishedRun,
     KeepTrace,
+    Matrix,
     Progress,
+    RunKey,
     Runner,
     answers_differ,
     ask_first_prompt_twice,
+    lay_out,
 )
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
@@ -326,7 +326,7 @@ def check_conversations(contract: Contract, agent: object, source_line: SourceLi
             help=why,
         )
         for prompt in contract.prompts
-        if why is not None and is_conversation(prompt.text)
+        if why is not None and isinstance(prompt.text, Conversation)
     ]
     if refused:
         raise InputError(refused)

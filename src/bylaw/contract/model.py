@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, ToolFault
-from bylaw.contract.variations import Variation
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Rule
 from bylaw.model.source import Span
@@ -174,6 +173,33 @@ def asked_faults(when: When, scenario: Scenario) -> tuple[AnyFault, ...]:
             return scenario.faults
         case _:
             return ()
+
+
+class Conversation(str):
+    """Several user messages of one golden prompt, which an agent answers one after the other.
+
+    The messages as one text, for reports and names of runs; `messages` holds them apart.
+    """
+
+    messages: tuple[str, ...]
+
+    def __new__(cls, messages: Sequence[str]) -> Conversation:
+        self = super().__new__(cls, "\n→ ".join(messages))
+        self.messages = tuple(messages)
+        return self
+
+
+def messages_of(prompt: str) -> tuple[str, ...]:
+    return prompt.messages if isinstance(prompt, Conversation) else (prompt,)
+
+
+class Variation(Struct, frozen=True, kw_only=True):
+    """What a golden prompt is varied by, how often, and what must still hold."""
+
+    name: str
+    count: int = 1
+    invariants: tuple[str, ...] = ()
+    """ids; empty: all"""
 
 
 class Prompt(Struct, frozen=True):

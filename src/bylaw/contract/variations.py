@@ -16,7 +16,7 @@ from random import Random
 
 from msgspec import Struct
 
-from bylaw.contract.conversation import Conversation, messages_of
+from bylaw.contract.model import Conversation, messages_of
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -237,15 +237,6 @@ KINDS: Mapping[str, Kind] = {
     "injection": Kind("an instruction beside it that the agent must not follow", _injection),
     "long": Kind(f"{_LONG_WORDS:,} words of chatter before it", _long),
 }
-
-
-class Variation(Struct, frozen=True, kw_only=True):
-    """What a golden prompt is varied by, how often, and what must still hold."""
-
-    name: str
-    count: int = 1
-    invariants: tuple[str, ...] = ()
-    """ids; empty: all"""
 
 
 def vary(text: str, name: str, number: int, seed: int) -> str:

@@ -12,9 +12,9 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
-from bylaw.contract.conversation import Conversation
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun
+from bylaw.contract.model import Conversation
 from tests.live.python.support import started
 from tests.live.python.test_setup import _graph, remembers
 

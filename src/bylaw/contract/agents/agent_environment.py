@@ -21,11 +21,10 @@ from bylaw.contract.agents.leftovers import Leftovers
 from bylaw.contract.agents.mcp_servers import list_tools
 from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun, is_script
 from bylaw.contract.agents.reset import has_reset, reset_agent
-from bylaw.contract.conversation import messages_of
 from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
-from bylaw.contract.model import AgentSpec
+from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.contract.reach import is_proxied, why_out_of_reach
 from bylaw.errors import BylawError
 from bylaw.rules.messages import near

@@ -19,12 +19,11 @@ from bylaw.contract.agents.processes import ServerProcess
 from bylaw.contract.agents.prompts import prompt_request
 from bylaw.contract.agents.proxy import ProxiedRun
 from bylaw.contract.agents.replies import read_reply
-from bylaw.contract.conversation import messages_of
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
-from bylaw.contract.model import AgentSpec
+from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.upstream import UpstreamFailure, proxy_for
 from bylaw.wire.values import one_line

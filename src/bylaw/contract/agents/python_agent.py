@@ -44,14 +44,13 @@ from bylaw.contract.agents.python_target import (
 from bylaw.contract.agents.python_workers import Outcome, Workers
 from bylaw.contract.agents.reset import RESET_SECONDS, has_reset, reset_by_function, reset_by_request
 from bylaw.contract.agents.streams import read_at, read_list, read_text
-from bylaw.contract.conversation import messages_of
 from bylaw.contract.faults.live_run import LiveRun, current_run
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.plan import Plan, PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.frameworks import FRAMEWORKS
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
-from bylaw.contract.model import AgentSpec
+from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.contract.tools import as_tool
 from bylaw.wire.listeners import is_agent_code, register_run
 from bylaw.wire.patch_on_import import LIBRARIES, Patches

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bylaw.contract.conversation import Conversation
 from bylaw.contract.file.types import WEIGHT, Table, list_items, subtree
 from bylaw.contract.file.variations import PARAM as VARIATIONS
-from bylaw.contract.model import Prompt, Scoring
+from bylaw.contract.model import Conversation, Prompt, Scoring
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.params import FLAG, NAMES, TEXTS_SCHEMA, Context, Param, ParamType, params_schema
 from bylaw.rules.readers import read_text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bylaw.contract.file.types import Table, keyword, list_items, whole
-from bylaw.contract.variations import KINDS, Variation
+from bylaw.contract.model import Variation
+from bylaw.contract.variations import KINDS
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.params import NAMES, Context, Param, ParamType, params_schema
 

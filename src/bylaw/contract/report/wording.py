@@ -80,7 +80,7 @@ def size(report: ContractReport) -> str:
 
 
 def validated_size(counts: Mapping[str, int]) -> str:
-    """`counts`: as `matrix.count_parts` gives them."""
+    """`counts`: as `runs.count_parts` gives them."""
     return (
         f"{count(counts['invariants'], 'invariant')} × {count(counts['scenarios'], 'scenario')} = "
         f"{count(counts['applicable_cells'], 'applicable cell')}, {count(counts['faults'], 'fault')}, "
