@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from typing import Any
 
@@ -394,3 +395,100 @@ def test_broken_protobuf_is_reported() -> None:
     assert [p.code for p in error.value.diagnostics] == ["bad-protobuf", "bad-protobuf"]
     trace = load_trace(good + broken + framed(packed_span(b"b" * 8, 20, CHAT)), skip_bad=True)
     assert (trace.skipped, len(trace.turns)) == (1, 2)
+
+
+# Spellings of the keys
+
+
+def snake(key: str) -> str:
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key)
+
+
+def spelled(value: Any, spell: Any) -> Any:
+    if isinstance(value, list):
+        return [spelled(one, spell) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {spell(key): spelled(one, spell) for key, one in value.items()}
+
+
+def as_go(value: Any) -> Any:
+    """How Go prints the structs of protobuf: the value of an attribute in a `Value`."""
+    if isinstance(value, list):
+        return [as_go(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    pascal = {key[0].upper() + key[1:]: as_go(one) for key, one in value.items() if key.endswith("Value")}
+    return {"Value": pascal} if pascal else {snake(key): as_go(one) for key, one in value.items()}
+
+
+INNER = ("scopeSpans", "scopeLogs", "logRecords")
+SPELLINGS: dict[str, Any] = {
+    "all": lambda value: spelled(value, snake),
+    "the first level": lambda value: {snake(key): one for key, one in value.items()},
+    "lists": lambda value: spelled(value, lambda key: snake(key) if key in INNER else key),
+    "values": lambda value: spelled(value, lambda key: snake(key) if key.endswith("Value") else key),
+    "spans": lambda value: spelled(value, lambda key: snake(key) if key.endswith(("Id", "Nano")) else key),
+    "parents": lambda value: spelled(value, lambda key: snake(key) if key == "parentSpanId" else key),
+    "Go": as_go,
+    "Pascal": lambda value: spelled(value, lambda key: key[0].upper() + key[1:] if key.endswith("Value") else key),
+}
+SPANS = export(
+    span("root", 0, 9, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "billing"}),
+    chat("a", 0, ASKED, asks(order=7), parent="root", gen_ai__usage__input_tokens=3),
+    span("t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}, parent="root"),
+    chat(
+        "b", 4, [*ASKED, asks(order=7), told("c1", "result", "done")], text("assistant", "It is done."), parent="root"
+    ),
+)
+LOGS = [
+    log("gen_ai.user.message", "a", {"content": "refund order 7"}),
+    log("gen_ai.choice", "a", {"index": 0, "finish_reason": "tool_calls", "message": {"tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"order": 7}'}}]}}, at=1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.parametrize("records", [[SPANS], LOGS], ids=["spans", "logs"])
+def test_keys_may_be_spelled_in_other_ways(records: list[Any], name: str) -> None:
+    trace = read(*map(SPELLINGS[name], records), format="otlp")
+    assert (trace.events, trace.problems) == (read(*records).events, ())
+    assert calls(trace)[0].arguments == {"order": 7}
+
+
+@pytest.mark.parametrize("first", ["resourceSpans", "resource_spans"])
+def test_both_spellings_in_one_record(first: str) -> None:
+    (scope,) = SPANS["resourceSpans"][0]["scopeSpans"]
+    other = snake(first) if first == "resourceSpans" else "resourceSpans"
+    halves = [[{"scopeSpans": [{"spans": part}]}] for part in (scope["spans"][:2], scope["spans"][2:])]
+    trace = read({first: halves[0], other: halves[1]})
+    assert (trace.format, story(trace)) == ("otlp", story(read(SPANS)))
+
+
+@pytest.mark.parametrize(
+    ("record", "named"),
+    [
+        ({"resourceSpans": [{"scopes": [{"spans": [{"name": "a"}]}]}]}, "scopes"),
+        ({"resourceSpans": [{"resource": {}, "scopeSpans": [{"entries": [{"name": "a"}]}]}]}, "entries"),
+        (export({"traceId": "t", "spanId": "a", "tags": [{"key": "a"}]}), "tags"),
+        (export({**span("a", 0, 1, {}), "attributes": [{"key": "a", "value": {"text": "x"}}]}), "text"),
+        (export({**span("a", 0, 1, {}), "attributes": {"gen_ai.operation.name": "chat"}}), "attributes"),
+        ({"resourceLogs": [{"scopeLogs": [{"records": [{"body": {}}]}]}]}, "records"),
+        ({"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"text": "x"}}]}]}]}, "text"),
+    ],
+    ids=["scopes", "spans", "attributes", "values", "mapping", "logs", "bodies"],
+)
+def test_otlp_with_unknown_keys_is_refused_instead_of_read_as_empty(record: Any, named: str) -> None:
+    with pytest.raises(InputError, match=f"{named}`") as error:
+        read(SPANS, record)
+    assert error.value.diagnostics[0].code == "wrong-type"
+
+
+def test_exports_without_spans_are_otlp() -> None:
+    empty: list[Any] = [
+        {"resourceSpans": []},
+        {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [], "schemaUrl": "https://a.example"}]},
+        {"resource_spans": [{"scope_spans": [{"scope": {"name": "a"}, "spans": []}]}]},
+        {"resource_metrics": [{"scope_metrics": [{"metrics": [{"name": "a"}]}]}]},
+    ]
+    assert story(read(SPANS, *empty)) == story(read(SPANS))

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from google.protobuf.json_format import MessageToJson
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -90,8 +91,9 @@ def send(
         (gzip.compress(export().SerializeToString()), {**PROTOBUF, "content-encoding": "gzip"}, b""),
         (as_json(), JSON, b"{}"),
         (gzip.compress(as_json()), {**JSON, "content-encoding": "gzip"}, b"{}"),
+        (MessageToJson(export(), preserving_proto_field_name=True).encode(), JSON, b"{}"),
     ],
-    ids=["protobuf", "protobuf, gzip", "json", "json, gzip"],
+    ids=["protobuf", "protobuf, gzip", "json", "json, gzip", "json, protobuf's keys"],
 )
 def test_what_is_sent_can_be_checked(
     receiver: Receiver, path: Path, body: bytes, headers: dict[str, str], acknowledged: bytes

@@ -63,7 +63,7 @@ def decode(data: bytes, name: str) -> str:
         raise _not_read(code="bad-utf8", message="the file is not UTF-8", name=name, at=at) from None
 
 
-_TRACE_KEYS = frozenset(("bylaw", "messages", "payload", "resourceSpans", "role", "traj"))
+_TRACE_KEYS = frozenset(("bylaw", "messages", "payload", "resourceSpans", "resource_spans", "role", "traj"))
 _RULE_KEYS = frozenset(("contract", "guard", "id", "rules", "versions"))
 
 

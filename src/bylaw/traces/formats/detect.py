@@ -12,7 +12,9 @@ from bylaw.traces.formats.chat_message import ROLES
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, LISTS, NAME_KEYS, RESULT_KEYS
 from bylaw.traces.formats.framework_messages import is_framework_message
 
-_FOREIGN = frozenset(("jsonrpc", "suite_name", "pipeline_name", "spans", "resourceSpans", "trajectory"))
+_FOREIGN = frozenset(
+    ("jsonrpc", "suite_name", "pipeline_name", "spans", "resourceSpans", "resource_spans", "trajectory")
+)
 """keys of formats that resemble a chat or an event list: MCP logs, AgentDojo, OpenInference, OTLP, SWE-agent"""
 _CERTAIN = frozenset(("bylaw", "agentlog", "tau"))
 """formats that no other format resembles"""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from bylaw.model.source import Locator
+from bylaw.traces.formats.otlp_wire import AnyValue, Export, KeyValue, LogRecord, WireSpan, decode_export
 from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import decode_typed_again
 from bylaw.traces.formats.roundtrip_otlp import OwnOtlpReader, is_foreign, is_own_export
@@ -24,99 +22,6 @@ from bylaw.traces.records.jsontext import REFUSED
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, placed
 
-
-class AnyValue(Struct, gc=False):
-    stringValue: str | None = None
-    intValue: str | int | None = None
-    boolValue: bool | None = None
-    doubleValue: float | str | None = None
-    arrayValue: ArrayValue | None = None
-    kvlistValue: KeyValues | None = None
-    bytesValue: str | None = None
-
-
-class ArrayValue(Struct, gc=False):
-    values: list[AnyValue] = []
-
-
-class KeyValue(Struct, gc=False):
-    key: str = ""
-    value: AnyValue | None = None
-
-
-class KeyValues(Struct, gc=False):
-    values: list[KeyValue] = []
-
-
-class SpanEvent(Struct, gc=False):
-    name: str = ""
-    attributes: list[KeyValue] = []
-
-
-class Link(Struct, gc=False):
-    spanId: str = ""
-
-
-class Status(Struct, gc=False):
-    code: int | str | None = None
-    message: str | None = None
-
-
-class WireSpan(Struct, gc=False):
-    traceId: str = ""
-    spanId: str = ""
-    parentSpanId: str | None = None
-    name: str = ""
-    startTimeUnixNano: str | int | None = None
-    endTimeUnixNano: str | int | None = None
-    attributes: list[KeyValue] = []
-    events: list[SpanEvent] = []
-    links: list[Link] = []
-    status: Status | None = None
-    droppedAttributesCount: int | None = None
-    droppedEventsCount: int | None = None
-
-
-class LogRecord(Struct, gc=False):
-    traceId: str = ""
-    spanId: str = ""
-    timeUnixNano: str | int | None = None
-    observedTimeUnixNano: str | int | None = None
-    eventName: str = ""
-    attributes: list[KeyValue] = []
-    body: AnyValue | None = None
-
-
-class Resource(Struct, gc=False):
-    attributes: list[KeyValue] = []
-
-
-class ScopeSpans(Struct, gc=False):
-    spans: list[WireSpan] = []
-
-
-class ScopeLogs(Struct, gc=False):
-    logRecords: list[LogRecord] = []
-
-
-class ResourceSpans(Struct, gc=False):
-    resource: Resource | None = None
-    scopeSpans: list[ScopeSpans] = []
-    instrumentationLibrarySpans: list[ScopeSpans] = []
-    """the former name of `scopeSpans`"""
-
-
-class ResourceLogs(Struct, gc=False):
-    resource: Resource | None = None
-    scopeLogs: list[ScopeLogs] = []
-
-
-class Export(Struct, gc=False):
-    resourceSpans: list[ResourceSpans] = []
-    resourceLogs: list[ResourceLogs] = []
-
-
-decode_export = msgspec.json.Decoder(Export).decode
 _MOST_LEVELS = 100
 """attributes that are nested deeper than this are not read"""
 
@@ -158,7 +63,7 @@ def _number(value: str | int) -> Any:
 
 def claims(value: Any) -> bool:
     return isinstance(value, dict) and any(
-        isinstance(value.get(key), list) for key in ("resourceSpans", "resourceLogs")
+        isinstance(value.get(key), list) for key in ("resourceSpans", "resourceLogs", "resource_spans", "resource_logs")
     )
 
 

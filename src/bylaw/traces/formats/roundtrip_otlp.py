@@ -48,7 +48,7 @@ ADDED = "bylaw.added"
 """marks a part that the content did not have: a call that was recorded separately"""
 MOST_WAITING = 1 << 14
 """lines that may wait for an earlier one; the writer lets far fewer wait"""
-_SIGNALS = frozenset(("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles"))
+_SIGNALS = frozenset(("resourcespans", "resourcelogs", "resourcemetrics", "resourceprofiles"))
 
 
 class _Value(Struct, gc=False):
@@ -101,7 +101,7 @@ def is_foreign(raw: bytes) -> bool:
         signals = msgspec.json.decode(raw, type=dict[str, Raw])
     except msgspec.DecodeError:
         return False
-    return bool(signals) and _SIGNALS.isdisjoint(signals)
+    return bool(signals) and _SIGNALS.isdisjoint(key.replace("_", "").lower() for key in signals)
 
 
 class OwnOtlpReader(RoundTripReader):
