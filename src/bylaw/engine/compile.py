@@ -18,8 +18,7 @@ from msgspec import Struct
 from bylaw.engine.gated import Gated
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import Ended, Monitor, Step
-from bylaw.engine.operators.constant import Constant
-from bylaw.engine.operators.quantifiers import Always, NeverCalls, NeverText, SometimeEach, SometimeText
+from bylaw.engine.operators.quantifiers import Always, Constant, NeverCalls, NeverText, SometimeEach, SometimeText
 from bylaw.engine.operators.sequence import Before, Next
 from bylaw.engine.operators.tally import TallyCalls, TallyTokens, TallyTurns
 from bylaw.engine.probes import (
@@ -181,7 +180,7 @@ def _compile(rule: Rule) -> Monitor:
     gated = Gated(monitor, rule.when) if rule.when else monitor
     if not rule.agents:
         return gated
-    from bylaw.engine.agents import OfAgents
+    from bylaw.engine.gated import OfAgents
 
     return OfAgents(gated, rule.agents, below=rule.sub_agents)
 

@@ -25,10 +25,10 @@ from bylaw.engine.scope import (
     Watch,
     copy_unscoped,
     move,
+    rules_blind_to,
     take_back,
     violation,
 )
-from bylaw.engine.unread import rules_blind_to
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Scope
 from bylaw.model.verdict import Outcome, Verdict

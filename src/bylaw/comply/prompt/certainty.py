@@ -1,8 +1,9 @@
 """How certain a rule is: by what stands around its sentence, and by whether the sentence itself is plain.
 
-Headings, labels and neighbours may say for what a sentence holds. `why_limited` is a
-reason to leave a rule undecided: `Guests: never call A`, `Premium members. Call A once.` `in_doubt` is one to make it likely at most: a topic may be only a topic (`## Payments`), or the case that the rule is about. A
-flat list of rules, or a paragraph of nothing else, raises no doubt.
+Headings, labels and neighbours may say for what a sentence holds. `why_limited` is a reason to leave a rule undecided:
+`Guests: never call A`, `Premium members. Call A once.` `in_doubt` is one to make it likely at most: a topic may be only
+a topic (`## Payments`), or the case that the rule is about. A flat list of rules, or a paragraph of nothing else,
+raises no doubt.
 """
 
 from __future__ import annotations

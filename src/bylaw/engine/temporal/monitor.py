@@ -12,12 +12,17 @@ from bylaw.engine.monitor import NOTHING, OK, STOPPED_EARLY, VACUOUS, Conclusion
 from bylaw.engine.temporal.analysis import can_skip, watches
 from bylaw.engine.temporal.atom_values import AtomReader
 from bylaw.engine.temporal.build import Builder
-from bylaw.engine.temporal.explain import explain_failure
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, position_of
-from bylaw.engine.temporal.pending import Alarms, Origin, Pending
-from bylaw.engine.temporal.resolution import Resolver, is_settled, memory_notes, undecided_reason, unmet_obligations
+from bylaw.engine.temporal.pending import Alarms, OpenTurn, Origin, Pending, Progress, State, dump, load
+from bylaw.engine.temporal.resolution import (
+    Resolver,
+    explain_failure,
+    is_settled,
+    memory_notes,
+    undecided_reason,
+    unmet_obligations,
+)
 from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
-from bylaw.engine.temporal.state import OpenTurn, Progress, State, dump, load
 from bylaw.engine.temporal.truth import may_have_failed
 from bylaw.engine.temporal.variables import AtomValues
 from bylaw.model.demand import Temporal

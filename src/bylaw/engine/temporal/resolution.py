@@ -4,18 +4,247 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
+
+from msgspec import Struct
 
 from bylaw.engine.monitor import Found
 from bylaw.engine.temporal.build import Builder
-from bylaw.engine.temporal.explain import explain_unmet, show
-from bylaw.engine.temporal.frame import Frame, clock
-from bylaw.engine.temporal.pending import Entry, Origin, Pending
-from bylaw.engine.temporal.shape import Part, evaluate, variables
-from bylaw.engine.temporal.state import Progress, State
+from bylaw.engine.temporal.compilation import Lookahead
+from bylaw.engine.temporal.frame import START, Frame, Position, clock, elapsed
+from bylaw.engine.temporal.pending import Address, Entry, Origin, Pending, Progress, State
+from bylaw.engine.temporal.shape import Part, evaluate, fixes, looks_ahead, looks_back, variables, walk
 from bylaw.engine.temporal.tables import Awaiting, Table
-from bylaw.engine.temporal.truth import Residual, Wait, may_have_failed, waits
-from bylaw.engine.temporal.wakeup import Waker, has_alarm
-from bylaw.model.temporal import Back, Formula, Pair
+from bylaw.engine.temporal.truth import Residual, Sigma, Wait, may_have_failed, waits
+from bylaw.engine.temporal.variables import UNKNOWN_KEY, AtomValues, Hit, show_key
+from bylaw.model.temporal import Ahead, And, Back, Count, Formula, Implies, Not, Pair, Variable, Window, children
+from bylaw.model.verdict import EventRef
+
+# -- explanations ------------------------------------------------------------------------------------------------------
+
+# Why a verdict came out as it did, in the user's own words: the parts of the formula, and the events at hand.
+
+
+def describe_event(event: EventRef) -> str:
+    tool = "a tool" if event.name is None else f"`{event.name}`"
+    return {"tool_call": f"{tool} was called", "tool_result": f"{tool} returned"}.get(event.event, "the model answered")
+
+
+def explain_failure(part: Part, frame: Frame, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    """The message where a position fails at once, and the earlier events that matter."""
+    assert frame.position is not None
+    happened = describe_event(frame.position.place())
+    wanted, sigma = _wanted(part.body, frame, builder)
+    reason, evidence = _reason(wanted, frame, sigma, builder)
+    values = _values(wanted, sigma, builder, in_words=bool(part.words))
+    rule = part.words or f"`{wanted.text}` is not true there"
+    return f"{happened}, but {rule}{values}{reason}", evidence
+
+
+def explain_unmet(part: Part, origin: EventRef, late: str) -> str:
+    body = part.body
+    wanted = body.right if isinstance(body, Implies) else body
+    if part.words:
+        return f"{describe_event(origin)}, but {part.words}{late if late.startswith(':') else f', and none came{late}'}"
+    return f"{describe_event(origin)}, but `{wanted.text}` did not come true{late}"
+
+
+def _wanted(body: Formula, frame: Frame, builder: Builder) -> tuple[Formula, Sigma]:
+    """The part that should be true: the right side of an implication, and in it the first conjunct that fails."""
+    sigma = builder.unset
+    while isinstance(body, Implies | And):
+        matches, value = builder.matchers.get(body.left), builder.values.get(body.left)
+        if matches is not None:
+            found = matches(frame, sigma)
+            if not found:
+                break
+            sigma = found[0][0]
+        elif isinstance(body, And) and value is not None and value(frame, sigma) is False:
+            body = body.left
+            continue
+        body = body.right
+    return body, sigma
+
+
+def _reason(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    match wanted:
+        case Back(op="Y", of=of) if frame.before is not None:
+            return _reason(of, frame, sigma, builder)
+        case Count() if wanted in builder.tables:
+            return _places(wanted, frame, sigma, builder)
+        case Back(op="O") | Pair(op="S"):
+            return _nothing_before(wanted, frame, sigma, builder)
+        case Not(of=of):
+            while isinstance(of, Back) and of.op == "Y":
+                of = of.of
+            return _places(of, frame, sigma, builder) if of in builder.tables else ("", ())
+        case _:
+            return "", ()
+
+
+def _nothing_before(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    at = builder.tables.get(wanted)
+    nothing = ": nothing earlier matches" if isinstance(wanted, Back) else ": no match before is still in force"
+    if at is None or at.window is None:
+        return nothing, ()
+    cell = frame.memory[at.slot].cells.get(at.key_of(sigma))
+    if cell is None:
+        return nothing, ()
+    last = cell.matches[-1]
+    passed = elapsed(frame.clocks, last.clocks, at.window)
+    if passed <= at.window.bound:
+        return ": what matched earlier does not pass the comparison", _refs(last.place)
+    late = (
+        f": the last match was {show(passed, at.window)} before, {show(passed - at.window.bound, at.window)} too long"
+    )
+    return late, _refs(last.place)
+
+
+def _places(formula: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    at = builder.tables[formula]
+    cell = frame.memory[at.slot].cells.get(at.key_of(sigma))
+    earlier = [match for match in cell.matches if match.clocks.events < frame.clocks.events] if cell is not None else []
+    return "", tuple(place for match in earlier[-8:] for place in _refs(match.place))
+
+
+def _refs(place: EventRef | Position | None) -> tuple[EventRef, ...]:
+    if place is None:
+        return ()
+    return (place.place() if isinstance(place, Position) else place,)
+
+
+def _values(wanted: Formula, sigma: Sigma, builder: Builder, *, in_words: bool) -> str:
+    names = [name for name in variables(wanted) if sigma[builder.variables.index(name)] is not None]
+    sign = "" if in_words else "$"
+    shown = [f"{sign}{name} = {show_key(sigma[builder.variables.index(name)])}" for name in names]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def show(amount: float, window: Window) -> str:
+    """A stretch of a clock, for people."""
+    if window.unit != "seconds":
+        unit = window.unit[:-1] if amount == 1 else window.unit
+        return f"{amount:g} {unit}"
+    return show_seconds(amount)
+
+
+def show_seconds(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    parts = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count:.0f}{unit}")
+    return " ".join(parts[:2])
+
+
+# -- wake-up -----------------------------------------------------------------------------------------------------------
+
+# Which open entries an event can change, by its atom values alone.
+
+
+class Keyed(Struct, frozen=True):
+    """An atom that can only concern entries with its own values."""
+
+    atom: int
+    positions: tuple[int, ...]
+    """which of a Hit's values make the key"""
+
+
+class Waker:
+    """One part's way from atom_values to entries."""
+
+    def __init__(self, number: int, part: Part, builder: Builder) -> None:
+        self._number = number
+        looking = [f for f in walk(part.body) if isinstance(f, Ahead) or (isinstance(f, Pair) and f.op != "S")]
+        self._always = any(looks_back(formula) for formula in looking)
+        awaited: list[Formula] = list(dict.fromkeys(a for f in looking for a in _atoms(f) if a in builder.atoms))
+        self._index = _index_variables(part, awaited)
+        numbers = {name: i for i, name in enumerate(builder.variables)}
+        self._variables = tuple(numbers[name] for name in self._index)
+        self._hot: list[int] = []
+        self._keyed: list[Keyed] = []
+        for atom in awaited:
+            self._register(atom, builder)
+        self._quiet = [_is_quiet(i, builder) for i in range(len(builder.ahead))]
+
+    def _register(self, atom: Formula, builder: Builder) -> None:
+        number = builder.atoms.index(atom)  # type: ignore[arg-type]
+        tests = [t for t in getattr(atom, "tests", ()) if isinstance(t.value, Variable)]
+        names = [t.value.name if t.op == "=" else None for t in tests]
+        if self._index and all(name in names for name in self._index):
+            self._keyed.append(Keyed(number, tuple(names.index(name) for name in self._index)))
+        else:
+            self._hot.append(number)
+
+    def address(self, residual: Residual) -> Address:
+        """Where an entry waits; None where every event may change it."""
+        found = waits(residual)
+        if self._always or not all(self._quiet[wait.node] for wait in found):
+            return None
+        keys = {self._key(wait) for wait in found}
+        key = keys.pop()
+        return None if keys or None in key or UNKNOWN_KEY in key else (self._number, *key)
+
+    def woken(self, atom_values: AtomValues) -> list[Any] | None:
+        """Addresses that the atom_values concern; None where all may be."""
+        if any(atom_values[i] is not False for i in self._hot):
+            return None
+        addresses: list[Any] = []
+        for keyed in self._keyed:
+            value = atom_values[keyed.atom]
+            if value is False:
+                continue
+            if not isinstance(value, Hit):
+                return None
+            key = tuple(value.values[i] for i in keyed.positions)
+            if UNKNOWN_KEY in key:
+                return None
+            addresses.append((self._number, *key))
+        return addresses
+
+    def _key(self, wait: Wait) -> tuple[Any, ...]:
+        return tuple(wait.sigma[variable] for variable in self._variables)
+
+
+def _atoms(formula: Formula) -> list[Formula]:
+    return [f for f in walk(formula) if not children(f)]
+
+
+def _index_variables(part: Part, awaited: list[Formula]) -> list[str]:
+    """Variables that are fixed where the entry begins, and that every awaited atom with variables compares by `=`."""
+    begun = _begun(part.body)
+    compared = [
+        {t.value.name for t in getattr(atom, "tests", ()) if isinstance(t.value, Variable) and t.op == "="} & begun
+        for atom in awaited
+        if any(isinstance(t.value, Variable) for t in getattr(atom, "tests", ()))
+    ]
+    return sorted(set.intersection(*compared)) if compared else []
+
+
+def _begun(body: Formula) -> set[str]:
+    match body:
+        case Implies(left=left) | And(left=left) if not looks_ahead(left):
+            return set(fixes(left))
+        case _:
+            return set()
+
+
+def has_alarm(node: Lookahead) -> bool:
+    """Whether its window closes in the order in which it opened, so that a queue of alarms can wake it."""
+    return node.window is not None and not node.carried
+
+
+def _is_quiet(node: int, builder: Builder) -> bool:
+    """Whether it just goes on waiting at a position where every atom is false."""
+    frame = Frame(START, (False,) * len(builder.atoms), [slot.initial for slot in builder.slots])
+    wait = Wait(node, builder.unset, 0)
+    operator = builder.ahead[node]
+    if operator.op in "XN" or (operator.window is not None and not has_alarm(operator)):
+        return False
+    return builder.go_on(wait, frame) == wait
+
 
 # -- by the events that follow ----------------------------------------------------------------------------------------
 
