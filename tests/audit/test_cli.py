@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.guard.service.operations.audit import Audit
+from bylaw.guard.service.operations.record import Audit
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from tests.audit.support import RULES, Tampered, recorded

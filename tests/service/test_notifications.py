@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from bylaw.guard.incidents.channels import SECRET, SLACK
-from bylaw.guard.service.config import ServeConfig, read_service_file
-from bylaw.guard.service.server import FollowUp, make_app, make_versions, serve
+from bylaw.guard.service.app import ServeConfig, make_app, make_versions, read_service_file
+from bylaw.guard.service.server import FollowUp, serve
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import Delivery, Notification
 from tests.incidents.mail_receiver import receiving_mail

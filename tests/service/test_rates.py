@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from bylaw.guard.service import rates
-from bylaw.guard.service.config import ServeConfig, ServiceFile
+from bylaw.guard.service import auth as rates
+from bylaw.guard.service.app import ServeConfig, ServiceFile, make_context
+from bylaw.guard.service.auth import OwnMoments, Rates, SharedMoments
 from bylaw.guard.service.context import Settings
 from bylaw.guard.service.errors import TooMany
-from bylaw.guard.service.rates import OwnMoments, Rates, SharedMoments
-from bylaw.guard.service.server import make_context
 from bylaw.guard.stores import SqliteStore
 from tests.service.support import RULES
 
@@ -34,7 +33,7 @@ def allowed(limits: Rates, who: str, asked: int) -> int:
 @pytest.mark.parametrize("kind", ["own", "shared"])
 def test_a_burst_is_let_through_and_then_the_rate(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("bylaw.guard.service.rates.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bylaw.guard.service.auth.time.monotonic", lambda: now[0])
     limits = Rates(10.0, 5.0, OwnMoments() if kind == "own" else SharedMoments(tmp_path / "rates"))
     assert allowed(limits, "ann", 9) == 5
     assert allowed(limits, "ben", 9) == 5  # somebody else

@@ -15,11 +15,10 @@ from starlette.testclient import TestClient
 import bylaw
 from bylaw.guard import policies as guard_policies
 from bylaw.guard.service import server
-from bylaw.guard.service.app import create_app
-from bylaw.guard.service.config import ServeConfig
+from bylaw.guard.service.app import ServeConfig, create_app, make_app, make_versions
 from bylaw.guard.service.errors import Conflict, Unusable
 from bylaw.guard.service.operations.rules import compare_policies
-from bylaw.guard.service.server import FollowUp, make_app, make_versions
+from bylaw.guard.service.server import FollowUp
 from bylaw.guard.stores import MemoryStore
 from tests.service.support import RULES, Site
 

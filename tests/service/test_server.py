@@ -23,9 +23,9 @@ from starlette.testclient import TestClient
 
 import bylaw
 from bylaw.guard.service import connection, server
+from bylaw.guard.service.app import ServeConfig, ServiceFile, Tls, find_jobs, make_app, read_service_file
 from bylaw.guard.service.client import GuardClient
-from bylaw.guard.service.config import ServeConfig, ServiceFile, Tls, read_service_file
-from bylaw.guard.service.server import LogFormatter, bind, find_jobs, make_app, uvicorn_config
+from bylaw.guard.service.server import LogFormatter, bind, uvicorn_config
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from tests.service.support import RULES, Site
 

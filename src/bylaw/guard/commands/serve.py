@@ -28,7 +28,7 @@ from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
-    from bylaw.guard.service.config import ServeConfig, ServiceFile
+    from bylaw.guard.service.app import ServeConfig, ServiceFile
     from bylaw.guard.stores.records import Credential
 
 INSTALL = "the service needs more packages: pip install 'bylaw[service]'"
@@ -94,7 +94,7 @@ def serve(
     if webhook is None and config is None and escalate_to is not None:
         raise click.UsageError("--escalate-to needs --webhook or --config")
     try:
-        from bylaw.guard.service.config import ServeConfig
+        from bylaw.guard.service.app import ServeConfig
 
         told = ServeConfig(
             policies=policies,
@@ -123,7 +123,7 @@ def serve(
 
 
 def _service_file(path: str | None) -> ServiceFile:
-    from bylaw.guard.service.config import ServiceFile, read_service_file
+    from bylaw.guard.service.app import ServiceFile, read_service_file
 
     if path is None:
         return ServiceFile()

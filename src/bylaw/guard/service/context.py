@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from msgspec import Struct
 
 from bylaw.guard.model import Attempt, Decision
-from bylaw.guard.service.auth import Credentials, People
+from bylaw.guard.service.auth import Credentials, Moments, People
 from bylaw.guard.service.connection import Connection
 from bylaw.guard.service.operations import Operations
-from bylaw.guard.service.rates import Moments
 from bylaw.guard.service.session_owners import SessionOwners
 from bylaw.guard.service.telemetry import Metrics, NoSpans, Spans
 

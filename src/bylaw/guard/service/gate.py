@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bylaw.guard.service.auth import Principal, csrf_token, is_same_token
+from bylaw.guard.service.auth import Principal, Rates, csrf_token, is_same_token
 from bylaw.guard.service.connection import AT_ONCE, LARGEST_HEAD
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import (
@@ -31,7 +31,6 @@ from bylaw.guard.service.errors import (
     Unauthorized,
     Unavailable,
 )
-from bylaw.guard.service.rates import Rates
 from bylaw.guard.stores.ports import StoreUnavailable
 
 LOGIN = "__Host-bylaw"

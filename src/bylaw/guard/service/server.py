@@ -6,7 +6,6 @@ once, beside them.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
@@ -14,32 +13,23 @@ import socket
 import stat
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import uvicorn
-from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
-from bylaw.guard.guard import Guard
 from bylaw.guard.incidents.channels import open_channels
 from bylaw.guard.incidents.follow import make_follower
 from bylaw.guard.policies import FileWatch
-from bylaw.guard.service.app import create_app
-from bylaw.guard.service.config import OIDC_SECRET, VARIABLE, ServeConfig, config_from_environment
-from bylaw.guard.service.context import Context
-from bylaw.guard.service.operations import Operations
-from bylaw.guard.service.rates import SharedMoments
+from bylaw.guard.service.app import READY, VARIABLE, ServeConfig, make_app, make_versions
 from bylaw.guard.service.rule_versions import RuleVersions
-from bylaw.guard.service.sign_in import Provider
-from bylaw.guard.service.telemetry import Metrics, make_exporter
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import Notification
-from bylaw.model.guard_policy import GuardSet
 from bylaw.report.text import printable
 from bylaw.text.redaction.redactor import Redactor
 
@@ -48,8 +38,6 @@ GRACE = 20
 """seconds that requests have to end in"""
 POLL = 1.0
 BACKLOG = 1024
-READY = "ready"
-"""a file in the folder that workers share: one of them has started"""
 READY_POLL = 0.02
 LOGGING = {
     "version": 1,
@@ -69,102 +57,6 @@ class LogFormatter(logging.Formatter):
         if record.exc_info:
             lines += [f"    {printable(line)}" for line in self.formatException(record.exc_info).splitlines()]
         return "\n".join(lines)
-
-
-def make_versions(config: ServeConfig, store: GuardStore) -> RuleVersions:
-    return RuleVersions(store, mode=config.mode, labels=config.version, inputs=config.inputs, options=config.options)
-
-
-def make_context(config: ServeConfig, store: GuardStore) -> Context:
-    """One worker. Raises InputError for rules that cannot be used."""
-    versions = make_versions(config, store)
-    loaded = versions.begin(config.policies)
-    guard = Guard(GuardSet(tuple(loaded.policies)), store=store, tool_schemas=config.schemas, options=config.options)
-    versions.attach(guard)
-    context = Context(
-        Operations(guard, versions),
-        people=config.file.people,
-        settings=config.file.limits,
-        metrics=Metrics(config.metrics),
-        spans=make_exporter() if config.otel else None,
-        moments=_shared_moments(config),
-    )
-    context.operations.notifications.channels = config.notify.channels
-    if config.file.oidc is not None:
-        context.oidc = Provider(config.file.oidc, os.environ.get(OIDC_SECRET))
-    return context
-
-
-def _shared_moments(config: ServeConfig) -> SharedMoments | None:
-    """None if there is only one worker, or if the system has no locks for it: then each worker counts by itself."""
-    if config.metrics is None or config.workers == 1 or os.name != "posix":
-        return None
-    return SharedMoments(Path(config.metrics) / "rates")
-
-
-def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:
-    """The application of one worker, which closes what it has opened when it ends."""
-    opened = store or config.open_store()
-    context = make_context(config, opened)
-    app = create_app(context, jobs=find_jobs(config.jobs), console=config.console)
-    inner = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        with _stopping_early(context):
-            async with inner(app):
-                if config.metrics is not None:
-                    with suppress(OSError):  # of a later worker, if the folder was tidied away
-                        (Path(config.metrics) / READY).touch()
-                yield
-        context.close()  # decisions that are being made are finished first
-        context.operations.guard.close()
-        if store is None:
-            opened.close()
-
-    app.router.lifespan_context = lifespan
-    return app
-
-
-def app_from_environment() -> Starlette:
-    """What each worker process calls."""
-    return make_app(config_from_environment())
-
-
-def find_jobs(home: str | None) -> dict[str, Callable[..., Any]]:
-    if home is None:
-        return {}
-    module, _, name = home.partition(":")
-    return dict(getattr(importlib.import_module(module), name))
-
-
-class _stopping_early:
-    """Streams end when the signal arrives: the server waits for them before it tells the application to end."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-
-        def handle(number: int, frame: Any) -> None:
-            loop.call_soon_threadsafe(self._context.stopping.set)
-            before = self._before.get(number)
-            if callable(before):
-                before(number, frame)
-
-        if threading.current_thread() is threading.main_thread():
-            self._before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-
-# -- the process ------------------------------------------------------------------------------------------------------
 
 
 def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: None) -> None:
@@ -218,7 +110,7 @@ def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> No
 def _run_several(config: ServeConfig, bound: socket.socket) -> None:
     told = msgspec.structs.replace(config, policies=())  # a worker that begins later must not read files on its own
     os.environ[VARIABLE] = msgspec.json.encode(told).decode()
-    name = "bylaw.guard.service.server:app_from_environment"
+    name = "bylaw.guard.service.app:app_from_environment"
     options = uvicorn_config(config, name, factory=True, log_config=LOGGING)
     Multiprocess(options, sockets=[bound]).run()
 

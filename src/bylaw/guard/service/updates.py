@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import TooMany
-from bylaw.guard.service.operations.decisions import decision_view, encode_view
+from bylaw.guard.service.operations.record import decision_view, encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import EventRow
 

@@ -9,9 +9,8 @@ from msgspec.structs import asdict
 
 from bylaw.guard.audit.report import AuditReport
 from bylaw.guard.service.api.declare import Asked, Endpoint, Given, Group, Items
-from bylaw.guard.service.operations.audit import AuditPage
-from bylaw.guard.service.operations.decisions import Page, Series
 from bylaw.guard.service.operations.incidents import IncidentView, Task, TaskCounts, TaskKind, TaskStatus
+from bylaw.guard.service.operations.record import AuditPage, Page, Series
 from bylaw.guard.service.operations.reviews import ReviewView
 from bylaw.guard.service.operations.rules import RuleView
 from bylaw.guard.service.operations.sessions import SessionStatus, SessionSummary, SessionView

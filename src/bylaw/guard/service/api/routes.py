@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from bylaw.guard.service.api import calls, desk, jobs, rules
+from bylaw.guard.service.api import calls, desk, rules
 from bylaw.guard.service.api.declare import Asked, Endpoint, Nothing
 from bylaw.guard.service.api.openapi import document
 from bylaw.guard.service.auth import Principal
@@ -25,11 +25,11 @@ from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported
 from bylaw.guard.service.gate import JSON
 from bylaw.guard.service.messages import Health
-from bylaw.guard.service.operations.decisions import encode_view
+from bylaw.guard.service.operations.record import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.repeated_keys import repeated_key
 
-ENDPOINTS = [one for part in (calls, desk, rules, jobs) for one in part.ENDPOINTS]
+ENDPOINTS = [one for part in (calls, desk, rules) for one in part.ENDPOINTS]
 V1 = "/v1"
 CHECK_EVERY = 1.0
 """seconds after which whoever listens is checked again"""

@@ -1,5 +1,6 @@
-"""The endpoints about rules and agents: operators read, check, compare and stop agents; admins change. And the
-keys of the service."""
+"""The endpoints about rules and agents: operators read, check, compare and stop agents; admins change. And the keys of
+the service, and other jobs of Bylaw behind the same door: no job imports another, so whoever composes them hands them
+in."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from bylaw.errors import InputError
 from bylaw.guard.backtest.model import BacktestReport
 from bylaw.guard.backtest.shadow import ShadowReport
 from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given, Group, Items
-from bylaw.guard.service.errors import BadRequest
+from bylaw.guard.service.errors import BadRequest, NotFound, Unusable
 from bylaw.guard.service.operations.agents import AgentView, Switch
 from bylaw.guard.service.operations.rules import Checked, RuleSetView, VersionSummary
+from bylaw.guard.service.rule_versions import paths_in
 from bylaw.guard.service.store_trace import MOST_EVENTS
 from bylaw.guard.stores.records import Credential, ProposalStatus, RuleVersion, Scope, StoredProposal
 
@@ -24,6 +27,7 @@ RULE_CHANGES = Group(ENDPOINTS, "rules", "admin", fails=(404, 409, 422))
 PROPOSALS = Group(ENDPOINTS, "proposals", "operator", fails=(404,))
 PROPOSAL_CHANGES = Group(ENDPOINTS, "proposals", "admin", fails=(404, 409, 422))
 KEYS = Group(ENDPOINTS, "keys", "admin")
+JOBS = Group(ENDPOINTS, "jobs", "operator", heavy=True, fails=(404, 422))
 
 
 class AgentQuery(Given, frozen=True, kw_only=True):
@@ -355,3 +359,59 @@ def create_key(asked: Asked[KeyBody]) -> NewKey:
 @KEYS.delete("/keys/{id}", "revoke a key", fails=(404,))
 def revoke_key(asked: Asked[None]) -> Credential:
     return asked.context.credentials.revoke(asked.id, by=asked.by)
+
+
+# -- other jobs -------------------------------------------------------------------------------------------------------
+
+
+class CheckBody(Given, frozen=True, kw_only=True):
+    """Did this recorded agent keep its rules?"""
+
+    trace: str
+    """the text of a trace, in any format that `bylaw check` reads"""
+    format: str | None = None
+    """default: found out"""
+    files: dict[str, str] | None = None
+    """rule files, name → text; default: the rules in force"""
+    strict: bool = False
+
+
+class ComplianceBody(Given, frozen=True, kw_only=True):
+    """Did the agent keep the rules that its own system prompt states?"""
+
+    system_prompt: str
+    trace_events: list[Any]
+    tools: list[Any] | None = None
+    aliases: dict[str, list[str]] | None = None
+    timeout_ms: float = 5000.0
+
+
+@JOBS.post("/check", "check a recorded trace, as `bylaw check --format json` does")
+def check(asked: Asked[CheckBody]) -> dict[str, Any]:
+    given = asked.given
+    files = given.files if given.files is not None else asked.operations.versions.active().files
+    refused = [one for name, text in (given.files or {}).items() for one in paths_in(name, text)]
+    if refused:
+        raise Unusable("the rules cannot be used", diagnostics=refused)
+    return _run(asked, "check", trace=given.trace, files=files, format=given.format, strict=given.strict)
+
+
+@JOBS.post("/check_compliance", "check a trace against the system prompt, as `bylaw.check_compliance` does")
+def check_compliance(asked: Asked[ComplianceBody]) -> dict[str, Any]:
+    given = asked.given
+    if not 0 < given.timeout_ms <= 30_000:
+        raise BadRequest("timeout_ms: expected a number up to 30000")
+    return _run(asked, "check_compliance", **asdict(given))
+
+
+def _run(asked: Asked[Any], name: str, **given: Any) -> dict[str, Any]:
+    job = asked.context.jobs.get(name)
+    if job is None:
+        raise NotFound(f"this service was started without `{name}`")
+    try:
+        found: dict[str, Any] = job(**given)
+        return found
+    except InputError as bad:
+        raise Unusable("the trace or the rules cannot be used", diagnostics=list(bad.diagnostics)) from None
+    except (ValueError, TypeError) as bad:
+        raise BadRequest(str(bad)) from None

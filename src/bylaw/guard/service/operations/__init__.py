@@ -12,10 +12,9 @@ from collections.abc import Callable
 
 from bylaw.guard.guard import Guard
 from bylaw.guard.service.operations.agents import Agents
-from bylaw.guard.service.operations.audit import Audit
-from bylaw.guard.service.operations.decisions import Decisions
 from bylaw.guard.service.operations.incidents import IncidentOperations, Notifications
 from bylaw.guard.service.operations.proposals import Proposals
+from bylaw.guard.service.operations.record import Audit, Decisions
 from bylaw.guard.service.operations.reviews import ReviewOperations
 from bylaw.guard.service.operations.rules import Rules
 from bylaw.guard.service.operations.sessions import Sessions

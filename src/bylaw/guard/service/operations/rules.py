@@ -18,7 +18,7 @@ from bylaw.guard.decide.policy import CompiledPolicy, cannot_prevent
 from bylaw.guard.guard import Guard
 from bylaw.guard.policies import clause_text, without_repeats
 from bylaw.guard.service.errors import BadRequest, Conflict, Unusable
-from bylaw.guard.service.operations.decisions import Decisions
+from bylaw.guard.service.operations.record import Decisions
 from bylaw.guard.service.rule_versions import RuleVersions, check_expected, paths_in
 from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
 from bylaw.guard.stores.records import RuleVersion

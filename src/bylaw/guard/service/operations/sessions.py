@@ -17,7 +17,7 @@ from bylaw.guard.incidents.fold import counters_of
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
 from bylaw.guard.service.errors import NotFound
-from bylaw.guard.service.operations.decisions import DecisionView, decision_view, newest_events
+from bylaw.guard.service.operations.record import DecisionView, decision_view, newest_events
 from bylaw.guard.service.operations.rules import RuleView, views_of
 from bylaw.guard.stores.records import EventRow, SessionRecord
 
