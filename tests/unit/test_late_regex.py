@@ -11,7 +11,7 @@ from bylaw.rules import regexes
 from bylaw.rules.messages import _fewest_slips
 from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import personal, secrets
-from bylaw.text.redaction.secret_forms import own_forms
+from bylaw.text.redaction.secrets import own_forms
 
 
 def _patterns() -> list[LateRegex]:

@@ -23,7 +23,7 @@ from bylaw.engine.probes import compile_schema, decode_json
 from bylaw.model.events import Response
 from bylaw.model.ports import TextSimilarity
 from bylaw.text.redaction.personal import NAMES, find_personal, is_card
-from bylaw.text.redaction.secret_forms import own_forms
+from bylaw.text.redaction.secrets import own_forms
 from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.regex import compile_regex
 from bylaw.wire.exchange import json_of

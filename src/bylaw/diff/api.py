@@ -262,7 +262,7 @@ def diff(
     those under `expected` in the rule file, such as `"tool confirm gone: the form asks now"`. `strict`: an axis that
     only one side recorded is exit 3, and so are a guessed pair and too few recordings to confirm any change.
     """
-    from bylaw.text.price_file import load_prices
+    from bylaw.text.prices import load_prices
     from bylaw.text.similarity import load_embedder
 
     loaded, expected = load_with_expectations(rules)

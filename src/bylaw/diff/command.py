@@ -96,7 +96,7 @@ def command(
     """
     from bylaw.diff.api import as_level, as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import as_expectations, load_with_expectations
-    from bylaw.text.price_file import load_prices
+    from bylaw.text.prices import load_prices
     from bylaw.text.similarity import load_embedder
     from bylaw.traces import find_traces
 

@@ -107,8 +107,7 @@ def _pull(
     """How many traces and rows were written, and whether there are more traces. Raises PullError, OSError."""
     import msgspec
 
-    from bylaw.text.redaction.fields import redact_fields
-    from bylaw.text.redaction.redactor import recording_redactor
+    from bylaw.text.redaction.redactor import recording_redactor, redact_fields
     from bylaw.traces.export.destination import open_destination
 
     redactor = recording_redactor() if redact else None

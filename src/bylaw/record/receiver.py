@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from bylaw.record.file import ExportFile
-from bylaw.text.redaction.fields import redact_fields
+from bylaw.text.redaction.redactor import redact_fields
 from bylaw.traces.formats.otlp_wire import Export, decode_export, with_usual_keys
 from bylaw.traces.records.protobuf import Broken, to_json
 from bylaw.wire.exchange import Incoming, json_reply

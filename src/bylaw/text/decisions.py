@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from bylaw.model.values import json_type
 from bylaw.text.names import names
-from bylaw.text.negation import first_word, is_negated
-from bylaw.text.opposites import one_sided, sides_taken
+from bylaw.text.opposites import first_word, is_negated, one_sided, sides_taken
 
 MOST_TEXT = 200_000
 """characters of a text that are looked at"""

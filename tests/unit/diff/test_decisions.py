@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bylaw.text.decisions import decisions, disagree, is_prose
-from bylaw.text.negation import is_negated
+from bylaw.text.opposites import is_negated
 
 FLIPS = [
     ('{"approved": true}', '{"approved": false}'),

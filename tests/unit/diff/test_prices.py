@@ -11,8 +11,7 @@ import pytest
 from bylaw.errors import InputError
 from bylaw.lint.pages import read_page
 from bylaw.model.events import Origin, Request, Response, Usage
-from bylaw.text.price_file import SCHEMA, UNIT, load_prices
-from bylaw.text.prices import Price, Prices, cost_of, price_of, shipped
+from bylaw.text.prices import SCHEMA, UNIT, Price, Prices, cost_of, load_prices, price_of, shipped
 
 LISTED = Prices(
     models={

@@ -1,8 +1,8 @@
 """Redaction: secrets and personal data are found in any text and replaced by a marker that names their kind.
 
-`secret_forms` finds credentials by their form, `secrets` also by the name before them. `personal` finds data about
-people and checks it (check digits, ranges, grouping). `redactor` removes both, and matches of the user's own patterns,
-from any JSON value. The guard, contracts and recordings share this code.
+`secrets` finds credentials by their form or by the name before them. `personal` finds data about people and checks it
+(check digits, ranges, grouping). `redactor` removes both, and matches of the user's own patterns, from any JSON value.
+The guard, contracts and recordings share this code.
 """
 
 from __future__ import annotations
