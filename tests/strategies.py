@@ -104,6 +104,7 @@ results = st.builds(
     content=json_values,
     is_error=st.none() | st.booleans(),
     latency_ms=durations,
+    is_guessed=st.booleans(),
 )
 others: st.SearchStrategy[Event] = st.one_of(
     st.builds(SessionStart, **common, metadata=st.none() | json_objects),

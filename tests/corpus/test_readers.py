@@ -67,8 +67,11 @@ def test_sopbench(data: Path) -> None:
         turns += event.kind == "response"
         answered += event.kind == "tool_result" and event.call_id is not None  # type: ignore[attr-defined]
     assert (stream.format, len(sessions), turns, answered) == ("events", 5584, 27658, 18342)
-    # one model wrote a call as JSON, and another 20 times one in Python, which nobody ran
-    assert ([problem.message for problem in stream.problems], stream.skipped) == ([WRITTEN_CALL] * 21, 0)
+    # one model wrote a call as JSON, and another 20 times one in Python, which nobody ran; a harness answered calls of
+    # a tool `None`, which are not recorded
+    written = [problem for problem in stream.problems if problem.message == WRITTEN_CALL]
+    others = [problem.code for problem in stream.problems if problem not in written]
+    assert (len(written), others, stream.skipped) == (21, ["result-without-call"], 0)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,8 @@ def test_what_others_record(
     (name,) = find_traces([str(data / pattern)])
     trace = load_trace(name)
     kinds = [event.kind for event in trace.events]
-    assert (trace.format, trace.problems, trace.skipped) == (format, (), 0)
+    codes = ["result-without-call"] if counts[2] > counts[1] else []
+    assert (trace.format, [problem.code for problem in trace.problems], trace.skipped) == (format, codes, 0)
     assert tuple(map(kinds.count, ("response", "tool_call", "tool_result"))) == counts
     write_trace(trace, tmp_path / "t.jsonl")
     assert load_trace(tmp_path / "t.jsonl") == trace

@@ -223,7 +223,7 @@ def _plain(atom: Atom, event: Event, timeline: Timeline) -> Truth:
 
 
 def _is_named(told: ToolCall | ToolResult, names: tuple[str, ...]) -> Truth:
-    call = told.call if isinstance(told, ToolResult) else told
+    call = told.certain_call if isinstance(told, ToolResult) else told
     name = told.name if told.name is not None else call.name if call is not None else None
     return None if name is None else _fits(name, names)
 
@@ -293,7 +293,7 @@ def _equal(found: Any, wanted: Any) -> Truth:
 
 
 def _root(test: Test, told: ToolCall | ToolResult) -> Any:
-    call = told if isinstance(told, ToolCall) else told.call
+    call = told if isinstance(told, ToolCall) else told.certain_call
     if test.root == "args":
         return UNREADABLE if call is None else _arguments(call)
     assert isinstance(told, ToolResult), "a call has no result yet"

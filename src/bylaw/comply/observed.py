@@ -114,7 +114,7 @@ def observe_results(events: Iterable[Event], tools: Collection[str] | None = Non
     for event in events:
         if not isinstance(event, ToolResult):
             continue
-        name = event.name or (event.call.name if event.call else None)
+        name = event.name or (event.certain_call.name if event.certain_call else None)
         if name is None or event.is_error or (tools is not None and name not in tools):
             continue
         value = _value(event)
@@ -189,7 +189,7 @@ def without_failed_calls(events: Iterable[Event]) -> list[Event] | None:
     events = list(events)
     dropped, last = set[int](), dict[str, bool]()
     for event in events:
-        if type(event) is not ToolResult or event.call is None:
+        if type(event) is not ToolResult or event.call is None or event.is_guessed:
             continue
         failed = _has_failed(event, event.call.name)
         if verifies(event.call.name):

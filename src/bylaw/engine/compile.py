@@ -151,7 +151,8 @@ class Program:
     def on_result(self, result: ToolResult) -> Route:
         if not self._takers:
             return self._any_result
-        tool = result.name if result.name is not None or result.call is None else result.call.name
+        call = result.certain_call
+        tool = result.name if result.name is not None or call is None else call.name
         return self._any_result if tool is None else self._results[tool]
 
     def _route_result(self, tool: str) -> Route:

@@ -180,6 +180,12 @@ class ToolResult(Event, frozen=True, kw_only=True):
     latency_ms: float | None = None
     call: ToolCall | None = None
     """the call it answers, where that is known"""
+    is_guessed: bool = False
+    """nothing recorded says that it answers `call`, rather than another one: no rule may rely on it"""
+
+    @property
+    def certain_call(self) -> ToolCall | None:
+        return None if self.is_guessed else self.call
 
 
 class Response(Event, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 
 from bylaw.model.events import Annotation, Request, Response, SessionStart, ToolResult
 from bylaw.traces import load_trace, open_trace
-from bylaw.traces.assembly import assembler
+from bylaw.traces.assembly import assembler, session_buffer
 from bylaw.traces.formats import agentlog_records as ids
 from tests.unit.readers.shapes import (
     HI,
@@ -177,7 +177,7 @@ def test_two_calls_with_one_id_in_a_response_both_count() -> None:
 def test_calls_without_ids_get_one() -> None:
     trace = read(request(), response(use("a"), use("b", ""), use("c", "x")), call("d"), result(None), result(None))
     assert calls(trace) == [("a", "t0.0", 0), ("b", "t0.1", 0), ("c", "x", 0), ("d", "t0.3", 0)]
-    assert results(trace) == [("a", "t0.0", 0), ("b", "t0.1", 0)]
+    assert results(trace) == [(None, "t0.0", 0), (None, "t0.1", 0)]  # of which tool, is a guess too
 
 
 def test_calls_of_one_response_are_a_parallel_group() -> None:
@@ -228,8 +228,10 @@ def test_results_find_their_calls() -> None:
         result("9"),
         result("3"),
     )
-    assert results(trace) == [("b", "2", 0), (None, "9", 1), ("c", "3", 1)]
-    told = next(event for event in trace.events if isinstance(event, ToolResult))
+    assert results(trace) == [("b", "2", 0), (None, "3", 1), ("c", "3", 1)]
+    told, guessed, certain = (event for event in trace.events if isinstance(event, ToolResult))
+    assert (told.is_guessed, guessed.is_guessed, certain.is_guessed) == (False, True, False)
+    assert "guessed-call" in [problem.code for problem in trace.problems]
     assert (told.content, told.is_error, told.latency_ms) == ({"rows": []}, False, 3)
 
 
@@ -406,7 +408,7 @@ def test_a_turn_stops_growing_after_a_while(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sessions_beyond_the_bound_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembler, "MOST_SESSIONS", 4)
+    monkeypatch.setattr(session_buffer, "MOST_SESSIONS", 4)
     asked = [request(session_id=f"s{n}", id=f"q{n}") for n in range(8)]
     answers = [response("a", session_id=f"s{n}", parent=f"q{n}") for n in range(8)]
     trace = read(*asked, *answers)
@@ -451,7 +453,7 @@ def test_deep_arguments_do_not_fail_anything() -> None:
 
 
 def test_a_session_that_had_to_make_room_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembler, "MOST_SESSIONS", 2)
+    monkeypatch.setattr(session_buffer, "MOST_SESSIONS", 2)
     trace = read(
         request(session_id="a", id="q"),
         response("1", id="a1", parent="q", session_id="a"),

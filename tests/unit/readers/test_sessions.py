@@ -379,7 +379,7 @@ def test_results_of_interleaved_conversations_find_their_calls() -> None:
         response("paid"),
     )
     assert sessions(trace) == ["1", "2", "2", "1"]
-    assert results(trace) == [("pay", "1", 0)]
+    assert results(trace) == [("pay", "1", 0), ("send", "2", 1)]
 
 
 def test_another_answer_than_the_recorded_one_is_reported_once() -> None:

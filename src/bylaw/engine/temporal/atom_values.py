@@ -103,7 +103,8 @@ class AtomReader:
         return route
 
     def _read_result(self, result: ToolResult, found: list[AtomValue]) -> None:
-        name = result.name if result.name is not None else result.call.name if result.call else None
+        call = result.certain_call
+        name = result.name if result.name is not None else call.name if call else None
         for i, matches, read in self._results:
             if name is None:
                 found[i] = _unsure(read(result))  # whose result it is was not recorded
@@ -149,7 +150,7 @@ def _call(atom: ToolIs) -> Read:
 
 def _result(atom: ResultOf) -> Read:
     roots: dict[str, Callable[[Any], Any]] = {
-        "args": lambda result: UNREADABLE if result.call is None else arguments(result.call),
+        "args": lambda result: UNREADABLE if result.certain_call is None else arguments(result.call),
         "result": lambda result: UNREADABLE if result.content is None else content_of(result.content),
         "error": lambda result: UNREADABLE if result.is_error is None else result.is_error,
     }

@@ -11,12 +11,14 @@ even where sessions interleave, and does not depend on how often `take` is calle
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
+from bylaw.model.events import Event, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.source import Span
 from bylaw.traces.assembly.content import (
     EVERYTHING,
@@ -31,11 +33,16 @@ from bylaw.traces.assembly.content import (
 from bylaw.traces.assembly.session_buffer import (
     GUESSED,
     GUESSED_HELP,
-    MOST_SESSIONS,
     SHARED_ID,
+    WITHOUT_CALL,
+    WITHOUT_CALL_HELP,
     KnownCall,
     SessionBuffer,
+    SessionBuffers,
+    origin_beside,
     same_call,
+    same_result,
+    united,
 )
 from bylaw.traces.records.problems import Problems
 
@@ -49,8 +56,9 @@ _MOST_CALLS = 1000
 """calls that may join one turn"""
 
 
-class Assembler:
+class Assembler(SessionBuffers):
     def __init__(self, problems: Problems) -> None:
+        super().__init__()
         self.turns = 0
         """responses so far: the index of the next turn"""
         self.requests = 0
@@ -59,10 +67,9 @@ class Assembler:
         """whether the order of a call and a result was unknown anywhere"""
         self.has_guess = False
         """whether nothing said which of several calls a result answers"""
+        self.has_orphan = False
+        """whether a result answers no call that is recorded"""
         self._problems = problems
-        self._buffers: dict[str | Origin, SessionBuffer] = {}
-        self._latest = _NO_BUFFER
-        """the buffer used last: usually the next record belongs to it too"""
         self._events: list[Event] = []
         self._taken = 0
         """number of events that `take` has returned"""
@@ -100,24 +107,6 @@ class Assembler:
 
     # Sessions
 
-    def session(self, session: str) -> SessionBuffer:
-        """The buffer of a session. If there are too many, the least recently used one is closed."""
-        buffer = self._buffers.get(session)
-        return buffer if buffer is not None and buffer is self._latest else self.buffer_for(Origin(session))
-
-    def buffer_for(self, origin: Origin) -> SessionBuffer:
-        """The buffer of one agent's run in a session, for formats that record agents."""
-        if self._latest.origin is origin:
-            return self._latest
-        key = _key(origin)
-        buffer = self._buffers.pop(key, None)
-        if buffer is None:
-            buffer = SessionBuffer(origin)
-            if len(self._buffers) >= MOST_SESSIONS:
-                self._retire(self._buffers.pop(next(iter(self._buffers))))
-        self._buffers[key] = self._latest = buffer
-        return buffer
-
     def buffer_of_record(self, record_id: str) -> SessionBuffer | None:
         """The session of a recent response, or of a request that is still open."""
         recent = (buffer for buffer, record, _, _ in reversed(self._recent) if record == record_id)
@@ -133,11 +122,6 @@ class Assembler:
             self._retire(one)
             self.forget(one)
         self._events.append(SessionEnd(origin=buffer.origin, complete=complete))
-
-    def forget(self, buffer: SessionBuffer) -> None:
-        """Drop the state of a session that has nothing pending."""
-        self._buffers.pop(_key(buffer.origin), None)
-        self._latest = _NO_BUFFER
 
     def _retire(self, buffer: SessionBuffer) -> None:
         if buffer.pending:
@@ -181,17 +165,27 @@ class Assembler:
         return request
 
     def response(
-        self, buffer: SessionBuffer, record_id: str | None, response: Response, *, is_checked: bool = False
+        self,
+        buffer: SessionBuffer,
+        record_id: str | None,
+        response: Response,
+        *,
+        shared: Sequence[tuple[str, str]] = (),
+        is_checked: bool = False,
     ) -> None:
         """Add a response. Its turn is `self.turns`, its request is what `answered` returned.
 
-        `is_checked`: blocks that cannot be read were looked for already.
+        `shared`: ids that several of its calls were recorded with, and the ids that these have instead. `is_checked`:
+        blocks that cannot be read were looked for already.
         """
         events = self._events
         if response.request is not None:
             events.append(response.request)
         if not is_checked and response.content and unread_kinds(response.content):
             response = replace(response, unread=EVERYTHING)
+        if buffer.unread:
+            response = replace(response, unread=united(response.unread, buffer.unread))
+            buffer.unread = set()
         buffer.held = at = self._taken + len(events)
         buffer.turn = turn = self.turns
         buffer.has_results = False
@@ -203,6 +197,8 @@ class Assembler:
             events.extend(calls)
             for call in calls:
                 buffer.remember(call)
+            for recorded, own in shared:
+                buffer.share(recorded, own)
         elif EVERYTHING[0] not in response.unread:
             if stops_for_tools(response.stop_reason):
                 self._bare[turn] = (MISSING_CALLS, MISSING_HELP)
@@ -235,23 +231,33 @@ class Assembler:
             buffer.pending.append(call)
             self._imply(buffer)
 
-    def result(self, buffer: SessionBuffer, result: ToolResult, arguments: Any = None) -> None:
-        """Add a result. Its turn is that of its call. `arguments`: those of the call, in formats that repeat them."""
-        known = buffer.find_call(result.call_id, result.name, arguments)
+    def result(
+        self, buffer: SessionBuffer, result: ToolResult, arguments: Any = None, *, is_repeated: bool = False
+    ) -> None:
+        """Add a result. Its turn is that of its call.
+
+        `arguments`: those of the call, in formats that repeat them. `is_repeated`: a request shows it, so a record of
+        its own may follow.
+        """
+        call_id = result.call_id or None
+        known = buffer.find_call(call_id, result.name, arguments)
         if known is not None:
-            if result.call_id != known.call.call_id and buffer.is_guess(known, result.name, arguments):
+            if is_repeated:
+                known.repeated = result.content
+            elif known.repeated is not UNSET and same_result(known.repeated, result.content):
+                known.repeated = UNSET
+                return
+            was_guessed = result.is_guessed
+            result = buffer.pair(known, result, arguments)
+            if result.is_guessed and not was_guessed:
                 self._guess(buffer, known.call)
-            call, known.answered = known.call, True
-            if call.turn == buffer.turn:
-                buffer.has_results = True
-            origin = _origin_beside(result.origin, call.origin)
-            name = result.name or call.name
-            result = replace(result, origin=origin, turn=call.turn, call_id=call.call_id, name=name, call=call)
         elif buffer.pending:
             buffer.pending.append(result)
             return
         else:
-            result = replace(result, turn=buffer.turn_without_call(result.call_id))
+            result = replace(result, call_id=call_id, turn=buffer.turn_without_call(call_id))
+            if not buffer.lost_turns:
+                self._miss_call(buffer, result)
         self._events.append(result)
 
     def paired_result(self, buffer: SessionBuffer, known: KnownCall, result: ToolResult) -> None:
@@ -313,16 +319,27 @@ class Assembler:
         at = buffer.held - self._taken
         response = self._events[at]
         assert isinstance(response, Response)
-        names = response.unread if "*" in response.unread else {*response.unread, *tools}
-        self._events[at] = replace(response, unread=tuple(sorted(names)))
+        self._events[at] = replace(response, unread=united(response.unread, tools))
 
     def _guess(self, buffer: SessionBuffer, call: ToolCall) -> None:
-        """Several calls wait for a result that names none of them: its pairing is a guess."""
+        """Nothing says that a result answers this call, and not another one: its pairing is a guess."""
         if not self.has_guess:  # once for the whole file
             self.has_guess = True
             self._warn(call, "guessed-call", GUESSED.format(call.name), GUESSED_HELP)
         if self._grows(buffer):
             self._mark_unread(buffer, call.name)
+
+    def _miss_call(self, buffer: SessionBuffer, result: ToolResult) -> None:
+        """A result shows that a tool was called, and no call of the session is recorded that it could answer."""
+        if not self.has_orphan:  # once for the whole file
+            self.has_orphan = True
+            of = "" if result.name is None else f" of `{result.name}`"
+            self._warn(result, "result-without-call", WITHOUT_CALL.format(of), WITHOUT_CALL_HELP)
+        tool = result.name or EVERYTHING[0]
+        if self._grows(buffer):
+            self._mark_unread(buffer, tool)
+        else:
+            buffer.unread.add(tool)
 
     def _turn_of(self, buffer: SessionBuffer, record_id: str | None) -> int | None:
         """The turn of a recent response, by the id of its record."""
@@ -367,8 +384,9 @@ class Assembler:
         call_id = call.call_id or f"t{buffer.turn}.{number}"
         if known is not None and known.call.turn == buffer.turn:
             self._warn(call, "duplicate-call-id", SHARED_ID.format(call_id))
-            call_id = f"t{buffer.turn}.{number}"
-        origin = _origin_beside(call.origin, response.origin)
+            recorded, call_id = call_id, f"t{buffer.turn}.{number}"
+            buffer.share(recorded, call_id)
+        origin = origin_beside(call.origin, response.origin)
         call = replace(call, origin=origin, turn=buffer.turn, call_id=call_id)
         buffer.remember(call, claimed=True)
         self._events[at] = replace(response, tool_calls=(*response.tool_calls, call))
@@ -423,16 +441,3 @@ class Assembler:
         self._events.extend(request for _, request in buffer.open[:count])
         del buffer.open[:count]
         self.unanswered += count
-
-
-_NO_BUFFER = SessionBuffer(Origin(""))
-
-
-def _origin_beside(origin: Origin, other: Origin) -> Origin:
-    """The origin of an event that names no agent, and belongs to another event."""
-    return origin if origin is other or origin.run is not None or origin.agent is not None else other
-
-
-def _key(origin: Origin) -> str | Origin:
-    """A session without agents is found by its name alone, because this runs at every record."""
-    return origin.session if origin.run is None and origin.agent is None else origin

@@ -127,6 +127,12 @@ class Result(Struct, frozen=True):
     """the arguments of the call, in formats that repeat them with the result"""
 
 
+def recorded_id(result: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    """The id of the call that a result answers: text or a number, as calls have them. Empty text is none."""
+    values = (result.get(key) for key in keys)
+    return next((str(value) for value in values if value or type(value) is int), None)
+
+
 def foreign_result(block: dict[str, Any]) -> Result | None:
     """A result in the words of any API, if the block is one."""
     kind, result = block.get("type"), block
@@ -142,13 +148,12 @@ def foreign_result(block: dict[str, Any]) -> Result | None:
     if kind is None and type(call) is dict:  # Haystack repeats the call
         failed, content = result.get("error"), result.get("result")
         is_error = failed if type(failed) is bool else None
-        return Result(call.get("id"), call.get("tool_name"), content, is_error, call.get("arguments"))
-    ids = (result[key] for key in _RESULT_IDS if type(result.get(key)) is str and result[key])
+        return Result(recorded_id(call, ("id",)), call.get("tool_name"), content, is_error, call.get("arguments"))
     names = (result[key] for key in ("name", "toolName", "tool_name") if type(result.get(key)) is str)
     content = next((result[key] for key in _RESULT_CONTENTS if key in result), None)
     if "outcome" in result and kind is None:
         failed = _failed(str(result["outcome"]).rpartition("OUTCOME_")[2].lower())
-        return Result(next(ids, None), CODE_EXECUTION, content, failed)
+        return Result(recorded_id(result, _RESULT_IDS), CODE_EXECUTION, content, failed)
     flags = [result[key] for key in ("is_error", "isError") if type(result.get(key)) is bool]
     failed = flags[0] if flags else _failed(result.get("status", result.get("outcome")))
     if type(content) is dict and type(content.get("type")) is str and ("value" in content or "reason" in content):
@@ -158,7 +163,7 @@ def foreign_result(block: dict[str, Any]) -> Result | None:
         failed, content = _failed(content["status"]), content["value"]
     elif failed is None and kind is None and type(content) is dict and content.keys() == {"error"}:
         failed = True  # Gemini's API asks for this key
-    return Result(next(ids, None), next(names, None), only_part(content), failed)
+    return Result(recorded_id(result, _RESULT_IDS), next(names, None), only_part(content), failed)
 
 
 def _failed(status: Any) -> bool | None:
@@ -271,8 +276,8 @@ def calls_in(
     source: Locator | None,
     read: list[tuple[Any, str | None]] | None = None,
     places: list[Locator] | None = None,
-) -> tuple[tuple[ToolCall, ...], list[str]]:
-    """The calls in these blocks, and the ids that two different calls of this response share.
+) -> tuple[tuple[ToolCall, ...], list[tuple[str, str]]]:
+    """The calls in these blocks, and the ids that two different calls of this response share, each with the new one.
 
     A block that repeats another one exactly is the same call. Of two different calls that share an id, the second gets
     a new id. `read` holds the arguments of each block if they are parsed already, `places` the source of each block if
@@ -282,7 +287,7 @@ def calls_in(
         return (), []
     group = turn if len(uses) > 1 else None
     calls: dict[str, ToolCall] = {}
-    shared: list[str] = []
+    shared: list[tuple[str, str]] = []
     for number, block in enumerate(uses):
         name = block.get("name")
         if type(name) is not str:
@@ -311,7 +316,7 @@ def calls_in(
         if call_id not in calls:
             calls[call_id] = call
         elif not same_call(calls[call_id], call):
-            shared.append(call_id)
             own = f"t{turn}.{len(calls)}"
+            shared.append((call_id, own))
             calls[own] = replace(call, call_id=own)
     return tuple(calls.values()), shared

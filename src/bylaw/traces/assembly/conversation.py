@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -105,6 +106,8 @@ class Conversation:
         buffer = self._buffer
         known = None if call_id is None else buffer.calls.get(call_id)
         call = None if known is None or known.call.origin is not buffer.origin else known.call
+        if call_id in buffer.shared:
+            call = None
         result = ToolResult(
             origin=buffer.origin,
             turn=None if call is None else call.turn,
@@ -136,6 +139,7 @@ class Conversation:
         stop_reason: str | None = None,
         latency_ms: float | None = None,
         usage: Usage | None = None,
+        shared: Sequence[tuple[str, str]] = (),
     ) -> None:
         """What the model answered. Its message for later requests goes to `add_message`."""
         assembler, buffer = self._assembler, self._buffer
@@ -156,7 +160,7 @@ class Conversation:
             latency_ms=latency_ms,
             usage=usage,
         )
-        assembler.response(buffer, None, response, is_checked=is_checked)
+        assembler.response(buffer, None, response, shared=shared, is_checked=is_checked)
 
     def place_calls(self, uses: list[dict[str, Any]]) -> None:
         """These calls of the latest answer were recorded after the results so far."""

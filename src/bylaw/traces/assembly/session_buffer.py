@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from bylaw.model.events import Event, Origin, Request, SessionEnd, ToolCall, ToolResult
@@ -14,6 +15,13 @@ from bylaw.model.values import json_equal
 SHARED_ID = "two different calls of this response have the id `{}`"
 GUESSED = "nothing says which of several calls of `{}` this result answers: the first that waits is taken"
 GUESSED_HELP = "results are paired in the order of the calls, and rules about the tool are inconclusive"
+WITHOUT_CALL = "this result{} answers no call that is recorded"
+WITHOUT_CALL_HELP = "the call may have been left out of the recording, so rules about the tool are inconclusive"
+_RESULT_SIGNS = (
+    b"tool_call_id", b"tool_result", b"call_output", b"oolResult", b"unctionResponse",
+    b'"role":"tool"', b'"role": "tool"', b'"role":"function"', b'"role": "function"',
+)  # fmt: skip
+"""what the JSON of a message with a result contains, in the words of any API"""
 MOST_SESSIONS = 1 << 14
 """sessions that are buffered at once"""
 MOST_CALLS = 256
@@ -27,6 +35,10 @@ class KnownCall(Struct, eq=False):
     claimed: bool = False
     """it has a record of its own"""
     answered: bool = False
+    is_guessed: bool = False
+    """its result is a guess, so it may be that of another call"""
+    repeated: Any = UNSET
+    """its result, as a request repeated it before any record of its own"""
 
     def repeated_by(self, call: ToolCall, turn: int | None) -> bool:
         """Whether a record with this id and turn repeats the same call.
@@ -40,7 +52,10 @@ class KnownCall(Struct, eq=False):
 class SessionBuffer:
     """The state of one session. INVARIANT: bounded, however long the session is."""
 
-    __slots__ = ("calls", "has_results", "held", "implied", "lost_turns", "open", "origin", "pending", "turn")
+    __slots__ = (
+        "calls", "has_results", "held", "implied", "lost_turns", "open", "origin", "pending", "repeated", "shared",
+        "turn", "unread",
+    )  # fmt: skip
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -59,10 +74,40 @@ class SessionBuffer:
         """the turns of calls without a result that were dropped, since there were too many; of several turns, two"""
         self.has_results = False
         """whether a call of the latest turn was answered"""
+        self.shared: dict[str, tuple[str, ...]] = {}
+        """an id that several calls of one response were recorded with → the ids that they have here"""
+        self.repeated: dict[int, None] = {}
+        """hashes of results that requests repeat, and whose ids do not tell that they were read"""
+        self.unread: set[str] = set()
+        """tools of which the next response may hold calls that were not recorded"""
 
     @property
     def used(self) -> bool:
         return self.turn is not None or bool(self.open) or bool(self.pending)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call of the latest turn has no result."""
+        for known in reversed(self.calls.values()):
+            if known.call.turn != self.turn:
+                return False
+            if not known.answered:
+                return True
+        return False
+
+    def may_lack_results(self, request: bytes) -> bool:
+        """Whether its next request, in JSON, may show results that were not read. A quick look.
+
+        In formats with records for results, most have one. If some have not, the session waits for them, or its latest
+        answer has no calls that they could answer.
+        """
+        start = 0
+        if self.turn is not None and not self.is_waiting:
+            latest = next(reversed(self.calls.values()), None)
+            if latest is not None and latest.call.turn == self.turn:
+                return False
+            start = max(request.rfind(b'"assistant"'), 0)
+        return any(request.find(sign, start) >= 0 for sign in _RESULT_SIGNS)
 
     def take_request(self, parent: str | None) -> Request:
         """Remove one of several open requests: the one that a response names as its parent, else the latest."""
@@ -73,9 +118,15 @@ class SessionBuffer:
         return record_id is not None and any(record == record_id for record, _ in self.open)
 
     def remember(self, call: ToolCall, *, claimed: bool = False) -> None:
+        if self.shared:
+            self.shared.pop(call.call_id, None)  # a later call has that id now
         dropped = _insert(self.calls, call.call_id, KnownCall(call, claimed))
         if dropped is not None and not dropped.answered and dropped.call.turn not in self.lost_turns:
             self.lost_turns = (*self.lost_turns, dropped.call.turn)[:2]
+
+    def share(self, recorded: str, own: str) -> None:
+        """A call of the latest turn was recorded with the id of another one, and got its own."""
+        self.shared[recorded] = (*self.shared.get(recorded, (recorded,)), own)
 
     def find_call(self, call_id: str | None, name: str | None, arguments: Any = None) -> KnownCall | None:
         """The call that a result answers: by id, else an unanswered one of that name (any, without a name).
@@ -83,13 +134,29 @@ class SessionBuffer:
         Of several, it is the first with the same arguments, if the result repeats them, else the first.
         """
         known = None if call_id is None else self.calls.get(call_id)
-        if known is not None or (call_id is not None and (name is None or self.lost_turns)):
+        if call_id is not None and (self.lost_turns if known is None else call_id not in self.shared):
             return known  # an id that is not known may be that of a call that was dropped
-        waiting = self._waiting(name)
+        waiting = self._waiting(call_id, name)
+        if call_id is not None and known is None:  # a client may have changed the ids of the latest calls
+            waiting = [one for one in waiting if _is_made(one.call) or one.call.turn == self.turn]
         if arguments is not None:
             same = (known for known in waiting if same_value(given_arguments(known.call), arguments))
-            return next(same, None) or next(iter(waiting), None)
-        return next(iter(waiting), None)
+            return next(same, None) or next(iter(waiting), known)
+        return next(iter(waiting), known)
+
+    def pair(self, known: KnownCall, result: ToolResult, arguments: Any) -> ToolResult:
+        """The result with its call, which is answered now. It says if that is a guess."""
+        call, recorded, is_guessed = known.call, result.call_id or None, result.is_guessed
+        name: str | None = result.name or call.name
+        if (recorded != call.call_id or recorded in self.shared) and not is_guessed:
+            is_guessed = self._is_guess(known, recorded, result.name, arguments)
+            if is_guessed and not result.name and not self._has_one_name(known, recorded):
+                name = None
+        known.answered, known.is_guessed = True, known.is_guessed or is_guessed
+        if call.turn == self.turn:
+            self.has_results = True
+        found = {"turn": call.turn, "call_id": call.call_id, "name": name, "call": call, "is_guessed": is_guessed}
+        return replace(result, origin=origin_beside(result.origin, call.origin), **found)
 
     def turn_without_call(self, call_id: str | None) -> int | None:
         """The turn of a result whose call was not found: the latest, unless a dropped call may have that id."""
@@ -97,16 +164,78 @@ class SessionBuffer:
             return self.turn
         return self.lost_turns[0] if len(self.lost_turns) == 1 else None
 
-    def is_guess(self, found: KnownCall, name: str | None, arguments: Any) -> bool:
-        """Whether the result could as well answer another call, with other arguments, or one that was dropped."""
+    def _is_guess(self, found: KnownCall, call_id: str | None, name: str | None, arguments: Any) -> bool:
+        """Whether the result could as well answer another call, with other arguments, or one that is not known."""
         if arguments is not None and same_value(given_arguments(found.call), arguments):
             return False
-        others = (other.call for other in self._waiting(name) if other is not found)
+        if call_id is not None and call_id not in self.shared and not _is_made(found.call):
+            return True  # both were recorded with an id, and these differ
+        others = (other.call for other in self._possible(found, call_id, name) if other is not found)
         return bool(self.lost_turns) or any(not same_call(found.call, other) for other in others)
 
-    def _waiting(self, name: str | None) -> list[KnownCall]:
-        calls = self.calls.values()
-        return [known for known in calls if not known.answered and (name is None or known.call.name == name)]
+    def _has_one_name(self, found: KnownCall, call_id: str | None) -> bool:
+        """Whether all calls that a result with this id may answer are of the same tool."""
+        if call_id is not None and call_id not in self.shared and not _is_made(found.call):
+            return False
+        return all(other.call.name == found.call.name for other in self._possible(found, call_id, None))
+
+    def _possible(self, found: KnownCall, call_id: str | None, name: str | None) -> list[KnownCall]:
+        """The calls that a result may answer. Of one answer, the last that waits is no more certain than the first."""
+        beside = [known for known in self._named(call_id, name) if known.call.turn == found.call.turn]
+        return [*self._waiting(call_id, name), *(known for known in beside if known.is_guessed)]
+
+    def _waiting(self, call_id: str | None, name: str | None) -> list[KnownCall]:
+        return [known for known in self._named(call_id, name) if not known.answered]
+
+    def _named(self, call_id: str | None, name: str | None) -> list[KnownCall]:
+        """The calls that share this id, if several do, else all; of this name, if one is given."""
+        own = None if call_id is None else self.shared.get(call_id)
+        calls = self.calls.values() if own is None else [self.calls[one] for one in own if one in self.calls]
+        return [known for known in calls if name is None or known.call.name == name]
+
+
+def _is_made(call: ToolCall) -> bool:
+    """Whether the id of a call was not recorded."""
+    return call.call_id.startswith(f"t{call.turn}.")
+
+
+class SessionBuffers:
+    """The buffers of the sessions that were used last. INVARIANT: bounded, however many sessions a file has."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str | Origin, SessionBuffer] = {}
+        self._latest = _NO_BUFFER
+        """the buffer used last: usually the next record belongs to it too"""
+
+    def session(self, session: str) -> SessionBuffer:
+        """The buffer of a session. If there are too many, the least recently used one is closed."""
+        buffer = self._buffers.get(session)
+        return buffer if buffer is not None and buffer is self._latest else self.buffer_for(Origin(session))
+
+    def buffer_for(self, origin: Origin) -> SessionBuffer:
+        """The buffer of one agent's run in a session, for formats that record agents."""
+        if self._latest.origin is origin:
+            return self._latest
+        key = _key(origin)
+        buffer = self._buffers.pop(key, None)
+        if buffer is None:
+            buffer = SessionBuffer(origin)
+            if len(self._buffers) >= MOST_SESSIONS:
+                self._retire(self._buffers.pop(next(iter(self._buffers))))
+        self._buffers[key] = self._latest = buffer
+        return buffer
+
+    def forget(self, buffer: SessionBuffer) -> None:
+        """Drop the state of a session that has nothing pending."""
+        self._buffers.pop(_key(buffer.origin), None)
+        self._latest = _NO_BUFFER
+
+    def _retire(self, buffer: SessionBuffer) -> None:
+        """No record of this session follows."""
+        raise NotImplementedError
+
+
+_NO_BUFFER = SessionBuffer(Origin(""))
 
 
 class CallLinks:
@@ -151,8 +280,35 @@ def given_arguments(call: ToolCall) -> Any:
     return call.raw_arguments if call.arguments is None else call.arguments
 
 
+def same_result(left: Any, right: Any) -> bool:
+    """Whether two contents are the same, one of them perhaps wrapped in a block of text."""
+    return same_value(_only_text(left), _only_text(right))
+
+
+def _only_text(content: Any) -> Any:
+    if type(content) is list and len(content) == 1 and type(content[0]) is dict and content[0].get("type") == "text":
+        return content[0].get("text")
+    return content
+
+
 def same_value(left: Any, right: Any) -> bool:
     try:
         return json_equal(left, right)
     except RecursionError:  # compare deeply nested values as text
         return msgspec.json.encode(left) == msgspec.json.encode(right)
+
+
+def united(unread: tuple[str, ...], tools: Iterable[str]) -> tuple[str, ...]:
+    """Tools of which a response may hold calls that could not be read, with more of them."""
+    names = {*unread, *tools}
+    return ("*",) if "*" in names else tuple(sorted(names))
+
+
+def origin_beside(origin: Origin, other: Origin) -> Origin:
+    """The origin of an event that names no agent, and belongs to another event."""
+    return origin if origin is other or origin.run is not None or origin.agent is not None else other
+
+
+def _key(origin: Origin) -> str | Origin:
+    """A session without agents is found by its name alone, because this runs at every record."""
+    return origin.session if origin.run is None and origin.agent is None else origin

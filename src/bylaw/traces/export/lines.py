@@ -46,7 +46,7 @@ _COPIED: dict[type[Event], tuple[type[Line], tuple[str, ...]]] = {
     Request: (RequestLine, ("model", "params", "metadata", "others")),
     Response: (ResponseLine, ("model", "content", "unread", "stop_reason", "latency_ms")),
     ToolCall: (ToolCallLine, ("name", "namespace", "call_id", "arguments", "raw_arguments", "group", "unordered")),
-    ToolResult: (ToolResultLine, ("call_id", "name", "content", "is_error", "latency_ms")),
+    ToolResult: (ToolResultLine, ("call_id", "name", "content", "is_error", "latency_ms", "is_guessed")),
     Message: (MessageLine, ("role", "content")),
     Annotation: (AnnotationLine, ("label", "data")),
     SessionStart: (SessionStartLine, ("metadata",)),

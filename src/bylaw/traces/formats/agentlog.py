@@ -120,11 +120,16 @@ class AgentlogReader(AssemblingReader):
         buffer = self._buffer
         if buffer is not sessions.current or meta != self._meta:
             buffer = self._find(meta, record.parent if self._by_id else None)
+        source = Locator(self._file, place) if type(place) is int else locator(self._file, place)
+        if messages and buffer.may_lack_results(line):
+            from bylaw.traces.formats.repeated_results import add_results_of_request
+
+            add_results_of_request(assembler, buffer, messages_in(line), source)
         request = Request(
             origin=self._origin,
             turn=assembler.turns,
             at=record.ts,
-            source=Locator(self._file, place) if type(place) is int else locator(self._file, place),
+            source=source,
             model=payload.model,
             held_messages=None if messages is None else Deferred(messages_in, line),
             # the payload is the request itself: what it does not have, the request had not
@@ -162,6 +167,7 @@ class AgentlogReader(AssemblingReader):
         source = Locator(self._file, place) if type(place) is int else locator(self._file, place)
         turn = assembler.turns
         calls: tuple[ToolCall, ...] = ()
+        shared: list[tuple[str, str]] = []
         if uses is not None:
             try:
                 calls, shared = calls_in(uses, origin, turn, at, source)
@@ -169,7 +175,7 @@ class AgentlogReader(AssemblingReader):
                 path = ("payload", "content", (content or []).index(call.block))
                 self._problems.report(place, line, path, code="wrong-type", message=str(call))
                 return
-            for call_id in shared:
+            for call_id, _ in shared:
                 self._warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
         usage = plain_usage(payload.usage)
         response = Response(
@@ -186,7 +192,7 @@ class AgentlogReader(AssemblingReader):
             latency_ms=payload.latency_ms,
             usage=self._usage(payload, line, place) if usage is None else usage,
         )
-        assembler.response(buffer, record.id, response)
+        assembler.response(buffer, record.id, response, shared=shared)
         if self._separates:
             sessions.response(payload.content, record.id, payload.stop_reason)
 

@@ -13,6 +13,7 @@ from bylaw.traces.assembly.content import (
     foreign_call,
     foreign_result,
     read_arguments,
+    recorded_id,
 )
 from bylaw.traces.formats.record import MalformedRecord, Path, suggest, text_field, type_name
 
@@ -137,7 +138,7 @@ def _add_calls(found: AssistantContent, message: dict[str, Any]) -> None:
 def results_in(message: dict[str, Any]) -> list[Result]:
     role, content = message.get("role"), message.get("content")
     if role in ("tool", "function"):
-        call_id, name = text_field(message, "tool_call_id"), text_field(message, "name", "tool_name")
+        call_id, name = recorded_id(message, ("tool_call_id",)), text_field(message, "name", "tool_name")
         inside = _results_among(content) if call_id is None and type(content) is list else None
         return inside or [Result(call_id, name, content, _is_error(message), message.get("arguments"))]
     return _results_among(content) if type(content) is list else []

@@ -20,10 +20,11 @@ from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
 from bylaw.traces.formats.bodies import RequestBody, read_answer, read_request
 from bylaw.traces.formats.body_text import is_cut, is_unreadable, read_body
 from bylaw.traces.formats.chat import read_recorded_usage
-from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, time_of
+from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, time_of
 from bylaw.traces.formats.messages import chat_message, first_answer
 from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
+from bylaw.traces.formats.repeated_results import add_repeated_results
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
 from bylaw.traces.formats.stream_events import StreamedResponses, is_stream_event
 
@@ -229,13 +230,7 @@ class PairsReader(ConversationReader):
         if request is not None:
             settings = Settings(model=request.model, params=request.params, tools=request.tools)
         conversation = Conversation(self._assembler, buffer, settings, bounded=True)
-        for one in _since_answer(messages):
-            for result in results_in(one):
-                known = buffer.find_call(result.call_id, result.name, result.arguments)
-                if known is not None and not known.answered:
-                    conversation.add_result(
-                        source, time_of(one), result.call_id, result.content, name=result.name, is_error=result.is_error
-                    )
+        add_repeated_results(self._assembler, buffer, messages, source)
         conversation.set_input(None if request is None else Deferred(RequestBody.chat, request), source)
         unread = pair.unread
         if unread is not None:
@@ -293,14 +288,6 @@ class PairsReader(ConversationReader):
             self._is_unclear = True  # once is enough
             record.warn("unclear-session", UNCLEAR.format(self._sessions.current.origin.session), path)
         return self._sessions.current
-
-
-def _since_answer(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages after the latest answer."""
-    for at in range(len(messages) - 1, -1, -1):
-        if messages[at].get("role") == "assistant":
-            return messages[at + 1 :]
-    return messages
 
 
 def _moment(record: dict[str, Any], keys: tuple[str, ...]) -> tuple[float | None, str | float | None]:

@@ -279,7 +279,7 @@ def add_answer(
     `places`: the source of each call, if it is not `source`.
     """
     calls, shared = calls_in(answer.uses, conversation.origin, conversation.turn, at, source, answer.arguments, places)
-    for call_id in shared:
+    for call_id, _ in shared:
         record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
     content, text = answer.blocks, answer.text
     if text is UNSET:
@@ -300,6 +300,7 @@ def add_answer(
         stop_reason=stop_reason,
         latency_ms=latency_ms,
         usage=usage,
+        shared=shared,
     )
     return content, text
 

@@ -19,6 +19,7 @@ from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.chat_message import item_of, time_of
 from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, suggest, text_field
+from bylaw.traces.formats.repeated_results import add_results_of_request
 from bylaw.traces.formats.responses_items import (
     KINDS,
     MARKS,
@@ -154,13 +155,9 @@ class ResponsesReader(ConversationReader):
         tools = response.get("tools")
         settings = Settings(params=params or None, tools=tools if isinstance(tools, list) and tools else None)
         conversation = Conversation(self._assembler, buffer, settings, bounded=True)
-        if any(not known.answered for known in buffer.calls.values()):
+        if buffer.turn is None or buffer.is_waiting:
             input = decode_whole(input)
-            for item in input if isinstance(input, list) else ():
-                if isinstance(item, dict) and text_field(item, "type") in RESULTS:
-                    known = buffer.calls.get(output_of(item).call_id or "")
-                    if known is not None and not known.answered:
-                        _add_result(conversation, output_of(item), time_of(item), source)
+            add_results_of_request(self._assembler, buffer, input, source)
         instructions = text_field(response, "instructions")
         has_input = input is not None or instructions is not None
         conversation.set_input(Deferred(_messages, (instructions, input)) if has_input else None, source)

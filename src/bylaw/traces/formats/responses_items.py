@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.traces.assembly.content import AssistantContent, Result
+from bylaw.traces.assembly.content import AssistantContent, Result, recorded_id
 from bylaw.traces.formats.record import MalformedRecord, list_field, text_field, type_name
 
 _CALLS = {
@@ -100,7 +100,7 @@ def _output(item: dict[str, Any]) -> Any:
 
 
 def call_id_of(item: dict[str, Any]) -> str | None:
-    return text_field(item, "call_id", "callId", "id")
+    return recorded_id(item, ("call_id", "callId", "id"))
 
 
 def messages_of(items: Any) -> list[dict[str, Any]] | None:

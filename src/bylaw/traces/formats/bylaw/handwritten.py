@@ -84,6 +84,10 @@ class HandwrittenReader(LineReader):
         buffer = sessions.find(line.session, None)
         origin, source = self._origins.of(line, buffer.origin.session), self._source(line, place)
         if isinstance(line, HandwrittenRequestLine):
+            if line.messages and buffer.may_lack_results(raw):
+                from bylaw.traces.formats.repeated_results import add_results_of_request
+
+                add_results_of_request(assembler, buffer, messages_in(raw), source)
             request = Request(
                 origin=origin,
                 turn=assembler.turns,
@@ -143,6 +147,7 @@ class HandwrittenReader(LineReader):
         assembler, turn = self._assembler, self._assembler.turns
         content, text, uses = read_content(line.content)
         calls: tuple[ToolCall, ...] = ()
+        shared: list[tuple[str, str]] = []
         if uses is not None and line.calls is UNSET:
             try:
                 calls, shared = calls_in(uses, origin, turn, line.at, source)
@@ -150,7 +155,7 @@ class HandwrittenReader(LineReader):
                 path = ("content", (content or []).index(call.block))
                 self._problems.report(place, raw, path, code="wrong-type", message=str(call))
                 return
-            for call_id in shared:
+            for call_id, _ in shared:
                 self._warn(raw, place, ("content",), "duplicate-call-id", SHARED_ID.format(call_id))
         for kind in unread_kinds(content):
             self._warn(raw, place, ("content",), "unread-content", UNREAD_BLOCK.format(kind))
@@ -172,6 +177,6 @@ class HandwrittenReader(LineReader):
             latency_ms=line.latency_ms,
             usage=usage,
         )
-        assembler.response(buffer, None, response)
+        assembler.response(buffer, None, response, shared=shared)
         if self._sessions.separates:
             self._sessions.response(response.text if content is None else content, None, line.stop_reason)

@@ -109,6 +109,7 @@ class ToolResultLine(Line, tag="tool_result", gc=False):
     content: Any = None
     is_error: bool | None = None
     latency_ms: float | None = None
+    is_guessed: bool = False
 
 
 class ResponseLine(Line, tag="response", gc=False):
@@ -359,6 +360,7 @@ def result_of(line: ToolResultLine, origin: Origin, source: Locator | None) -> T
         content=line.content,
         is_error=line.is_error,
         latency_ms=line.latency_ms,
+        is_guessed=line.is_guessed,
     )
 
 

@@ -129,6 +129,8 @@ class IssuedCalls:
             given = [call for call in waiting if same_arguments(tool.given, call.given)]
             run.is_guess = not given and not all(same_arguments(waiting[0].given, call.given) for call in waiting)
             waiting = given or waiting
+        elif waiting and tool.name in waiting[0].turn.unread:  # it is left over by a guess
+            run.is_guess = not same_arguments(tool.given, waiting[0].given)
         return waiting[0] if waiting else self._issued_elsewhere(run)
 
     def _issued_elsewhere(self, run: Run) -> IssuedCall | None:

@@ -161,14 +161,16 @@ class SessionSpans:
             self._add_error(span, turn.origin)
             return
         assembler.request(buffer, span.id, request)
-        assembler.response(buffer, span.id, self._response(turn, assembler.answered(buffer, span.id)))
+        response, shared = self._response(turn, assembler.answered(buffer, span.id))
+        assembler.response(buffer, span.id, response, shared=shared)
         self._latest[turn.origin] = span.id
         for run in self._early.pop(span.id, ()):
             self._emit_result(run)
 
-    def _response(self, turn: Turn, request: Request | None) -> Response:
+    def _response(self, turn: Turn, request: Request | None) -> tuple[Response, list[tuple[str, str]]]:
         span, answer, number = turn.span, turn.answer, self._assembler.turns
         calls: tuple[ToolCall, ...] = ()
+        shared: list[tuple[str, str]] = []
         content: list[Any] | None = None
         text: str | None = None
         if answer is not None:
@@ -178,13 +180,13 @@ class SessionSpans:
             if self._assembler.has_unordered:
                 calls = tuple(self._with_unordered(call, turn) for call in calls)
             content, text, _ = read_content(answer.blocks)
-            for call_id in shared:
+            for call_id, _ in shared:
                 self._warn(span, "duplicate-call-id", SHARED_ID.format(call_id))
             for kind in unread_kinds(content):
                 if kind == _CUT:
                     continue  # told when the answer was read
                 self._warn(span, "unread-content", UNREAD_BLOCK.format(kind))
-        return Response(
+        response = Response(
             origin=turn.origin,
             turn=number,
             at=_answered_at(span),
@@ -199,6 +201,7 @@ class SessionSpans:
             latency_ms=span.latency_ms,
             usage=turn.call.usage,
         )
+        return response, shared
 
     def _with_unordered(self, call: ToolCall, turn: Turn) -> ToolCall:
         runs = (run for run in self._runs_by_id.get(call.call_id, ()) if run.turn is turn)
@@ -280,6 +283,7 @@ class SessionSpans:
                 content=span.error if content is UNSET else content,
                 is_error=shown.is_error if shown is not None and tool.is_error is None else tool.is_error,
                 latency_ms=span.latency_ms,
+                is_guessed=run.is_guess,
             ),
         )
 
