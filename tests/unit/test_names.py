@@ -13,7 +13,7 @@ import pytest
 import bylaw
 from bylaw.model.trace import Trace
 from bylaw.rules.messages import near_name
-from bylaw.rules.schema_words import FORMATS
+from bylaw.rules.schemas import FORMATS
 from bylaw.traces import load_trace
 from tests.support.command import run_bylaw
 

@@ -13,11 +13,10 @@ from bylaw.contract.file.schema import contract_defs, contract_sections
 from bylaw.diff.expectations import EXPECTED_SCHEMA
 from bylaw.model.guard_policy import MODES as EXECUTION_MODES
 from bylaw.rules.conditions import conditions_schema
-from bylaw.rules.counters import OVER, REACHES, SECONDS
 from bylaw.rules.guard.manifest import LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEYS
-from bylaw.rules.guard.manifest_keys import DOCUMENT_KEYS, VERSION_KEYS
+from bylaw.rules.guard.manifest_documents import DOCUMENT_KEYS, VERSION_KEYS
 from bylaw.rules.kinds import KINDS, Kind
-from bylaw.rules.operators import comparison_schema
+from bylaw.rules.operators import OVER, REACHES, SECONDS, comparison_schema
 from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, closed_object, params_schema
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.policy import NOT_RUN, OTHERS, PLAIN_KEYS

@@ -1,4 +1,4 @@
-"""What a caller hands in: paths of files, or the content of one as Python values.
+"""What a caller hands in: paths of files, or the content of one as Python values; and the documents in a text.
 
 A file is read as UTF-8 text of bounded size. What is wrong with it is a diagnostic.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from bylaw.errors import ArgumentError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, Located
-from bylaw.rules.source import Source
+from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, LeftAlone, Located, Node, ScalarNode
+from bylaw.rules.source import Problems, Source
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["yaml", "json"]
@@ -153,3 +154,54 @@ def _not_json(error: Exception) -> Diagnostic:
     reason = reason[:1].lower() + reason[1:]
     help = "use text, numbers, true, false, None, lists and mappings"
     return Diagnostic(code="wrong-type", message=f"not JSON values: {reason}", file=IN_CODE, help=help)
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+# The text of a rule file → its documents, as located trees. Only agent manifests may be several in one file.
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_documents(
+    source: Source, problems: Problems, format: Format, several: Callable[[Node], bool], left_alone: LeftAlone
+) -> list[Node]:
+    """The trees of the text's documents; none where the text cannot be used, which is then reported.
+
+    `several`: whether other documents may follow this one. `left_alone`: parts that may hold any value.
+    """
+    if len(source.text) > MAX_BYTES:
+        message = f"the text is longer than {MAX_BYTES:,} characters"
+        problems.error(code="too-large", message=message, at=Located(source, 0, 1))
+        return []
+    if half := _SURROGATE.search(source.text):
+        message = "the text holds half of a surrogate pair"
+        problems.error(code="bad-surrogate", message=message, at=Located(source, half.start(), half.end()))
+        return []
+    is_json = format == "json"
+    roots = _parse_json(source, problems, left_alone) if is_json else _parse_yaml(source, problems, several, left_alone)
+    if all(_is_blank(root) for root in roots) and (roots or not problems.all):
+        help = "write a list of rules under `rules:`"
+        problems.error(code="empty-file", message="the file is empty", at=Located(source, 0, 0), help=help)
+        return []
+    return [root for root in roots if not _is_blank(root)]
+
+
+def _parse_json(source: Source, problems: Problems, left_alone: LeftAlone) -> list[Node]:
+    from bylaw.rules.located_json import parse_json
+
+    root = parse_json(source, problems, left_alone)
+    return [] if root is None else [root]
+
+
+def _parse_yaml(
+    source: Source, problems: Problems, several: Callable[[Node], bool], left_alone: LeftAlone
+) -> list[Node]:
+    from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
+
+    return parse_yaml_documents(source, problems, several, left_alone)
+
+
+def _is_blank(root: Node) -> bool:
+    return isinstance(root, ScalarNode) and root.value is None and root.start == root.end

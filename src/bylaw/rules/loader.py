@@ -21,7 +21,6 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy, GuardRule, GuardSet
 from bylaw.model.rule import Rule, RuleSet
 from bylaw.model.source import Span
-from bylaw.rules.documents import read_documents
 from bylaw.rules.files import (
     IN_CODE,
     FilePath,
@@ -32,6 +31,7 @@ from bylaw.rules.files import (
     index_of,
     is_in_code,
     paths_in,
+    read_documents,
     read_text_file,
     refuse_trace,
 )
@@ -297,14 +297,14 @@ def parse_documents(source: Source, problems: Problems, format: Format) -> list[
     """
 
     def may_be_one_of_several(document: Node) -> bool:
-        from bylaw.rules.guard import manifest_keys  # only for a file with a second document
+        from bylaw.rules.guard import manifest_documents  # only for a file with a second document
 
-        return manifest_keys.may_be_one_of_several(document)
+        return manifest_documents.may_be_one_of_several(document)
 
     def left_alone(document: Node) -> Iterable[Node]:
-        from bylaw.rules.guard import manifest_keys  # only for a file with values that are out of range
+        from bylaw.rules.guard import manifest_documents  # only for a file with values that are out of range
 
-        return manifest_keys.left_alone(document)
+        return manifest_documents.left_alone(document)
 
     return read_documents(source, problems, format, may_be_one_of_several, left_alone)
 

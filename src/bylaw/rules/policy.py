@@ -113,7 +113,7 @@ def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
 def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
     root = documents[0]
     if any(map(_may_be_manifest, documents)):
-        from bylaw.rules.guard.manifest_keys import is_manifest, is_version
+        from bylaw.rules.guard.manifest_documents import is_manifest, is_version
 
         parts = root.items if isinstance(root, ListNode) else documents
         if any(is_manifest(part) or is_version(part) for part in parts):
@@ -134,7 +134,7 @@ def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _C
 def _doubtful_schemas(rules: Sequence[Rule]) -> Iterable[Diagnostic]:
     if not any(rule.kind == "must_match_json_schema" for rule in rules):
         return ()
-    from bylaw.rules.schema_words import doubtful_schemas
+    from bylaw.rules.schemas import doubtful_schemas
 
     return doubtful_schemas(rules)
 

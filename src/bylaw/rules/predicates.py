@@ -23,10 +23,9 @@ from msgspec import Struct
 from bylaw.model.condition import FIELDS, TESTS, Operator
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, Nothing, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.temporal import TestOperator
-from bylaw.rules.counters import OVER, read_counter
 from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
-from bylaw.rules.operators import FORM, Comparison, is_comparison, read_comparison
+from bylaw.rules.operators import FORM, OVER, Comparison, is_comparison, read_comparison, read_counter
 from bylaw.rules.paths import ArgumentPath, path_text, read_argument_path
 from bylaw.rules.readers import (
     EXTENSION,

@@ -13,7 +13,7 @@ from bylaw.rules.located import ListNode, Node, ScalarNode
 from bylaw.rules.located_json import parse_json
 from bylaw.rules.located_yaml import parse_yaml
 from bylaw.rules.source import Problems, Source
-from bylaw.rules.temporal.places import Places
+from bylaw.rules.temporal.formula import Places
 from bylaw.rules.temporal.scanner import Spot
 
 

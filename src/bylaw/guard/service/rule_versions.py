@@ -38,8 +38,8 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy, GuardSet
 from bylaw.rules import dump_manifest, load_guard, parse_guard
 from bylaw.rules.files import NotRead, format_of, index_of, read_text_file
+from bylaw.rules.guard.manifest_documents import INDEX_KIND
 from bylaw.rules.guard.manifest_export import as_json_text, as_yaml_text
-from bylaw.rules.guard.manifest_keys import INDEX_KIND
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.source import Problems, Source, Unreadable

@@ -23,13 +23,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.guard_policy import ExecutionMode
-from bylaw.rules.guard.manifest_documents import Document, Inputs, check_format, expand_documents
-from bylaw.rules.guard.manifest_keys import (
+from bylaw.rules.guard.manifest_documents import (
     AGENT_KEYS,
     DOCUMENT_KEYS,
     KIND,
     MANIFEST_KINDS,
     VERSION_KEYS,
+    Document,
+    Inputs,
+    check_format,
+    expand_documents,
     is_version,
     kind_of,
 )

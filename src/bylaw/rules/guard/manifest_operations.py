@@ -15,8 +15,7 @@ from bylaw.model.guard_policy import Action
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.rule import Rule, Scope
 from bylaw.model.temporal import ResultOf, ToolIs
-from bylaw.rules.guard.manifest_documents import Document, Inputs
-from bylaw.rules.guard.manifest_keys import OPERATION_KEYS, SERVICE_KEYS
+from bylaw.rules.guard.manifest_documents import OPERATION_KEYS, SERVICE_KEYS, Document, Inputs
 from bylaw.rules.guard.section import read_tools
 from bylaw.rules.located import ListNode, Located, MapNode, Node, ScalarNode
 from bylaw.rules.messages import listing, quote, synonyms

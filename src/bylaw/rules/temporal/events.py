@@ -35,8 +35,7 @@ from bylaw.rules.params import (
     read_params,
 )
 from bylaw.rules.readers import Fields, read_json, read_map, report_wrong_type
-from bylaw.rules.temporal.atoms import NAME
-from bylaw.rules.temporal.comparisons import OPERATOR_SYNONYMS, OPERATORS, PATH
+from bylaw.rules.temporal.atoms import NAME, OPERATOR_SYNONYMS, OPERATORS, PATH
 from bylaw.rules.temporal.parser import parse_formula
 from bylaw.rules.temporal.scanner import Report
 
