@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from msgspec import structs
 
-from bylaw.guard.async_guard import AsyncGuard
+from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.model import Attempt, Options, check_names
 from bylaw.guard.policies import (
     FileWatch,
@@ -40,7 +40,7 @@ _log = logging.getLogger("bylaw")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Guard(AsyncGuard):
+class Guard(BaseGuard):
     """May this tool call run, right now?
 
         guard = bylaw.Guard("guard.yaml")

@@ -144,14 +144,10 @@ def without_repeats(policies: Sequence[GuardPolicy]) -> list[GuardPolicy]:
             own = tuple(rule for rule in policy.rules if everywhere.get(rule.rule.id) != rule)
             policy = policy if len(own) == len(policy.rules) else replace(policy, rules=own)
         by_hash.setdefault(policy_hash(policy), policy)
-    return _with_own_ids(list(by_hash.values()))
-
-
-def _with_own_ids(policies: list[GuardPolicy]) -> list[GuardPolicy]:
-    """Ids that two agents use become `agent/id`: incidents, counts and reports are kept by id."""
-    ids = [(policy.agent, rule.rule.id) for policy in policies for rule in policy.rules]
-    shared = shared_ids(ids)
-    return [_qualified(policy, shared) for policy in policies] if shared else policies
+    once = list(by_hash.values())
+    # ids that two agents use become `agent/id`: incidents, counts and reports are stored by id
+    twice = shared_ids([(policy.agent, rule.rule.id) for policy in once for rule in policy.rules])
+    return [_qualified(policy, twice) for policy in once] if twice else once
 
 
 def _qualified(policy: GuardPolicy, shared: Collection[str]) -> GuardPolicy:

@@ -335,7 +335,7 @@ class Reviews:
             )
         if likeness(by) in map(likeness, review.approved_by):
             raise NotAnswered(f"`{by}` has approved this call already; it needs somebody else")
-        if not _counts(before, by):
+        if before.needs and not any(_eligible(need, [by]) for need in before.needs):  # it would count for no rule
             named = sorted({name for need in before.needs for name in need["approvers"]})
             raise NotAnswered(f"`{by}` cannot approve this call; these can: {', '.join(named)}")
         if uses is not None:
@@ -380,11 +380,6 @@ def _eligible(need: dict[str, Any], people: Iterable[str]) -> set[str]:
     """Different people; two whose names look the same count as one."""
     named = {identity(name) for name in need["approvers"]}
     return {likeness(name) for name in people if not named or identity(name) in named}
-
-
-def _counts(review: ReviewRecord, by: str) -> bool:
-    """Whether an approval of this person counts for any rule."""
-    return not review.needs or any(_eligible(need, [by]) for need in review.needs)
 
 
 def _why_not(review: ReviewRecord, by: str, now: float) -> str | None:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.async_guard import AsyncGuard
+from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import forks
@@ -109,7 +109,7 @@ class GuardSession:
 
     def __init__(
         self,
-        guard: AsyncGuard,
+        guard: BaseGuard,
         lives: Lives,
         key: str,
         agent: str | None = None,
@@ -277,7 +277,7 @@ class GuardSession:
             await self.guard.in_thread(self._end, problem)
 
 
-def in_current_session(guard: AsyncGuard, attempt: Attempt) -> Attempt:
+def in_current_session(guard: BaseGuard, attempt: Attempt) -> Attempt:
     """The attempt in the innermost session of this guard that is entered here. Raises Refused if that has ended."""
     for session in reversed(_entered.get()):
         if session.guard is guard:

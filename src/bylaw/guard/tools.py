@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from bylaw.guard.async_guard import AsyncGuard
+from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.json_values import Refused, own_json
 from bylaw.guard.model import Attempt, Call, Denied, Limits
 
@@ -50,7 +50,7 @@ class Handling(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {choices}")
 
 
-def run_call(guard: AsyncGuard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
+def run_call(guard: BaseGuard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
     timeout = handling.timeout
     decision = guard.decide(attempt) if timeout is None else guard.ask(attempt, timeout=timeout)
     if decision.call is None or not decision:
@@ -58,7 +58,8 @@ def run_call(guard: AsyncGuard, attempt: Attempt, invoke: Invoke, handling: Hand
     try:
         result = invoke(decision.call, decision.review is not None)
         if inspect.isawaitable(result):
-            _close(result)
+            if inspect.iscoroutine(result):
+                result.close()
             raise TypeError("the function is asynchronous: await guard.arun(…)")
     except CannotRun as why:
         guard.release(decision)
@@ -73,7 +74,7 @@ def run_call(guard: AsyncGuard, attempt: Attempt, invoke: Invoke, handling: Hand
     return result
 
 
-async def arun_call(guard: AsyncGuard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
+async def arun_call(guard: BaseGuard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
     timeout = handling.timeout
     decision = await (guard.adecide(attempt) if timeout is None else guard.aask(attempt, timeout=timeout))
     if decision.call is None or not decision:
@@ -99,11 +100,6 @@ def _denied(denied: Denied, handling: Handling) -> str:
     if handling.on_denied == "return":
         return str(denied)
     raise denied
-
-
-def _close(awaitable: Any) -> None:
-    if inspect.iscoroutine(awaitable):
-        awaitable.close()
 
 
 def _error_text(problem: BaseException) -> str:
@@ -178,7 +174,7 @@ class Tool:
 
     def __init__(
         self,
-        guard: AsyncGuard,
+        guard: BaseGuard,
         function: Callable[..., Any],
         name: str | None,
         ignore: Collection[str],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bylaw.errors import InputError
-from bylaw.guard.audit.recompute import Recompute
+from bylaw.guard.audit.recompute import OBSERVED, Recompute
 from bylaw.guard.audit.report import MOST_FINDINGS, AuditFinding, AuditReport
 from bylaw.guard.decide.rule_changes import UNUSABLE, load_content
 from bylaw.guard.policies import (
@@ -32,9 +32,6 @@ from bylaw.model.guard_policy import ExecutionMode, GuardPolicy
 
 _ALONE = frozenset({"anchor", "dropped", "prune", "rules", "stored"})
 """kinds of rows that have no event"""
-_OBSERVED = frozenset(
-    {"request", "response", "message", "session_start", "session_end", "annotation", "tool_call", "tool_result"}
-)
 
 
 class TableCheck:
@@ -188,7 +185,7 @@ def twin_digest(row: AuditRow) -> str:
     """The digest of the event that was written with the row."""
     data = {key: value for key, value in row.data.items() if key != "session"}
     kind = str(data.get("kind", ""))
-    if kind in _OBSERVED:
+    if kind in OBSERVED:
         kind = "observation"
     else:
         data.pop("kind", None)

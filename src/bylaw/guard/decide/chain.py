@@ -99,10 +99,6 @@ def _notes(policies: Sequence[CompiledPolicy]) -> tuple[str, ...]:
     return tuple(f"the rules of {policy.agent or 'every agent'} are switched off" for policy in off)
 
 
-def _orphan(agent: str | None) -> str:
-    return f"`{agent}` is a sub-agent, and no parent of it was announced"
-
-
 def _why_nothing(policies: Sequence[CompiledPolicy]) -> str:
     rules = [policy.rules[id] for policy in policies for id in policy.follow_up_only]
     empty = [
@@ -165,28 +161,27 @@ class Policies:
         shared = len(self._everyone)
         added = [policy for agent in possible for policy in self._by_agent.get(agent, ())]
         policies = dict.fromkeys((*self._everyone, *added, *chain.policies[shared:]))
+        refused = chain.refused
+        if chain.is_orphan:  # one of these agents may start it
+            starts = [self._refused_start((parent, agents[-1])) for parent in possible]
+            refused = None if None in starts else starts[0]
         wider = Chain(
             tuple(policies),
             own=self._own(agents[-1]),
             known=self.all,
             unknown=chain.unknown,
-            refused=self._refused_anywhere(possible, agents[-1]) if chain.is_orphan else chain.refused,
+            refused=refused,
             can_pause=chain.can_pause,
         )
         if len(self._wider) < MOST_SEEN:
             self._wider[possible, agents] = wider
         return wider
 
-    def _refused_anywhere(self, possible: tuple[str, ...], agent: str | None) -> str | None:
-        """None if one of these agents may start it."""
-        refused = [self._refused_start((parent, agent)) for parent in possible]
-        return None if None in refused else refused[0]
-
     def _own(self, agent: str | None) -> tuple[CompiledPolicy, ...]:
         return (*self._everyone, *self._by_agent.get(agent or "", ()))
 
     def without_ancestors(self, agent: str | None) -> Chain:
-        return Chain((*self._everyone, *self._by_agent.get(agent or "", ())))
+        return Chain(self._own(agent))
 
     def _build(self, agents: tuple[str | None, ...]) -> Chain:
         if len(agents) - 1 > self._depth:
@@ -201,13 +196,14 @@ class Policies:
         agent_policies = self._by_agent.get(agents[-1] or "", ())
         own = self._own(agents[-1])
         above = [] if self._everyone else [agent for agent in agents[:-1] if agent not in self._by_agent]
+        orphaned = f"`{agents[0]}` is a sub-agent, and no parent of it was announced"
         is_orphan = len(agents) == 1 and any(policy.policy.mode == "sub_agent" for policy in agent_policies)
         chain = Chain(
             policies,
             own=own,
             known=self.all,
             unknown=above[0] if above else None,
-            refused=_orphan(agents[0]) if is_orphan else self._refused_start(agents),
+            refused=orphaned if is_orphan else self._refused_start(agents),
             is_orphan=is_orphan,
             can_pause=all(policy.policy.mode != "request" for policy in agent_policies),
         )

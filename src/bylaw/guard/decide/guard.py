@@ -12,7 +12,8 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -35,12 +36,13 @@ from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
 from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import Action, GuardPolicy
+from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.redactor import Redaction, Redactor
 
+T = TypeVar("T")
 _now = time.perf_counter
 _ALLOW = Action.ALLOW
 _log = logging.getLogger("bylaw")
-_STOPPED_EARLY = "not complete"
 _EDITED = "a person changed the call: run `Decision.call`"
 LONG_WAIT = 1.0
 """seconds after which decisions that wait together for the store do not wait again one by one"""
@@ -137,6 +139,47 @@ class BaseGuard(SessionChanges):
         if in_child:
             self._prefix = uuid.uuid4().hex[:12]
             self._reloading = threading.Lock()
+
+    # -- asyncio: the functions that may wait, without blocking the event loop ------------------------------------
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """In a thread if there is a store, since it may wait for the disk or for other processes."""
+        if not self._sessions.durable:
+            return function(*args)
+        from asyncio import to_thread  # not imported by programs that do without
+
+        return await to_thread(function, *args)
+
+    async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
+        return await self.in_thread(partial(self.decide, attempt, review=review))
+
+    async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
+        """`ask` for asyncio."""
+        if not is_time(timeout):
+            raise ValueError(f"timeout={timeout!r}: expected a finite number of seconds")
+        decision = await self.adecide(attempt)
+        if decision.action is not Action.PAUSE or decision.review is None:
+            return decision
+        from asyncio import sleep
+
+        until = time.monotonic() + timeout
+        while True:
+            try:
+                review = await self.in_thread(self.reviews.get, decision.review)
+            except StoreUnavailable as problem:  # whatever was answered, it cannot be read
+                return replace(decision, reason=f"{decision.reason} ({problem})")
+            if review is None or review.status != "pending" or time.monotonic() >= until:
+                return await self.in_thread(self._after_answer, attempt, decision, review)
+            await sleep(min(self.reviews.poll, max(0.0, until - time.monotonic())))
+
+    async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Verdict, ...]:
+        return await self.in_thread(partial(self.record, decision, content, **more))
+
+    async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
+        return await self.in_thread(partial(self.release, decision, session=session))
+
+    async def aend_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
+        return await self.in_thread(partial(self.end_session, session, complete=complete))
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
@@ -242,13 +285,6 @@ class BaseGuard(SessionChanges):
         if self._is_closed:
             raise StoreUnavailable("the guard is closed")
         return in_session(attempt, review, self.options.default_session)
-
-    async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
-        if not self._sessions.durable:
-            return self.decide(attempt, review=review)
-        from asyncio import to_thread  # not imported by programs that do without
-
-        return await to_thread(self.decide, attempt, review=review)
 
     def ask(self, attempt: Attempt, *, timeout: float) -> Decision:
         """Decide, and if the call pauses, wait up to `timeout` seconds for the answer of a person. The person may have

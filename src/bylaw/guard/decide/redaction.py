@@ -93,11 +93,10 @@ def recorded_key(policy: CompiledPolicy, rule: str) -> str:
 
 def overlaps(path: Sequence[str | None], place: Place) -> bool:
     """Whether the path leads to the place, into it, or around it. In doubt yes: an index may count from the end."""
-    return all(_may_be(step, there) for step, there in zip(path, place, strict=False))
-
-
-def _may_be(step: str | None, there: str | int) -> bool:
-    return step is None or step == str(there) or (isinstance(there, int) and step.startswith("-"))
+    return all(
+        step is None or step == str(there) or (isinstance(there, int) and step.startswith("-"))
+        for step, there in zip(path, place, strict=False)
+    )
 
 
 # -- rules about calls ------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.guard.decide.evaluate import count_attempt, judge
-from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, rule_key, time_of, timed
@@ -124,13 +123,13 @@ class WideWindows:
             if doubtful and not match.certain:
                 unjudged[match.rule] = unjudged.get(match.rule, 0) + 1
             else:
-                name = match.rule if attempted.reach == "agent" else self._name(policy, guarded.rule.id)
+                name = match.rule
+                if attempted.reach == "all":  # the same, whichever agent broke the rule
+                    name = guarded.rule.id
+                    if name in self._shared and policy.agent is not None:
+                        name = f"{policy.agent}/{name}"
                 found += found_match(attempted.row, attempted.decision, guarded, replace(match, rule=name), call)
         return found
-
-    def _name(self, policy: CompiledPolicy, rule: str) -> str:
-        """The same, whichever agent broke the rule."""
-        return f"{policy.agent}/{rule}" if rule in self._shared and policy.agent is not None else rule
 
 
 # -- batches of the log -----------------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ class Correlator:
 
     def step(self) -> Step:
         """Process the next batch; `events` is 0 if none is left."""
-        at = self._at or self._position()
+        at = self._at or next(iter(self._target.followed(Position, session="", limit=1)), Position(id=NAME))
         limit = self._large_batch if self._is_behind else self._batch
         rows = self._source.events(after=at.seq, limit=limit)
         self._is_behind = len(rows) == limit
@@ -219,10 +218,6 @@ class Correlator:
         self._at = None
         self._cache.clear()
         self._wide.clear()
-
-    def _position(self) -> Position:
-        found = self._target.followed(Position, session="", limit=1)
-        return found[0] if found else Position(id=NAME)
 
     def _follow(self, rows: Sequence[EventRow], *, before: int) -> list[Followed]:
         by_session: dict[str, list[TimedRow]] = {}

@@ -328,7 +328,9 @@ def partial_call(call: ToolCall, chain: Chain, redacted: Redacted) -> PartialCal
         digest = predicate_digest(leaf)
         if digest in recorded:
             truths[leaf] = recorded[digest]
-        elif any(overlaps(leaf.path, place) for place in redacted.arguments) and not _is_on_presence(leaf, redacted):
+        elif leaf.op in ("present", "missing") and redacted is not ALL_REDACTED:
+            continue  # whether a value exists is known, since redaction replaces a value by a text
+        elif any(overlaps(leaf.path, place) for place in redacted.arguments):
             truths[leaf] = None
             unknown.add(leaf)
     doubtful = {rule_key(policy, id) for policy, id, leaves in rules if not unknown.isdisjoint(leaves)}
@@ -336,11 +338,6 @@ def partial_call(call: ToolCall, chain: Chain, redacted: Redacted) -> PartialCal
     if isinstance(call.arguments, dict):
         call = replace(call, arguments=RedactedArguments(call.arguments, truths))
     return PartialCall(call, frozenset(doubtful), frozenset(lost))
-
-
-def _is_on_presence(leaf: ArgumentIs, redacted: Redacted) -> bool:
-    """Whether it only asks if a value exists. That is known, since redaction replaces a value by a text."""
-    return leaf.op in ("present", "missing") and redacted is not ALL_REDACTED
 
 
 class _ResponseRules:

@@ -31,6 +31,8 @@ LONGEST_NOTE = 4_000
 MOST_CHANGES = 500
 """changes stored with an incident; the audit has all of them"""
 _WITHDRAWN = "late events show that it did not happen"
+_DETAILS = ("severity", "then", "message", "line", "agent", "run", "tool", "call_id", "call_session")
+"""of an incident, taken from its earliest detection"""
 
 
 class IncidentWriter:
@@ -164,21 +166,9 @@ def _write_row(transaction: Transaction, about: Incident | Alert, change: Change
 def _counted(incident: Incident, detected: Detection) -> Incident:
     """The incident with one more detection. Its details are those of the earliest, whichever arrived first."""
     if not incident.count or (detected.when, detected.event) < (incident.first_seen, incident.first_event):
-        incident = replace(
-            incident,
-            severity=detected.severity,
-            then=detected.then,
-            message=detected.message,
-            line=detected.line,
-            agent=detected.agent,
-            run=detected.run,
-            tool=detected.tool,
-            call_id=detected.call_id,
-            call_session=detected.call_session,
-            event=detected.seq,
-            first_event=detected.event,
-            first_seen=detected.when,
-        )
+        details = {name: getattr(detected, name) for name in _DETAILS}
+        first = {"event": detected.seq, "first_event": detected.event, "first_seen": detected.when}
+        incident = replace(incident, **details, **first)
     last = detected.when if not incident.count else max(incident.last_seen, detected.when)
     return replace(incident, count=incident.count + 1, stopped=incident.stopped + detected.stopped, last_seen=last)
 
@@ -258,7 +248,7 @@ class Incidents:
                 _write_change(transaction, incident, change)
                 transaction.put_followed(replace(incident, status="acknowledged"))
             else:
-                _write_alert_change(transaction, alert, change)
+                _write_row(transaction, alert, change, alert.incident, "alert acknowledged")
             return _acknowledged(transaction, alert, change)
 
     def assign(self, incident_id: str, to: str, *, by: str, note: str | None = None) -> Incident:
@@ -292,7 +282,9 @@ class Incidents:
             _write_change(transaction, incident, change)
             if what in ("acknowledged", "solved"):
                 incident = replace(incident, status="acknowledged" if what == "acknowledged" else "solved")
-                _acknowledge_alert(transaction, incident, change)
+                alert = transaction.followed(Alert, _alert_id(incident))
+                if alert is not None and alert.status == "pending":
+                    _acknowledged(transaction, alert, change)
             if what == "solved" and incident.notify:
                 enqueue(transaction, about_incident(incident, "incident.solved", change.at))
             return transaction.put_followed(incident)
@@ -308,16 +300,6 @@ def _changed(incident: Incident, change: Change) -> Incident:
     return replace(incident, history=history, at=change.at)
 
 
-def _acknowledge_alert(transaction: Transaction, incident: Incident, change: Change) -> None:
-    alert = transaction.followed(Alert, _alert_id(incident))
-    if alert is not None and alert.status == "pending":
-        _acknowledged(transaction, alert, change)
-
-
 def _acknowledged(transaction: Transaction, alert: Alert, change: Change) -> Alert:
     done = replace(alert, status="acknowledged", acknowledged_by=change.by, acknowledged_at=change.at)
     return transaction.put_followed(replace(done, at=change.at))
-
-
-def _write_alert_change(transaction: Transaction, alert: Alert, change: Change) -> None:
-    _write_row(transaction, alert, change, alert.incident, "alert acknowledged")

@@ -18,7 +18,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, TypeAlias, TypedDict
 
@@ -73,6 +74,17 @@ class Answer(Struct, frozen=True, kw_only=True):
     call: Call | None = None
     """to run instead"""
     note: str | None = None
+
+
+def read_answer(kind: Any, given: Any, tool: str) -> Answer | None:
+    """The answer of a person as a framework passes it on: `approve`, `edit` or `reject`; None if it is no answer.
+    `given` may have the `tool` and `arguments` to run instead, and says `by` whom it is."""
+    arguments, call = given.get("arguments", None), None
+    if kind == "edit" and isinstance(arguments, dict):
+        call = Call(given.get("tool", None) or tool, arguments)
+    elif kind not in ("approve", "reject"):
+        return None
+    return Answer(approved=kind != "reject", by=given.get("by", None), note=given.get("note", None), call=call)
 
 
 class Running(Struct, frozen=True):
@@ -247,15 +259,8 @@ class Calls:
     ) -> Any:
         """Run the call that was allowed, and record what `read` finds in its result. Raises CannotRun if it cannot be
         run as it was approved."""
-        assert decision.call is not None
-        token = self.begin(attempt, decision)
-        try:
-            result = invoke(decision.call)
-        except BaseException as problem:
-            self._failed(attempt, decision, problem)
-            raise
-        finally:
-            running.reset(token)
+        with self._running(attempt, decision) as call:
+            result = invoke(call)
         content, is_error = read(result)
         self._report(self.guard.record(decision, plain_json(content), is_error=is_error))
         return result
@@ -263,20 +268,25 @@ class Calls:
     async def arun(
         self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Callable[[Any], Recorded]
     ) -> Any:
+        with self._running(attempt, decision) as call:
+            result = invoke(call)
+            if inspect.isawaitable(result):
+                result = await result
+        content, is_error = read(result)
+        self._report(await self.guard.arecord(decision, plain_json(content), is_error=is_error))
+        return result
+
+    @contextmanager
+    def _running(self, attempt: Attempt, decision: Decision) -> Iterator[Call]:
         assert decision.call is not None
         token = self.begin(attempt, decision)
         try:
-            result = invoke(decision.call)
-            if inspect.isawaitable(result):
-                result = await result
+            yield decision.call
         except BaseException as problem:  # a task that is cancelled has run in part
             self._failed(attempt, decision, problem)
             raise
         finally:
             running.reset(token)
-        content, is_error = read(result)
-        self._report(await self.guard.arecord(decision, plain_json(content), is_error=is_error))
-        return result
 
     # -- a whole call, in a framework without an approval of its own ------------------------------------------------
 

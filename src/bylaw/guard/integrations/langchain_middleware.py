@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
 
-from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded
+from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun
 from bylaw.model.guard_policy import Action
@@ -116,15 +116,10 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         given = interrupt({**about, "reason": decision.reason, "notes": list(decision.notes)})
         if not isinstance(given, dict) or not isinstance(given.get("review"), str):
             return None
-        kind, arguments, call = given.get("type"), given.get("arguments"), None
-        if kind == "edit" and isinstance(arguments, dict):
-            call = Call(given.get("tool", attempt.tool), arguments)
-        elif kind not in ("approve", "reject"):
-            return None
-        answer = Answer(approved=kind != "reject", by=given.get("by"), note=given.get("note"), call=call)
+        answer = read_answer(given.get("type"), given, attempt.tool)
         if given["review"] == decision.review:
             return answer
-        if given["review"] in self.calls.reviews_of(attempt):
+        if answer is not None and given["review"] in self.calls.reviews_of(attempt):
             self.calls.answer(given["review"], answer)
         return None
 

@@ -17,7 +17,7 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import HumanResponseEvent, InputRequiredEvent
 from workflows.runtime.types.results import WaitingForEvent
 
-from bylaw.guard.integrations.calls import Answer, Calls, Recorded
+from bylaw.guard.integrations.calls import Answer, Calls, Recorded, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun
 from bylaw.model.guard_policy import Action
@@ -112,12 +112,7 @@ async def _ask(context: Any, attempt: Attempt, decision: Decision) -> Answer | N
         requirements={"review": decision.review},
         timeout=None,
     )
-    kind, arguments, call = given.get("response", None), given.get("arguments", None), None
-    if kind == "edit" and isinstance(arguments, dict):
-        call = Call(given.get("tool", None) or attempt.tool, arguments)
-    elif kind not in ("approve", "reject"):
-        return None
-    return Answer(approved=kind != "reject", by=given.get("by", None), note=given.get("note", None), call=call)
+    return read_answer(given.get("response", None), given, attempt.tool)
 
 
 def _refusal(name: str, given: Any, reason: str) -> ToolOutput:

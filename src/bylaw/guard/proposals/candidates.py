@@ -63,7 +63,9 @@ def _orders(tool: str, known: ToolFacts, facts: Facts) -> Iterator[Order]:
     support: Counter[Earlier] = Counter()
     for signature, count in known.signatures.items():
         for earlier in signature:
-            if earlier.tool != tool and can_be_named(earlier.tool) and _is_usable(earlier, known):
+            # calls without the argument would escape the rule
+            is_usable = earlier.path is None or known.paths[earlier.path].present == known.calls
+            if is_usable and earlier.tool != tool and can_be_named(earlier.tool):
                 support[earlier] += count
     seen: set[str] = set()
     for earlier in sorted(support, key=lambda one: (-support[one], *_preference(one))):
@@ -72,18 +74,14 @@ def _orders(tool: str, known: ToolFacts, facts: Facts) -> Iterator[Order]:
         after = _alternatives(earlier, known.signatures, support, known.calls)
         if after is None:
             continue
-        after = _strengthened(after, known.signatures)
+        for i, one in enumerate(after):  # each as specific as possible, as long as they explain every call
+            after = (*after[:i], _strongest(one, known.signatures, after), *after[i + 1 :])
         if _is_padded(after, known.signatures):
             continue
         specificity = 1 - _elsewhere(tool, after, facts)
         if specificity >= LEAST_SPECIFICITY:
             seen.update(one.tool for one in after)
             yield Order(tool, after, specificity)
-
-
-def _is_usable(earlier: Earlier, known: ToolFacts) -> bool:
-    """Calls without the argument would escape the rule."""
-    return earlier.path is None or known.paths[earlier.path].present == known.calls
 
 
 def _preference(earlier: Earlier) -> tuple[int, bool, str, str, str]:
@@ -112,13 +110,6 @@ def _alternatives(
         chosen.append(best)
         left = {s: n for s, n in left.items() if best not in s}
     return tuple(chosen)
-
-
-def _strengthened(after: tuple[Earlier, ...], signatures: Signatures) -> tuple[Earlier, ...]:
-    """Each alternative made as specific as possible, as long as they explain every call."""
-    for i, one in enumerate(after):
-        after = (*after[:i], _strongest(one, signatures, after), *after[i + 1 :])
-    return after
 
 
 def _is_padded(after: tuple[Earlier, ...], signatures: Signatures) -> bool:
@@ -210,11 +201,8 @@ def _same(path: str | None) -> tuple[str, ...]:
 
 
 def _atom(kind: str, tool: str, tests: Iterable[str]) -> str:
-    return f"{kind}({', '.join((_quoted(tool), *tests))})"
-
-
-def _quoted(tool: str) -> str:
-    return tool if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", tool) else f'"{tool}"'
+    name = tool if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", tool) else f'"{tool}"'
+    return f"{kind}({', '.join((name, *tests))})"
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _decide(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
     if decision.action is not Action.PAUSE or decision.review is None:
         return block(event, text)
     if event.can_ask and review is not None and not review.needs and review.status == "pending":
-        note_question(guard, event, review)
+        _note(guard, event, "asked", review=review.id)
         return ask(event, f"bylaw: {decision.reason} (waiting for a person: {decision.review})")
     advice = "the same call can be made again once the review is approved"
     return block(event, f"bylaw: waiting for a person: {decision.review}: {decision.reason}; {advice}")
@@ -209,11 +209,6 @@ AT_THE_CLIENT = "the person at the client"
 LOOK_BACK = 5_000
 """rows of the log in which a call, or the question about it, is searched"""
 _log = logging.getLogger("bylaw")
-
-
-def note_question(guard: Guard, event: HookEvent, review: ReviewRecord) -> None:
-    """The client is told to ask about this call."""
-    _note(guard, event, "asked", review=review.id)
 
 
 def note_bypass(guard: Guard, event: HookEvent) -> str:
@@ -307,13 +302,11 @@ def _question(guard: Guard, event: HookEvent, agent: str | None) -> ReviewRecord
                 asked.remove(id)
     for id in asked:
         review = guard.reviews.get(id)
-        if review is not None and not review.needs and _is_about(review, event, agent):
-            return review
+        if review is not None and not review.needs:
+            bound_to = review.bound_to or review.policy
+            if action_hash(event.tool, event.arguments, agent, bound_to) == review.action_hash:
+                return review
     return None
-
-
-def _is_about(review: ReviewRecord, event: HookEvent, agent: str | None) -> bool:
-    return action_hash(event.tool, event.arguments, agent, review.bound_to or review.policy) == review.action_hash
 
 
 def _rows(guard: Guard, event: HookEvent) -> Iterator[EventRow]:
