@@ -101,6 +101,15 @@ def test_first_in_first_out_is_told_as_a_guess() -> None:
     assert outcomes(trace, FITS) == {"wrong": "inconclusive", "right": "inconclusive", "any": "violated"}
 
 
+def test_spans_of_calls_that_share_an_id_are_told_apart_by_their_arguments() -> None:
+    values = [{"gen_ai.tool.call.id": "x", **WRAPPED["plain"](city)} for city in reversed(CITIES)]
+    spans = [tool(str(number), 2 + 2 * number, city, one) for number, (city, one) in enumerate(zip(
+        reversed(CITIES), values, strict=True))]  # fmt: skip
+    trace = read(export(chat("a", 0, use("Berlin", "x"), use("Oslo", "x")), *spans))
+    assert sorted(pairs(trace)) == [(city, city) for city in CITIES]
+    assert len(calls(trace)) == 2
+
+
 def messages(*results: dict[str, Any], cities: tuple[str, ...] = CITIES) -> Trace:
     issued = [{"function": {"name": "weather", "arguments": json.dumps({"city": city})}} for city in cities]
     listed = [{"role": "user", "content": "q"}, {"role": "assistant", "content": None, "tool_calls": issued}, *results]

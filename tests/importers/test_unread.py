@@ -201,3 +201,29 @@ def test_calls_that_are_recorded_after_their_answer_are_not_missing() -> None:
     ran = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "1"}
     trace = load_trace(lines(export(chat, span("2", 3, 4, ran))))
     assert (codes(trace), outcomes(trace)["wipe"]) == ([], "ok")
+
+
+def nameless(function: dict[str, Any]) -> list[dict[str, Any]]:
+    data = [{"type": "response", "response_id": "r"}, {"type": "function", "input": "{}", **function}]
+    return [{"object": "trace.span", "id": f"s{n}", "trace_id": "t", "started_at": f"2026-01-01T00:00:0{n}Z",
+             "ended_at": f"2026-01-01T00:00:0{n}Z", "span_data": one} for n, one in enumerate(data)]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [{}, {"output": "x"}, {"name": None}, {"name": ""}])
+def test_a_span_of_a_tool_without_a_name_is_told(function: dict[str, Any]) -> None:
+    trace = load_trace(lines(*nameless(function)))
+    assert (trace.format, trace.turns[0].response.unread) == ("agents-sdk", ("*",))
+    assert "unread-content" in codes(trace)
+    assert outcomes(trace) == {"wipe": "inconclusive", "text": "inconclusive", "must": "inconclusive", "turns": "ok"}
+
+
+def test_a_span_of_a_tool_takes_its_name_from_the_call_that_it_answers() -> None:
+    message = [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "wipe", "arguments": {}}]}]
+    chat = span("a", 0, 1, {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(message)})
+    ran = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "c", "gen_ai.tool.call.result": "x"}
+    trace = load_trace(lines(export(chat, span("b", 2, 3, ran, name=""))))
+    assert [(event.kind, getattr(event, "name", None)) for event in trace.events][-2:] == [
+        ("tool_call", "wipe"),
+        ("tool_result", "wipe"),
+    ]
+    assert codes(trace) == []

@@ -335,7 +335,10 @@ class Assembler(SessionBuffers):
             self.has_orphan = True
             of = "" if result.name is None else f" of `{result.name}`"
             self._warn(result, "result-without-call", WITHOUT_CALL.format(of), WITHOUT_CALL_HELP)
-        tool = result.name or EVERYTHING[0]
+        self.lack_call(buffer, result.name or EVERYTHING[0])
+
+    def lack_call(self, buffer: SessionBuffer, tool: str) -> None:
+        """A call of this tool was made, `*` for any tool, which could not be read: the latest response tells it."""
         if self._grows(buffer):
             self._mark_unread(buffer, tool)
         else:

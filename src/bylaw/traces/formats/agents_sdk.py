@@ -89,7 +89,7 @@ def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
     kind = data.get("type")
     if kind == "agent":
         span.about = AgentRun(name=text_field(data, "name"))
-    elif kind == "function" and isinstance(data.get("name"), str):
+    elif kind == "function":
         span.about = _tool(data, span)
     elif kind == "generation":
         span.about = _generation(data)
@@ -103,7 +103,7 @@ def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
 def _tool(data: dict[str, Any], span: Span) -> ToolRun:
     server = data.get("mcp_data")
     return ToolRun.recorded(
-        data["name"],
+        text_field(data, "name") or "",
         decode_whole(data.get("input")),
         data.get("output"),
         namespace=text_field(server, "server") if isinstance(server, dict) else None,

@@ -104,6 +104,7 @@ class IssuedCalls:
             call.turn.unread |= {run.tool.name}
         tool, answer, number = run.tool, call.answer, call.number
         use = answer.uses[number]
+        tool.name = tool.name or str(use["name"])
         if not use.get("id"):
             use["id"] = tool.call_id or run.span.id
         tool.call_id = str(use["id"])

@@ -44,6 +44,7 @@ from bylaw.traces.records.problems import Problems
 
 DROPPED = "the recorder dropped {} attributes or events of this span, because there were too many"
 DROPPED_HELP = "raise `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`; rules that they may decide are inconclusive"
+NAMELESS = "this call of a tool has no name, so no rule can look for it; rules about calls are inconclusive"
 _CUT = "cut"
 """the type of a block that holds the start of an answer"""
 _RESULT, _ANSWER, _CALL, _OTHER, _LATE = range(5)
@@ -244,6 +245,10 @@ class SessionSpans:
             if tool.call_id is not None and span.start is not None:
                 self._assembler.place_call(self._assembler.buffer_for(run.turn.origin), tool.call_id)
             return
+        if not tool.name:
+            self._warn(span, "unread-content", NAMELESS)
+            self._assembler.lack_call(self._assembler.buffer_for(run.origin), EVERYTHING[0])
+            return
         tool.call_id = tool.call_id or span.id
         call = ToolCall(
             origin=run.origin,
@@ -279,12 +284,13 @@ class SessionSpans:
                 at=span.ended_at,
                 source=span.source,
                 call_id=tool.call_id,
-                name=tool.name,
+                name=tool.name or None,
                 content=span.error if content is UNSET else content,
                 is_error=shown.is_error if shown is not None and tool.is_error is None else tool.is_error,
                 latency_ms=span.latency_ms,
                 is_guessed=run.is_guess,
             ),
+            tool.given,
         )
 
     def _result_in_inputs(self, call_id: str | None) -> Result | None:
