@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from bylaw.demo.command import STEPS
+from bylaw.demo import STEPS
 
 
 def main() -> int:

@@ -24,9 +24,9 @@ COMMANDS = {
         "does the agent keep its rules when its tools, its model or its context fail?",
     ),
     "convert": LazyCommand(
-        "bylaw.inspect.convert_command:command", "write traces in another format: Bylaw's own, ATIF or OTLP"
+        "bylaw.inspect.commands:convert", "write traces in another format: Bylaw's own, ATIF or OTLP"
     ),
-    "demo": LazyCommand("bylaw.demo.command:command", "write an example to try these commands on"),
+    "demo": LazyCommand("bylaw.demo:command", "write an example to try these commands on"),
     "diff": LazyCommand(
         "bylaw.diff.command:command",
         "what changed between two versions of the agent, and did the change break or fix a rule?",
@@ -34,15 +34,13 @@ COMMANDS = {
     "explain": LazyCommand("bylaw.lint.commands:explain", "print the page for an error code or a rule kind"),
     "guard": LazyCommand("bylaw.guard.commands:command", "may this tool call run, right now?"),
     "hook": LazyCommand("bylaw.guard.commands.hook:command", "the guard in Claude Code, Codex, Gemini CLI, Cursor …"),
-    "inspect": LazyCommand("bylaw.inspect.command:command", "show a trace as a timeline, or two side by side"),
+    "inspect": LazyCommand("bylaw.inspect.commands:inspect", "show a trace as a timeline, or two side by side"),
     "lint": LazyCommand("bylaw.lint.commands:lint", "check rule files without running them"),
-    "record": LazyCommand("bylaw.record.command:command", "run a command and record what it asks its models"),
+    "record": LazyCommand("bylaw.record.commands:record", "run a command and record what it asks its models"),
     "pull": LazyCommand(
         "bylaw.pull.command:command", "copy traces from Langfuse, LangSmith, MLflow or Phoenix to a file"
     ),
-    "receive": LazyCommand(
-        "bylaw.record.receive_command:command", "write what instrumented agents send by OpenTelemetry"
-    ),
+    "receive": LazyCommand("bylaw.record.commands:receive", "write what instrumented agents send by OpenTelemetry"),
     "schema": LazyCommand("bylaw.lint.commands:schema", "print the JSON Schema of the rule file, for editors"),
 }
 

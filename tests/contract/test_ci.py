@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from bylaw.ci.file import load_ci
-from bylaw.ci.model import CiPart, combine, failed_part
+from bylaw.ci.report import CiPart, combine, failed_part
 from bylaw.cli import cli
 from bylaw.errors import ExitCode
 from bylaw.lint.report import lint_files

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from bylaw.ci.model import CiReport, combine, contract_part, failed_part
 from bylaw.ci.report import RENDERERS as CI_RENDERERS
+from bylaw.ci.report import CiReport, combine, contract_part, failed_part
 from bylaw.contract import model as checks
 from bylaw.contract.faults.model import Injection, ToolFault
 from bylaw.contract.job import Options, run_contract

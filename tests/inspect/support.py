@@ -7,9 +7,8 @@ from collections.abc import Iterable
 
 import click
 
-from bylaw.inspect.model import Entry, TurnEntry
+from bylaw.inspect.model import Entry, Selection, TurnEntry
 from bylaw.inspect.report.terminal import Page
-from bylaw.inspect.selection import Selection
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import (
     Annotation,

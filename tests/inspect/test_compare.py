@@ -8,11 +8,10 @@ import click
 import pytest
 
 from bylaw.inspect.comparison import compare
-from bylaw.inspect.model import SideBySide
+from bylaw.inspect.model import Selection, SideBySide
 from bylaw.inspect.report import side_by_side as wording
 from bylaw.inspect.report.layout import width
 from bylaw.inspect.report.side_by_side import Columns
-from bylaw.inspect.selection import Selection
 from tests.inspect.support import controls, everything
 from tests.support.build import trace
 

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bylaw.inspect.command import command
+from bylaw.inspect.commands import inspect
 from bylaw.inspect.model import SessionEntry
 from bylaw.inspect.report.layout import format_tokens, width
 from bylaw.inspect.report.terminal import Page
@@ -120,7 +120,7 @@ def test_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(click, "echo_via_pager", lambda pieces, color: shown.extend(pieces))
     path = tmp_path / "t.json"
     path.write_text('[{"role": "user", "content": "q"}, {"role": "assistant", "content": "hi"}]')
-    found = CliRunner().invoke(command, [str(path), "--pager"])
+    found = CliRunner().invoke(inspect, [str(path), "--pager"])
     assert (found.exit_code, found.output) == (0, "")
     assert "hi" in "".join(shown)
-    assert "hi" in CliRunner().invoke(command, [str(path)]).output
+    assert "hi" in CliRunner().invoke(inspect, [str(path)]).output

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bylaw.cli import main
-from bylaw.inspect.model import EventEntry, RequestEntry, TurnEntry
-from bylaw.inspect.selection import Selection
+from bylaw.inspect.model import EventEntry, RequestEntry, Selection, TurnEntry
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import ToolResult
 from tests.inspect.support import entries, everything, turns

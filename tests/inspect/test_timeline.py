@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.inspect.model import EventEntry, RequestEntry, SessionEntry, TurnEntry
-from bylaw.inspect.selection import Selection
+from bylaw.inspect.model import EventEntry, RequestEntry, Selection, SessionEntry, TurnEntry
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace

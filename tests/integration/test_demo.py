@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bylaw.demo.command import STEPS
+from bylaw.demo import STEPS
 from tests.support.command import run_bylaw
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "demo.py"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from click.testing import CliRunner, Result
 
 import bylaw
 from bylaw.cli import cli
+from bylaw.pull import services
 from bylaw.pull.client import Client, PullError, proxy_of
 from tests.pull.server import (
     CARD,
@@ -39,7 +39,7 @@ SPEAKERS: dict[str, tuple[str, Callable[[Fake], None]]] = {
     "phoenix before 13.9": ("phoenix", lambda fake: speak_phoenix(fake, filters=False)),
 }
 VARIABLES = {"langsmith v2": {"LANGSMITH_ENDPOINT": "FAKE/api/v1"}}
-SIZES = {"langfuse": ("_PAGE", "_V2_PAGE"), "langsmith": ("_PAGE",), "mlflow": ("_PAGE",), "phoenix": ("_PAGE",)}
+SIZES = ("_LANGFUSE_PAGE", "_V2_PAGE", "_PAGE")
 
 
 @pytest.fixture
@@ -93,9 +93,8 @@ def test_whole_traces_are_pulled(
 ) -> None:
     service, speak = SPEAKERS[speaker]
     speak(fake)
-    __import__(f"bylaw.pull.{service}")
-    for name in SIZES[service]:
-        monkeypatch.setattr(sys.modules[f"bylaw.pull.{service}"], name, size)
+    for name in SIZES:
+        monkeypatch.setattr(services, name, size)
     done = pull(service, "--limit", "2", **VARIABLES.get(speaker, {}))
     path = tmp_path / f"{service}.jsonl"
     assert done.return_value == 0

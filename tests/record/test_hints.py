@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.record.command import hints
+from bylaw.record.commands import hints
 
 PROXY = "ignores HTTPS_PROXY"
 HOST = "--host"

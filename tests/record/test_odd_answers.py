@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import bylaw
 from bylaw.record import recording as recordings
-from bylaw.record.exchange import RecordedExchange
 from bylaw.record.recording import Recording
+from bylaw.record.turns import RecordedExchange
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
 from tests.record.model_clients import read, responses
 

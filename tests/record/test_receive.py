@@ -24,8 +24,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 import bylaw
 from bylaw.cli import cli
+from bylaw.record.commands import _report_receiving
 from bylaw.record.file import ExportFile, NotARecording
-from bylaw.record.receive_command import _report
 from bylaw.record.receiver import Receiver
 from bylaw.text.redaction.redactor import recording_redactor
 from bylaw.wire.proxy.http1 import Request
@@ -176,7 +176,7 @@ def test_what_cannot_be_written_is_not_acknowledged(receiver: Receiver, monkeypa
     monkeypatch.setattr(ExportFile, "append", lambda self, lines: full(lines))
     status, body = send(receiver, export().SerializeToString(), PROTOBUF)
     assert (status, body[:2], b"No space left" in body) == (503, b"\x08\x0e", True)
-    assert _report(receiver, "out") == 4
+    assert _report_receiving(receiver, "out") == 4
 
 
 def test_an_existing_file_is_continued_only_if_it_holds_otlp(receiver: Receiver, path: Path, tmp_path: Path) -> None:

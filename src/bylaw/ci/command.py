@@ -9,18 +9,8 @@ import click
 from msgspec.structs import replace
 
 from bylaw.check.report import RENDERERS as CHECK_RENDERERS
-from bylaw.ci.model import (
-    CheckSettings,
-    CiFile,
-    CiPart,
-    DiffSettings,
-    check_part,
-    combine,
-    contract_part,
-    diff_part,
-    failed_part,
-)
-from bylaw.ci.report import RENDERERS
+from bylaw.ci.file import CheckSettings, CiFile, DiffSettings, load_ci
+from bylaw.ci.report import RENDERERS, CiPart, check_part, combine, contract_part, diff_part, failed_part
 from bylaw.contract.commands import config_option, print_warnings, run_file
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
 from bylaw.contract.results import ContractReport
@@ -69,8 +59,6 @@ def command(
     The contract is configured by its section in FILE, check and diff by the section `ci` or by flags. Weights come from
     the section `scoring`; without it, every part weighs the same.
     """
-    from bylaw.ci.file import load_ci
-
     if (baseline is None) is not (candidate is None):
         raise click.UsageError("--baseline and --candidate go together")
     file = load_ci(config)

@@ -6,11 +6,13 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from bylaw.ci.model import CheckSettings, CiFile, DiffSettings
+from msgspec import Struct
+
 from bylaw.contract.file.sections import read_scoring
 from bylaw.contract.file.types import SCORE, Table, subtree
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import FailOn
 from bylaw.model.rule import Rule
 from bylaw.rules.files import FilePath, NotRead, format_of, read_text_file
@@ -21,6 +23,42 @@ from bylaw.rules.policy import CONTRACT
 from bylaw.rules.readers import read_map, read_text, read_texts
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Problems, Source, Unreadable
+from bylaw.rules.versions import VersionChoice
+
+
+class CheckSettings(Struct, frozen=True, kw_only=True):
+    traces: tuple[str, ...]
+    policies: tuple[str, ...] = ()
+    """rule files; empty: the file itself"""
+    version: VersionChoice = None
+    inputs: dict[str, str] = {}
+    fail_on: FailOn = "error"
+
+
+class DiffSettings(Struct, frozen=True, kw_only=True):
+    baseline: str
+    candidate: str
+    policies: tuple[str, ...] = ()
+    version: VersionChoice = None
+    inputs: dict[str, str] = {}
+    fail_on: Literal["none", "minor", "moderate", "severe"] = "severe"
+    deterministic: bool = False
+    strict: bool = False
+    judge: str | None = None
+
+
+class CiFile(Struct, frozen=True, kw_only=True):
+    """What a file configures; None: not configured there."""
+
+    check: CheckSettings | None = None
+    diff: DiffSettings | None = None
+    has_contract: bool = False
+    has_rules: bool = False
+    min_score: float | None = None
+    strict: bool = False
+    """whether anything that was not checked or was warned about is exit 3"""
+    weights: dict[str, float] = {}
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def _read_path(node: Node, name: str, context: Context) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 
-from bylaw.inspect.selection import Selection
+from bylaw.inspect.model import Selection
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.ports import TraceSource
 from bylaw.traces import open_trace

@@ -20,12 +20,12 @@ from bylaw.inspect.model import (
     Entry,
     EventEntry,
     PairEntry,
+    Selection,
     SessionPair,
     SideBySide,
     Totals,
     TurnEntry,
 )
-from bylaw.inspect.selection import Selection
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import ToolResult

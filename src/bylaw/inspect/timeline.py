@@ -20,13 +20,13 @@ from bylaw.inspect.model import (
     EventEntry,
     Input,
     RequestEntry,
+    Selection,
     SessionEntry,
     SessionTotals,
     Totals,
     TurnEntry,
     model_of,
 )
-from bylaw.inspect.selection import Selection
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
 from bylaw.text.prices import Prices, cost_of
 

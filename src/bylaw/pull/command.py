@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,8 @@ from bylaw.report.text import count, printable
 if TYPE_CHECKING:
     from bylaw.pull.client import Source
 
-SOURCES = {
-    "langfuse": "bylaw.pull.langfuse:Langfuse",
-    "langsmith": "bylaw.pull.langsmith:LangSmith",
-    "mlflow": "bylaw.pull.mlflow:Mlflow",
-    "phoenix": "bylaw.pull.phoenix:Phoenix",
-}
+SOURCES = {"langfuse": "Langfuse", "langsmith": "LangSmith", "mlflow": "Mlflow", "phoenix": "Phoenix"}
+"""the class of each in `services`"""
 _AGO = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BATCH = 20
@@ -74,12 +69,12 @@ def command(
 
     Exit 0: pulled. 2: bad input, such as keys that are refused. 3: there is no trace. 4: the service does not answer.
     """
+    from bylaw.pull import services
     from bylaw.pull.client import PullError
 
     target = out or f"{service}.jsonl"
     try:
-        module, _, name = SOURCES[service].partition(":")
-        source: Source = getattr(import_module(module), name)(os.environ, project)
+        source: Source = getattr(services, SOURCES[service])(os.environ, project)
         traces, rows, has_more = _pull(source, target, since, limit, force=force, redact=redact)
     except PullError as problem:
         _print(f"error: {problem}")

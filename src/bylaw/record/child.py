@@ -14,18 +14,27 @@ import os
 import signal
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from bylaw.record.child_frameworks import Settings, hook_variables, read_log
-from bylaw.record.proxy import RecordingProxy
 from bylaw.record.recording import Recording
+from bylaw.wire.exchange import Exchange, Outgoing
 from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.child_environment import Address, base_url_variables, proxy_variables, trust_variables
+from bylaw.wire.proxy.child_environment import (
+    MODEL_HOSTS,
+    Address,
+    base_url_variables,
+    proxy_variables,
+    trust_variables,
+)
+from bylaw.wire.proxy.server import Proxy
 
 _FORWARDED = frozenset(
     (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -160,3 +169,52 @@ def _serving(proxy: RecordingProxy) -> Iterator[None]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+# The proxy
+#
+# It changes nothing. Requests to the addresses in the child's environment and plain HTTP are recorded. HTTPS is
+# decrypted only for hosts that are known to serve models, or that were named; every other tunnel passes unread and is
+# counted.
+
+
+SESSION = "x-bylaw-session"
+"""a header in which a program can name the session of a request; the proxy does not pass it on"""
+
+
+class RecordingProxy(Proxy):
+    def __init__(
+        self, recording: Recording, *, upstreams: Mapping[str, str], authority: Authority, hosts: tuple[str, ...]
+    ) -> None:
+        super().__init__(upstreams=upstreams, authority=authority)
+        self._recording = recording
+        self._hosts = (*MODEL_HOSTS, *(host.lower() for host in hosts))
+        self.unread: Counter[str] = Counter()
+        """tunnels that were not decrypted, by host"""
+        self.passed: Counter[str] = Counter()
+        """connections in protocols that cannot be recorded, such as `a web socket to example.com`"""
+        self.refused: Counter[str] = Counter()
+        """tunnels that were decrypted and whose client did not trust the certificate, by host"""
+        self.turned_away: Counter[str] = Counter()
+        """requests that the proxy could not serve, by the reason"""
+
+    def begin(self, request: Outgoing) -> Exchange:
+        session = request.headers.pop(SESSION, None)
+        return self._recording.listen(Exchange(request), session=session or None)
+
+    def decrypts(self, host: str) -> bool:
+        if host in self.refused:  # a client that does not trust us gets through unread from now on
+            return False
+        return any(fnmatchcase(host.lower(), known) for known in self._hosts)
+
+    def on_unread(self, host: str, what: str) -> None:
+        if what == "HTTPS":
+            self.unread[host] += 1
+        else:
+            self.passed[f"{what} to {host}"] += 1
+
+    def on_tls_refused(self, host: str, token: str | None) -> None:
+        self.refused[host] += 1
+
+    def on_refused(self, why: str) -> None:
+        self.turned_away[why] += 1

@@ -18,10 +18,9 @@ from typing import Any
 import msgspec
 
 from bylaw.errors import BylawError
-from bylaw.record.exchange import RecordedExchange
 from bylaw.record.file import RecordFile
 from bylaw.record.frameworks import mark_carried
-from bylaw.record.turns import ModelCall, lines_of
+from bylaw.record.turns import ModelCall, RecordedExchange, lines_of
 from bylaw.traces.formats.bylaw.lines import Line, SessionEndLine, TraceEndLine, TraceStartLine
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing, decompress
 from bylaw.wire.formats import is_unread_call, model_call

@@ -29,8 +29,7 @@ from bylaw.inspect.report.layout import (
     text_of,
     width,
 )
-from bylaw.inspect.report.terminal import note_lines
-from bylaw.inspect.report.turns import View, turn_blocks
+from bylaw.inspect.report.terminal import View, join_lines, note_lines, turn_blocks
 from bylaw.report.text import NARROWEST, count
 
 _QUOTED = 40
@@ -125,11 +124,11 @@ class Columns:
 
     def render(self, report: SideBySide) -> Iterator[str]:
         """The page in pieces."""
-        yield _text(self._top(report))
+        yield join_lines(self._top(report))
         for session in report.sessions:
-            yield _text(self._session(session, report))
+            yield join_lines(self._session(session, report))
             for pair in session.pairs:
-                yield _text(self._pair(pair))
+                yield join_lines(self._pair(pair))
 
     def _top(self, report: SideBySide) -> Iterator[Line]:
         mark, style = ("=", Style(fg="green", bold=True)) if report.first is None else ("≠", RED)
@@ -236,7 +235,3 @@ def _summary(entry: TurnEntry, limit: int) -> str:
     ]
     text = " ".join((entry.response.text or "")[:limit].split())
     return " ".join([*(f"→ {call}" for call in calls), *([f'"{text}"'] if text else [])]) or "–"
-
-
-def _text(lines: Iterator[Line]) -> str:
-    return "".join(f"{one.text}\n" for one in lines)

@@ -1,19 +1,44 @@
-"""A timeline for people: the totals, then one entry at a time, so that a trace may have any length."""
+"""A timeline for people: the totals, then one entry at a time, so that a trace may have any length.
+
+One turn is rendered as blocks of lines that fit, which `side_by_side` puts into columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from os.path import basename
 
-from bylaw.inspect.model import Entry, EventEntry, Known, RequestEntry, SessionEntry, SessionTotals, Totals, TurnEntry
+from msgspec import Struct
+
+from bylaw.inspect.model import (
+    Called,
+    Entry,
+    EventEntry,
+    Input,
+    InputMessage,
+    Known,
+    Part,
+    RequestEntry,
+    SessionEntry,
+    SessionTotals,
+    Totals,
+    TurnEntry,
+)
 from bylaw.inspect.report.layout import (
     BOLD,
+    CYAN,
     DIM,
+    GREEN,
     INDENT,
     PLAIN,
+    RED,
     UNKNOWN,
     YELLOW,
+    Block,
     Line,
     Style,
+    argument_lines,
+    call_preview,
     cut,
     fit,
     fold,
@@ -21,25 +46,260 @@ from bylaw.inspect.report.layout import (
     format_duration,
     format_latency,
     format_number,
+    format_tokens,
+    indented,
     labelled,
+    lay_out,
     line,
     middle,
+    one_line,
+    pretty,
     preview,
     share_of_turns,
+    text_of,
     width,
 )
-from bylaw.inspect.report.turns import View, entry_lines, request_lines, turn_blocks
+from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
-from bylaw.report.text import NARROWEST, count
+from bylaw.report.text import NARROWEST, count, printable
+
+_LINES = {"system": 1, "developer": 1, "user": 3, "assistant": 2}
+_ANSWER_LINES = 4
+_RESULT_LINES = 2
+_ROLES = {"user": GREEN, "assistant": DIM, "system": DIM, "developer": DIM}
+_LABELS = {"assistant": "earlier"}
+"""an earlier answer inside a request must not look like the answer to it"""
+_FIRST, _LAST = 2, 5
+"""messages shown at the start and the end of a long input"""
+
+
+class View(Struct, frozen=True):
+    """The width of the output, and whether it is shown in full."""
+
+    width: int
+    full: bool = False
+
+    @property
+    def room(self) -> int:
+        """Columns beside the labels."""
+        return max(10, self.width - INDENT)
+
+    def text(self, text: str, lines: int) -> list[str]:
+        return list(lay_out(text, self.room)) if self.full else fold(text, self.room, lines)
+
+    def value(self, value: object, lines: int, name: str | None = None) -> list[str]:
+        """A result or an annotation, with a name before it."""
+        if self.full:
+            return [*([fit(name, self.room)] if name else ()), *lay_out(pretty(value), self.room)]
+        text, whole = text_of(value, self.room * lines * 2 + 80)
+        return fold(f"{name[:80]}: {text}" if name else text, self.room, lines, sized=whole)
+
+    def below(self, depth: int) -> View:
+        return View(max(INDENT + 10, self.width - 2 * depth), self.full)
+
+
+def turn_blocks(entry: TurnEntry, view: View, *, model: bool = False) -> list[Block]:
+    """`model`: name the model."""
+    view = View(view.width, True).below(entry.depth) if entry.whole else view.below(entry.depth)
+    blocks = [Block("head", head(entry, view, model=model))]
+    blocks.append(Block("input", list(input_lines(entry.input, view))))
+    blocks.append(Block("thoughts", [one for part in entry.thoughts for one in part_lines("", part, view)]))
+    blocks.append(Block("text", _text(entry, view)))
+    for number, called in enumerate(entry.calls):
+        opening, middle = _bracket(entry.calls, number)
+        blocks.append(Block(f"call {number}", list(_call_lines(called.call, opening, middle, view))))
+        blocks.append(Block(f"result {number}", list(_results(called, middle, view))))
+    blocks.append(Block("beside", list(_beside(entry, view))))
+    return [Block(block.key, indented(block.lines, entry.depth)) for block in blocks if block.lines]
+
+
+def head(entry: TurnEntry, view: View, *, model: bool) -> list[Line]:
+    """`turn 3 · agent ───── tokens · latency · cost · stop reason`, on two lines where it does not fit on one."""
+    response = entry.response
+    named = f"turn {'–' if entry.turn is None else entry.turn}"
+    names = (response.origin.agent, entry.model if model else None)
+    about = "".join(f" · {fit(one, view.width // 3)}" for one in names if one)
+    facts = [format_tokens(response.usage), format_latency(response.latency_ms), format_cost(entry.cost)]
+    facts.append(fit(response.stop_reason, 20) if response.stop_reason else "stop –")
+    if entry.since is not None:
+        facts.append(f"+{format_duration(entry.since)}" if entry.since >= 0 else f"-{format_duration(-entry.since)}")
+    meta = " · ".join(facts)
+    rule = view.width - width(named + about) - width(meta) - 2
+    start = ((named, BOLD), (about, CYAN if response.origin.agent else DIM))
+    more = _remark(_details(entry), view) if view.full else []
+    if rule >= 1:
+        return [line(*start, (f" {'─' * rule} ", DIM), (meta, DIM)), *more]
+    while len(facts) > 1 and width(" · ".join(facts)) > view.room:
+        facts.pop()
+    return [line(*start), line((" " * INDENT, PLAIN), (cut(" · ".join(facts), view.room), DIM)), *more]
+
+
+def _details(entry: TurnEntry) -> str:
+    """Fields that are shown only in full view."""
+    response, usage = entry.response, entry.response.usage
+    counts = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
+    source = None if response.source is None else basename(str(response.source))
+    fields = {"run": response.origin.run, "at": response.at, "source": source}
+    fields |= {name.replace("_", " "): getattr(usage, name) for name in counts if usage is not None}
+    return printable(" · ".join(f"{name} {value}" for name, value in fields.items() if value is not None))
+
+
+# -- input -------------------------------------------------------------------------------------------------------------
+
+
+def input_lines(new: Input, view: View) -> Iterator[Line]:
+    if new.dropped:
+        yield from _remark(f"… {count(new.dropped, 'message')} of the history are no longer sent", view)
+    if view.full and new.repeated:
+        yield from _remark(f"… {count(new.repeated, 'message')} shown before", view)
+    messages = new.messages
+    if view.full or len(messages) <= _FIRST + _LAST + 1:
+        yield from (one for message in messages for one in _message(message, view))
+        return
+    yield from (one for message in messages[:_FIRST] for one in _message(message, view))
+    yield from _remark(f"… {count(len(messages) - _FIRST - _LAST, 'message')} (`--full` shows them)", view)
+    yield from (one for message in messages[-_LAST:] for one in _message(message, view))
+
+
+def _message(message: InputMessage, view: View) -> Iterator[Line]:
+    label = message.role
+    if not message.parts:
+        yield from labelled(fit(label, 9), _ROLES.get(label, PLAIN), ["(empty)"], DIM)
+    for part in message.parts:
+        yield from part_lines(label, part, view)
+        label = ""
+
+
+def part_lines(role: str, part: Part, view: View) -> list[Line]:
+    style = _ROLES.get(role, PLAIN)
+    label = fit(_LABELS.get(role, role), 9)
+    if part.kind == "text":
+        texts = view.text(part.text or "", _LINES.get(role, _RESULT_LINES))
+        return labelled(label, style, texts, DIM if style is DIM else PLAIN)
+    if part.kind == "thinking":
+        return labelled(label or "thinking", DIM, view.text(part.text or "", 2), DIM)
+    if part.kind == "result":
+        return list(_result_lines(part.name, part.value, part.is_error, None, view, ""))
+    if part.kind == "call":
+        made = f"→ {part.name or '–'}({pretty(part.value) if view.full else preview(part.value, view.room)})"
+        return labelled(label, style, view.text(made, 1) if view.full else [one_line(made, view.room)])
+    texts = view.text(part.text, 2) if part.text else view.value(part.value, 1)
+    return labelled(label or fit(part.name or "other", 9), style, texts, DIM)
+
+
+def _remark(text: str, view: View) -> list[Line]:
+    return labelled("", DIM, [cut(text, view.room)] if text else [], DIM)
+
+
+# -- answer, calls and results -----------------------------------------------------------------------------------------
+
+
+def _text(entry: TurnEntry, view: View) -> list[Line]:
+    text = entry.response.text
+    if text:
+        return labelled("assistant", CYAN, view.text(text, _ANSWER_LINES))
+    if entry.calls or entry.other_calls or entry.thoughts:
+        return []
+    return labelled("assistant", CYAN, ["–" if text is None else "(empty)"], DIM)
+
+
+def _bracket(calls: tuple[Called, ...], number: int) -> tuple[str, str]:
+    """The characters before a call and before its results: a bracket joins parallel calls."""
+    group = calls[number].parallel
+    if group is None:
+        return " ", " "
+    before = any(called.parallel == group for called in calls[:number])
+    after = any(called.parallel == group for called in calls[number + 1 :])
+    return ("├" if before else "╭") if after else "╰", "│" if after else " "
+
+
+def _results(called: Called, middle: str, view: View) -> Iterator[Line]:
+    for result in called.results:
+        yield from _result_lines(None, result.content, result.is_error, result.latency_ms, view, middle)
+
+
+def _call_lines(call: ToolCall, opening: str, middle: str, view: View) -> Iterator[Line]:
+    name = fit(call.name, view.room)
+    if view.full:
+        about = [f"id {fit(call.call_id, 40)}", *([f"of {fit(call.namespace, 40)}"] if call.namespace else [])]
+        yield _row(opening, "→", YELLOW, ((name, BOLD), (cut(f"  {' · '.join(about)}", view.room - width(name)), DIM)))
+        shown = (piece for text in argument_lines(call) for piece in lay_out(text, view.room))
+        yield from (_row(middle, "", PLAIN, ((text, PLAIN),)) for text in shown)
+        return
+    given = call_preview(call.arguments, call.raw_arguments, view.room * 2)
+    text = one_line(f"{name}({given})", view.room)
+    taken = min(len(name), len(text))
+    yield _row(opening, "→", YELLOW, ((text[:taken], BOLD), (text[taken:], PLAIN)))
+
+
+def _result_lines(
+    name: str | None, content: object, is_error: bool | None, took: float | None, view: View, middle: str
+) -> Iterator[Line]:
+    mark, style = ("✗", RED) if is_error else ("←", DIM)
+    texts = view.value(content, _RESULT_LINES, name)
+    duration = "" if took is None else f"  {format_latency(took)}"
+    for number, text in enumerate(texts):
+        end = duration if number == len(texts) - 1 and width(text + duration) <= view.room else ""
+        parts = ((text, Style(fg="red") if is_error else PLAIN), (end, DIM))
+        yield _row(middle, mark if number == 0 else "", style, parts)
+
+
+def _row(bracket: str, mark: str, style: Style, parts: Sequence[tuple[str, Style]]) -> Line:
+    """`       ╭ →  …`: the bracket and the mark end where labels end."""
+    if not mark and not bracket.strip() and not any(text for text, _ in parts):
+        return Line("")
+    return line((f"{bracket:>7} ", DIM), (f"{mark:1}", style), ("  ", PLAIN), *parts)
+
+
+def _beside(entry: TurnEntry, view: View) -> Iterator[Line]:
+    if entry.other_calls:
+        yield from _remark(f"… {count(entry.other_calls, 'other call')}", view)
+    for event in entry.beside:
+        yield from event_lines(event, view)
+
+
+# -- entries outside of turns ------------------------------------------------------------------------------------------
+
+
+def request_lines(entry: RequestEntry, view: View) -> list[Line]:
+    view = view.below(entry.depth)
+    agent = entry.request.origin.agent
+    about = f" · {fit(agent, view.width // 3)}" if agent else ""
+    style = BOLD if entry.input.messages else DIM
+    lines = [line(("request without a response", style), (about, CYAN)), *input_lines(entry.input, view)]
+    return indented(lines, entry.depth)
+
+
+def entry_lines(entry: EventEntry, view: View) -> list[Line]:
+    return indented(event_lines(entry.event, view.below(entry.depth)), entry.depth)
+
+
+def event_lines(event: Event, view: View) -> list[Line]:
+    if isinstance(event, ToolResult):
+        return list(_result_lines(_late(event), event.content, event.is_error, event.latency_ms, view, ""))
+    if isinstance(event, ToolCall):
+        return list(_call_lines(event, " ", " ", view))
+    if isinstance(event, Message):
+        label, style = fit(event.role, 9), CYAN if event.role == "assistant" else _ROLES.get(event.role, PLAIN)
+        return labelled(label, style, view.value(event.content, _LINES.get(event.role, _RESULT_LINES)))
+    if isinstance(event, SessionEnd):
+        return labelled("", YELLOW, fold("the recording of this session stopped early", view.room, 2), YELLOW)
+    if isinstance(event, Annotation):
+        alone = [fit(event.label, view.room)]
+        return labelled("·", DIM, alone if event.data is None else view.value(event.data, 1, event.label), DIM)
+    return labelled("·", DIM, [event.kind], DIM)
+
+
+def _late(result: ToolResult) -> str:
+    name = result.name or (result.call.name if result.call else None) or "–"
+    return name if result.turn is None else f"{name} (turn {result.turn})"
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
 
 _MOST_NAMED = 8
 """names listed; the others are counted"""
-
-
-def title(name: str, format: str | None, columns: int) -> list[Line]:
-    shown = middle(name, columns - 20)
-    about = cut(f"  {format or 'no format'}", columns - width(shown))
-    return [line((shown, BOLD), (about, DIM))]
 
 
 def totals_lines(totals: Totals, source: TraceSource, columns: int) -> Iterator[Line]:
@@ -48,7 +308,7 @@ def totals_lines(totals: Totals, source: TraceSource, columns: int) -> Iterator[
     sizes += [f"{totals.failed:,} failed"] if totals.failed else []
     parts = [(cut(" · ".join(sizes), room), PLAIN)]
     parts.append((" · complete", DIM) if source.complete else (" · stopped early", YELLOW))
-    yield _row("holds", parts)
+    yield _labelled_row("holds", parts)
     if totals.agents:
         yield from labelled("agents", DIM, _flowing(_names(totals.agents), room))
     yield from labelled("models", DIM, _flowing(_names(totals.models) or [UNKNOWN], room))
@@ -56,9 +316,9 @@ def totals_lines(totals: Totals, source: TraceSource, columns: int) -> Iterator[
         yield from labelled("tools", DIM, _flowing(_names(totals.tools), room))
     yield from labelled("spent", DIM, _flowing(_spent(totals), room))
     if source.skipped:
-        yield _row("skipped", [(count(source.skipped, "bad record"), YELLOW)])
+        yield _labelled_row("skipped", [(count(source.skipped, "bad record"), YELLOW)])
     if source.problems:
-        yield _row("problems", [(f"{count(len(source.problems), 'warning')}, shown at the end", YELLOW)])
+        yield _labelled_row("problems", [(f"{count(len(source.problems), 'warning')}, shown at the end", YELLOW)])
 
 
 def note_lines(notes: Sequence[str], columns: int) -> Iterator[Line]:
@@ -89,7 +349,7 @@ def _session_spent(totals: SessionTotals | None) -> str:
     return f" {count(totals.turns, 'turn')} · {' · '.join(parts)}"
 
 
-def _row(label: str, parts: Sequence[tuple[str, Style]]) -> Line:
+def _labelled_row(label: str, parts: Sequence[tuple[str, Style]]) -> Line:
     (head,) = labelled(label, DIM, [""])
     rest = line(*parts)
     return Line(head.text + rest.text, head.width + rest.width)
@@ -146,17 +406,21 @@ class Page:
         self._model: str | None = None
 
     def title(self, name: str, format: str | None) -> str:
-        return _text(title(name, format, self._view.width))
+        shown = middle(name, self._view.width - 20)
+        about = cut(f"  {format or 'no format'}", self._view.width - width(shown))
+        return join_lines([line((shown, BOLD), (about, DIM))])
 
     def totals_follow(self) -> str:
         """In place of the totals, where a trace is too long to know them yet."""
-        return _text(labelled("holds", DIM, ["many events; the totals follow at the end"], DIM))
+        return join_lines(labelled("holds", DIM, ["many events; the totals follow at the end"], DIM))
 
     def totals(self, totals: Totals, source: TraceSource) -> str:
-        return _text([*totals_lines(totals, source, self._view.width), *note_lines(source.notes, self._view.width)])
+        return join_lines(
+            [*totals_lines(totals, source, self._view.width), *note_lines(source.notes, self._view.width)]
+        )
 
     def entry(self, entry: Entry) -> str:
-        return _text(self._lines(entry))
+        return join_lines(self._lines(entry))
 
     def _lines(self, entry: Entry) -> Iterable[Line]:
         if isinstance(entry, SessionEntry):
@@ -178,5 +442,5 @@ class Page:
         return changed
 
 
-def _text(lines: Iterable[Line]) -> str:
+def join_lines(lines: Iterable[Line]) -> str:
     return "".join(f"{line.text}\n" for line in lines)

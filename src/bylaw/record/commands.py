@@ -1,21 +1,27 @@
-"""`bylaw record`: run a command and record its calls to models."""
+"""`bylaw record` runs a command and records its calls to models; `bylaw receive` writes what agents send by OTLP."""
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from bylaw.errors import BylawError, ExitCode
+from bylaw.report.text import count, printable
 
 if TYPE_CHECKING:
     from bylaw.record.child import Recorded
+    from bylaw.record.receiver import Receiver
     from bylaw.record.recording import Recording
 
-_EXTRA = "recording a command needs the extra `record`: pip install 'bylaw[record]'"
+
+_EXTRA = "needs the extra `record`: pip install 'bylaw[record]'"
 _SHOWN = 3
 
 
@@ -28,7 +34,7 @@ _SHOWN = 3
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="Also decrypt HTTPS to this host; `*` is any.")
 @click.option("--durable", is_flag=True, help="Wait for the disk after every turn.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
-def command(
+def record(
     out: str,
     session: str | None,
     agent: str | None,
@@ -61,7 +67,7 @@ def command(
     except ModuleNotFoundError as missing:
         if missing.name not in ("h11", "trustme"):
             raise
-        return _refuse(f"{_EXTRA} (`{missing.name}` is missing)")
+        return _refuse(f"recording a command {_EXTRA} (`{missing.name}` is missing)")
     from bylaw.text.redaction.redactor import BadPattern, recording_redactor
 
     try:
@@ -83,7 +89,7 @@ def command(
         return _refuse(f"cannot start `{command[0]}`: {problem.strerror or problem}")
     finally:
         recording.close(complete=is_complete)
-    return _report(recording, recorded)
+    return _report_recording(recording, recorded)
 
 
 def _patterns(options: tuple[str, ...]) -> dict[str, str]:
@@ -104,15 +110,12 @@ def _refuse(message: str) -> ExitCode:
 
 
 def _print(line: str) -> None:
-    from bylaw.report.text import printable
-
     click.echo(printable(line), err=True)
 
 
-def _report(recording: Recording, recorded: Recorded) -> int:
-    turns = "1 turn" if recording.turns == 1 else f"{recording.turns:,} turns"
-    failed = "1 failed attempt" if recording.errors == 1 else f"{recording.errors:,} failed attempts"
-    errors = f", {failed}" if recording.errors else ""
+def _report_recording(recording: Recording, recorded: Recorded) -> int:
+    turns = count(recording.turns, "turn")
+    errors = f", {count(recording.errors, 'failed attempt')}" if recording.errors else ""
     if recording.turns or recording.errors:
         _print(f"bylaw: recorded {turns}{errors} to {recording.file.path} (session {recording.session})")
     else:
@@ -149,5 +152,99 @@ def hints(recording: Recording, recorded: Recorded, environ: Mapping[str, str]) 
         requests = "a request" if times == 1 else f"{times:,} requests"
         yield f"the proxy of the recording could not serve {requests}: {why}"
     if recording.lost:
-        turns = "1 turn" if recording.lost == 1 else f"{recording.lost:,} turns"
-        yield f"{turns} could not be recorded: the recording is incomplete"
+        yield f"{count(recording.lost, 'turn')} could not be recorded: the recording is incomplete"
+
+
+# `bylaw receive`
+
+
+DEFAULT_ADDRESS = "127.0.0.1:4318"
+
+
+@click.command(name="receive")
+@click.option(
+    "--otlp", "address", default=DEFAULT_ADDRESS, show_default=True, metavar="HOST:PORT", help="Where to listen."
+)
+@click.option("--out", "-o", default="received.jsonl", show_default=True, metavar="FILE", help="File to append to.")
+@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default).")
+@click.option("--durable", is_flag=True, help="Wait for the disk before a request is acknowledged.")
+def receive(address: str, out: str, redact: bool, durable: bool) -> ExitCode:
+    """Receive traces by OTLP over HTTP and write them to a file that `bylaw check` reads.
+
+    Set OTEL_EXPORTER_OTLP_ENDPOINT to the address in the agent's environment. Spans and log records are accepted as
+    protobuf or JSON, compressed by gzip or not. Ctrl-C or SIGTERM ends it, after requests that have begun.
+
+    Exit 0: something was received. 2: bad input. 3: nothing was received. 4: something could not be written. Needs the
+    extra `record`: pip install 'bylaw[record]'.
+    """
+    host, port = _parse_address(address)
+    try:
+        from bylaw.record.receiver import Receiver
+    except ModuleNotFoundError as missing:
+        if missing.name != "h11":
+            raise
+        return _refuse(f"receiving traces {_EXTRA}")
+    from bylaw.record.file import ExportFile
+    from bylaw.text.redaction.redactor import recording_redactor
+
+    try:
+        file = ExportFile(out, durable=durable)
+    except BylawError as problem:
+        return _refuse(str(problem))
+    except OSError as problem:
+        return _refuse(f"cannot write to `{out}`: {problem.strerror or problem}")
+    try:
+        receiver = Receiver(file, redact=recording_redactor() if redact else None)
+        asyncio.run(_receive(receiver, host, port, lambda url: _announce(url, host, out)))
+    except OSError as problem:
+        _print(f"error: cannot listen on `{address}`: {problem.strerror or problem}")
+        return ExitCode.OUT_OF_REACH
+    finally:
+        file.close()
+    return _report_receiving(receiver, out)
+
+
+async def _receive(receiver: Receiver, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Receive until a signal comes. Raises OSError if it cannot listen."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    found, bound = await receiver.start(host, port)
+    ready(f"http://{f'[{found}]' if ':' in found else found}:{bound}")
+    try:
+        await over.wait()
+    finally:
+        await receiver.stop()
+
+
+def _parse_address(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix("http://").rstrip("/").rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(f"--otlp `{address}`: expected HOST:PORT, such as {DEFAULT_ADDRESS}")
+    return host.strip("[]"), int(port)
+
+
+def _announce(url: str, host: str, out: str) -> None:
+    _print(f"bylaw: receiving OTLP at {url}, writing to {out}; Ctrl-C ends it")
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost"
+    if not is_local:
+        _print(f"bylaw: warning: everyone who reaches {url} can write to {out}")
+
+
+def _report_receiving(receiver: Receiver, out: str) -> ExitCode:
+    if receiver.spans or receiver.logs:
+        logs = f" and {count(receiver.logs, 'log record')}" if receiver.logs else ""
+        _print(f"bylaw: received {count(receiver.spans, 'span')}{logs}, written to {out}")
+    else:
+        _print("bylaw: NOTHING RECEIVED")
+    if receiver.metrics:
+        _print(f"bylaw: {count(receiver.metrics, 'request')} with metrics not written")
+    if receiver.refused:
+        _print(f"bylaw: {count(receiver.refused, 'request')} refused, because they could not be read")
+    if receiver.lost:
+        _print(f"bylaw: {count(receiver.lost, 'request')} could not be written: the file is incomplete")
+        return ExitCode.OUT_OF_REACH
+    return ExitCode.OK if receiver.spans or receiver.logs else ExitCode.NOTHING_CHECKED
