@@ -60,62 +60,38 @@ _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 def serve(
     ctx: click.Context,
     /,
-    policies: tuple[str, ...],
-    demo: bool,
-    store: str | None,
-    listen: str,
-    workers: int,
     config: str | None,
-    watch: bool,
-    shadow: bool,
-    console: bool,
-    follow: bool,
-    webhook: str | None,
-    escalate_to: str | None,
-    otel: bool,
-    mode: str | None,
-    version: Any,
-    inputs: dict[str, str],
     tools: str | None,
-    **redaction: tuple[str, ...],
+    classes: tuple[str, ...],
+    patterns: tuple[str, ...],
+    mask: tuple[str, ...],
+    keep: tuple[str, ...],
+    **options: Any,
 ) -> ExitCode:
     """Serve the guard over HTTP: a JSON API under /v1, and a console for people under /console.
 
     Requests need a key: `bylaw guard keys create`. Rules that were activated over the API stay in force until the rule
     files change. Several workers need a store.
     """
-    removed = make_redaction(store or "memory", **redaction)
-    if demo and (policies or store is not None):
+    store, demo = options["store"], options["demo"]
+    removed = make_redaction(store or "memory", classes=classes, patterns=patterns, mask=mask, keep=keep)
+    if demo and (options["policies"] or store is not None):
         raise click.UsageError("--demo has rules and a store of its own: leave out --policy and --store")
-    if not demo and not policies:
+    if not demo and not options["policies"]:
         raise click.UsageError("Missing option '--policy' / '-p'.")
-    if workers > 1 and store is None and not demo:
+    if options["workers"] > 1 and store is None and not demo:
         raise click.UsageError("--workers needs --store: workers share nothing else")
-    if webhook is None and config is None and escalate_to is not None:
+    if options["webhook"] is None and config is None and options["escalate_to"] is not None:
         raise click.UsageError("--escalate-to needs --webhook or --config")
     try:
         from bylaw.guard.service.app import ServeConfig
 
         told = ServeConfig(
-            policies=policies,
-            store=store,
-            listen=listen,
-            workers=workers,
-            mode=mode,
-            version=version,
-            inputs=inputs,
+            **options,
             schemas=read_schemas(tools),
-            shadow=shadow,
             redaction={name: getattr(removed, name) for name in ("classes", "patterns", "mask", "keep")},
             file=_service_file(config),
-            console=console,
-            follow=follow,
-            watch=watch,
-            webhook=webhook,
-            escalate_to=escalate_to,
             jobs=(ctx.find_root().obj or {}).get("service_jobs"),
-            otel=otel,
-            demo=demo,
         )
         return _serve_demo(told) if demo else _serve(told)
     except ImportError as problem:

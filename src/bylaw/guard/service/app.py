@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,6 @@ def read_service_file(path: str) -> ServiceFile:
         return msgspec.convert({} if content is None else content, ServiceFile)
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None
-
-
-def config_from_environment(environment: Mapping[str, str] = os.environ) -> ServeConfig:
-    return msgspec.json.decode(environment[VARIABLE].encode(), type=ServeConfig)
 
 
 class Service(Starlette):
@@ -256,7 +253,7 @@ def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:
 
 def app_from_environment() -> Starlette:
     """What each worker process calls."""
-    return make_app(config_from_environment())
+    return make_app(msgspec.json.decode(os.environ[VARIABLE].encode(), type=ServeConfig))
 
 
 def find_jobs(home: str | None) -> dict[str, Callable[..., Any]]:
@@ -266,27 +263,20 @@ def find_jobs(home: str | None) -> dict[str, Callable[..., Any]]:
     return dict(getattr(importlib.import_module(module), name))
 
 
-class _stopping_early:
+@contextmanager
+def _stopping_early(context: Context) -> Iterator[None]:
     """Streams end when the signal arrives: the server waits for them before it tells the application to end."""
+    loop, before = asyncio.get_running_loop(), dict[int, Any]()
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._before: dict[int, Any] = {}
+    def handle(number: int, frame: Any) -> None:
+        loop.call_soon_threadsafe(context.stopping.set)
+        if callable(earlier := before.get(number)):
+            earlier(number, frame)
 
-    def __enter__(self) -> None:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-
-        def handle(number: int, frame: Any) -> None:
-            loop.call_soon_threadsafe(self._context.stopping.set)
-            before = self._before.get(number)
-            if callable(before):
-                before(number, frame)
-
-        if threading.current_thread() is threading.main_thread():
-            self._before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+    if threading.current_thread() is threading.main_thread():
+        before.update({one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)})
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

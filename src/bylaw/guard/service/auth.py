@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -301,14 +301,6 @@ _SLOT = 16
 """bytes"""
 
 
-class Moments(Protocol):
-    def get(self, who: str) -> float: ...
-
-    def change(self, who: str, change: Callable[[float], float]) -> None:
-        """Nobody else changes it meanwhile."""
-        ...
-
-
 class OwnMoments:
     """Of one process."""
 
@@ -339,6 +331,7 @@ class SharedMoments:
         return next((self._moments[slot] for slot in slots if self._digests[slot] == digest), 0.0)
 
     def change(self, who: str, change: Callable[[float], float]) -> None:
+        """Nobody else changes it meanwhile."""
         digest, slots = _place(who)
         with self._locked(slots):
             slot = next((one for one in slots if self._digests[one] == digest), None)
@@ -368,7 +361,7 @@ def _place(who: str) -> tuple[int, range]:
 
 
 class Rates:
-    def __init__(self, rate: float, burst: float, moments: Moments | None = None) -> None:
+    def __init__(self, rate: float, burst: float, moments: OwnMoments | SharedMoments | None = None) -> None:
         self._step, self._most = 1.0 / rate, burst / rate
         self._moments = moments or OwnMoments()
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from msgspec import Struct
 
 from bylaw.guard.model import Attempt, Decision
-from bylaw.guard.service.auth import Credentials, Moments, People
+from bylaw.guard.service.auth import Credentials, People, SharedMoments
 from bylaw.guard.service.connection import Connection
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.session_owners import SessionOwners
-from bylaw.guard.service.telemetry import Metrics, NoSpans, Spans
+from bylaw.guard.service.telemetry import Metrics, Spans
 
 if TYPE_CHECKING:
     pass
@@ -70,7 +70,7 @@ class Context:
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         spans: Spans | None = None,
-        moments: Moments | None = None,
+        moments: SharedMoments | None = None,
     ) -> None:
         """`moments`: how often somebody has asked, if several workers share that."""
         self.operations = operations
@@ -79,7 +79,7 @@ class Context:
         self.settings = settings or Settings()
         self.sessions = SessionOwners(operations.sessions, operations.guard)
         self.metrics = metrics or Metrics()
-        self.spans: Spans = spans or NoSpans()
+        self.spans = spans or Spans()
         self.moments = moments
         self.oidc: Any = None
         """the identity provider, if there is one: `service.oidc.Provider`"""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,7 +29,6 @@ from bylaw.guard.stores.ports import (
     GuardStore,
     StoreConflict,
     StoreUnavailable,
-    Transaction,
     each_followed,
     write_change,
 )
@@ -56,13 +55,12 @@ NOWHERE = "/nonexistent/bylaw"
 """the folder of rules that came over the network: no path in them leads to a file of this machine"""
 
 
-class LoadedRules:
+class LoadedRules(NamedTuple):
     """The policies of a version, and what there is to say about its text."""
 
-    def __init__(
-        self, policies: Sequence[GuardPolicy], all_versions: Sequence[GuardPolicy], diagnostics: Sequence[Diagnostic]
-    ):
-        self.policies, self.all_versions, self.diagnostics = policies, all_versions, diagnostics
+    policies: Sequence[GuardPolicy]
+    all_versions: Sequence[GuardPolicy]
+    diagnostics: Sequence[Diagnostic]
 
     @property
     def hash(self) -> str:
@@ -143,9 +141,9 @@ class RuleVersions:
 
     # -- reading --------------------------------------------------------------------------------------------------
 
-    def list(self, *, status: RuleVersionStatus | None = None) -> Sequence[RuleVersion]:
+    def list(self) -> Sequence[RuleVersion]:
         """The newest first."""
-        return sorted(each_followed(self._store, RuleVersion, status=status), key=lambda one: -one.number)
+        return sorted(each_followed(self._store, RuleVersion), key=lambda one: -one.number)
 
     def get(self, version_id: str) -> RuleVersion:
         with self._store.transaction("") as transaction:
@@ -166,7 +164,7 @@ class RuleVersions:
 
     def load(self, version: RuleVersion) -> LoadedRules:
         """Raises Unusable."""
-        return self.check(version.files, version.folder, version.modes, version.labels, version.off)
+        return self.check(version.files, **version.settings)
 
     def check(
         self,
@@ -215,64 +213,39 @@ class RuleVersions:
         note: str = "",
         status: RuleVersionStatus = "released",
         expected: str | None = None,
+        digest: str | None = None,
         **more: Any,
     ) -> RuleVersion:
         """A new version; a `released` one is in force from now on. `expected`: the version that must still be in
-        force. Raises Unusable, and Conflict if another version came in between."""
-        loaded = self.check(files, more.get("folder"), more.get("modes"), more.get("labels"), more.get("off", ()))
+        force. `digest`: of the rule files, if it was read from them. Raises Unusable, and Conflict if another version
+        came in between."""
+        loaded = self.check(files, **{name: more[name] for name in RuleVersion.SETTINGS if name in more})
         try:
             with self._store.transaction("") as transaction:
-                version = self._write(transaction, dict(files), loaded.hash, by, note, status, expected, more)
+                active = transaction.followed(ActiveRules, ACTIVE) or ActiveRules(id=ACTIVE, rules="")
+                before = active.rules or None
+                check_expected(expected, before)
+                number = 1
+                while transaction.followed(RuleVersion, f"rules-{number}") is not None:
+                    number += 1
+                id, now, note = f"rules-{number}", self._clock(), redacted(note)
+                about: dict[str, Any] = {"policy": loaded.hash, "by": by, "note": note, "before": before, **more}
+                version = RuleVersion(id=id, number=number, at=now, status=status, files=dict(files), **about)
+                version = transaction.put_followed(version)
+                if status == "released":
+                    read = active.files if digest is None else digest
+                    transaction.put_followed(replace(active, rules=id, files=read, at=now))
+                write_change(transaction, now, f"rules {status}", by, rules=id, note=note)
         except StoreConflict:
             raise Conflict("other rules were activated at the same moment; look at them first") from None
         if status == "released":
             self.look(now=True)
         return version
 
-    def _write(
-        self,
-        transaction: Transaction,
-        files: dict[str, str],
-        hash: str,
-        by: str,
-        note: str,
-        status: RuleVersionStatus,
-        expected: str | None,
-        more: dict[str, Any],
-    ) -> RuleVersion:
-        active = transaction.followed(ActiveRules, ACTIVE)
-        before = None if active is None else active.rules
-        check_expected(expected, before)
-        digest = more.pop("digest", "" if active is None else active.files)
-        number = 1
-        while transaction.followed(RuleVersion, version_id(number)) is not None:
-            number += 1
-        now, note = self._clock(), redacted(note)
-        version = transaction.put_followed(
-            RuleVersion(
-                id=version_id(number),
-                number=number,
-                at=now,
-                status=status,
-                files=files,
-                policy=hash,
-                by=by,
-                note=note,
-                before=before,
-                **more,
-            )
-        )
-        if status == "released":
-            current = active or ActiveRules(id=ACTIVE, rules="")
-            transaction.put_followed(replace(current, rules=version.id, files=digest, at=now))
-        write_change(transaction, now, f"rules {status}", by, rules=version.id, note=note)
-        return version
-
     def release(self, version: RuleVersion, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
         """Bring the text of an earlier or a testing version into force, as a new version."""
-        kept = {name: getattr(version, name) for name in ("folder", "modes", "labels", "off")}
         restores = version.id if version.status == "released" else None
-        return self.add(version.files, by=by, note=note, expected=expected, restores=restores, **kept)
+        return self.add(version.files, by=by, note=note, expected=expected, restores=restores, **version.settings)
 
     def earlier(self, version: RuleVersion) -> str | None:
         """The version that a rollback from this one leads to. One that brought an earlier version back counts as that
@@ -344,10 +317,6 @@ def check_expected(expected: str | None, active: str | None) -> None:
     """Raises Conflict if somebody has seen another version than the one in force."""
     if expected is not None and expected != active:
         raise Conflict(f"`{active}` is in force, and not `{expected}`; look at it first", active=active)
-
-
-def version_id(number: int) -> str:
-    return f"rules-{number}"
 
 
 def _changed(policy: GuardPolicy, modes: Mapping[str, str], off: Sequence[str]) -> GuardPolicy:

@@ -11,9 +11,9 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -102,25 +102,19 @@ class Metrics:
 INSTALL = "spans need OpenTelemetry: pip install 'bylaw[otel]'"
 
 
-class Spans(Protocol):
-    def request(self, method: str, path: str, scope: Mapping[str, Any]) -> Any: ...
+class Spans:
+    """None at all."""
+
+    _nothing = nullcontext()
+
+    def request(self, method: str, path: str, scope: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        return self._nothing
 
     def close(self) -> None:
         """Send what has not been sent."""
-        ...
 
 
-class NoSpans:
-    def __init__(self) -> None:
-        self._nothing = nullcontext()
-
-    def request(self, method: str, path: str, scope: Mapping[str, Any]) -> Any:
-        return self._nothing
-
-    def close(self) -> None: ...
-
-
-class OpenTelemetrySpans:
+class OpenTelemetrySpans(Spans):
     """Of the tracer provider of the process, or of this one."""
 
     def __init__(self, provider: Any = None) -> None:

@@ -154,11 +154,11 @@ class MemoryTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._is_open = False
         try:
             if kind is None:
                 self._commit()
         finally:
+            self._is_open = False
             self._end()
 
     def session(self, key: str) -> SessionRecord:
@@ -297,12 +297,7 @@ class MemoryTransaction:
         """For what was written after the last link, in that link if it vouches for nothing yet."""
         last = self._new.audit[-1] if self._new.audit else None
         if last is None or last.stored:
-            now = self._clock()
-            seq, previous = self._head()
-            text, stored = encode(STORED), self.commitments.take()
-            self._new.audit.append(
-                Link(seq + 1, now, text, previous, link(seq + 1, now, text, previous, stored), stored)
-            )
+            self._add_link(self._clock(), encode(STORED))
             return
         stored = self.commitments.take()
         hash = link(last.seq, last.at, last.text, last.previous, stored)

@@ -377,6 +377,13 @@ class RuleVersion(FollowRecord, frozen=True, kw_only=True):
     off: tuple[str, ...] = ()
     """agents whose rules are switched off"""
 
+    SETTINGS: ClassVar[tuple[str, ...]] = ("folder", "modes", "labels", "off")
+    """the fields that change what its text means"""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.SETTINGS}
+
 
 class ActiveRules(FollowRecord, frozen=True, kw_only=True):
     """Which version is in force. There is one such record, `active`."""

@@ -167,14 +167,10 @@ def _set_up(connection: sqlite3.Connection, path: str, durability: Durability, b
     for setting in _SETTINGS:
         connection.execute(setting)
     if not schema.is_current(connection):
-        _bring_up_to_date(connection, path, busy_timeout)
-
-
-def _bring_up_to_date(connection: sqlite3.Connection, path: str, busy_timeout: float) -> None:
-    begin(connection, busy_timeout=busy_timeout)
-    _refuse_foreign_file(connection, path)  # again: the process before may have been a later version
-    schema.migrate(connection)
-    connection.execute("COMMIT")
+        begin(connection, busy_timeout=busy_timeout)
+        _refuse_foreign_file(connection, path)  # again: the process before may have been a later version
+        schema.migrate(connection)
+        connection.execute("COMMIT")
 
 
 def _refuse_foreign_file(connection: sqlite3.Connection, path: str) -> None:

@@ -242,9 +242,9 @@ class Notifications:
         found = self._guard.incidents.notifications(status=status, limit=MOST)
         return sorted(found, key=lambda one: (-one.created_at, one.id))[:limit]
 
-    def failed(self, *, seconds: float = DAY) -> int:
-        """How many were given up lately."""
-        since = self._clock() - seconds
+    def failed(self) -> int:
+        """How many were given up in the last day."""
+        since = self._clock() - DAY
         return sum(one.at >= since for one in self.list(status="failed", limit=MOST))
 
     def states(self, notification: Notification) -> builtins.list[ChannelState]:

@@ -14,7 +14,7 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.proposals.propose import HOLD_OUT, MIN_SUPPORT, ProposalOptions, mine_proposals
 from bylaw.guard.service.errors import Conflict, NotFound
 from bylaw.guard.service.operations.rules import Rules, compare_policies
-from bylaw.guard.service.store_trace import MOST_EVENTS, StoreTrace
+from bylaw.guard.service.store_trace import StoreTrace
 from bylaw.guard.stores.ports import StoreConflict, each_followed, write_change
 from bylaw.guard.stores.records import ProposalStatus, RuleVersion, StoredProposal
 from bylaw.model.canonical import short_digest
@@ -33,12 +33,11 @@ class Proposals:
         agent: str | None = None,
         min_support: int = MIN_SUPPORT,
         hold_out: float = HOLD_OUT,
-        most: int = MOST_EVENTS,
     ) -> Sequence[StoredProposal]:
         """Look for rules that always held in the calls that were made, and store those that are new. One that was
         dismissed or accepted is not proposed again."""
         options = ProposalOptions(min_support=min_support, hold_out=hold_out, agent=agent)
-        report = mine_proposals(lambda: [StoreTrace(self._guard.store, most=most, only_made=True)], options)
+        report = mine_proposals(lambda: [StoreTrace(self._guard.store, only_made=True)], options)
         known = {one.id for one in self._rules.list()}
         added: builtins.list[StoredProposal] = []
         for one in report.proposals:
@@ -72,13 +71,13 @@ class Proposals:
             raise NotFound(f"there is no proposal `{proposal_id}`")
         return found
 
-    def try_out(self, proposal_id: str, *, most: int = MOST_EVENTS) -> BacktestReport:
+    def try_out(self, proposal_id: str) -> BacktestReport:
         """What this rule alone would have done to the recorded traffic."""
         one = self.get(proposal_id)
         policies = load_guard([one.proposal["rule"]]).policies
         if one.agent is not None:
             policies = tuple(msgspec.structs.replace(policy, agent=one.agent) for policy in policies)
-        return compare_policies(self._guard, policies, None, most=most)
+        return compare_policies(self._guard, policies, None)
 
     def accept(
         self, proposal_id: str, *, by: str, note: str | None = None, testing: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -175,6 +175,19 @@ def newest_events(store: GuardStore, *, before: int | None = None, most: int = M
         last = first
 
 
+def _rules_of(view: DecisionView) -> set[str]:
+    """Those that matched or decided."""
+    return {str(one.get("rule")) for one in view.matches} | (
+        {str(view.decided_by)} if view.decided_by is not None else set()
+    )
+
+
+def _fits(view: DecisionView, filters: Mapping[str, str | None], rule: str | None) -> bool:
+    if any(value is not None and getattr(view, name) != value for name, value in filters.items()):
+        return False
+    return rule is None or rule in _rules_of(view)
+
+
 class Decisions:
     def __init__(self, store: GuardStore, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
@@ -194,15 +207,12 @@ class Decisions:
         if action is not None and action not in list(Action):
             raise BadRequest(f"`{action}` is not an action: {', '.join(Action)}")
         wanted = {"action": action, "agent": agent, "tool": tool, "session": session}
-        asked = {name: value for name, value in wanted.items() if value is not None}
         found: list[DecisionView] = []
         searched, last = 0, None
         for row in newest_events(self._store, before=before):
             searched, last = searched + 1, row.seq
             view = decision_view(row)
-            if view is None or any(getattr(view, name) != value for name, value in asked.items()):
-                continue
-            if rule is not None and rule != view.decided_by and all(one.get("rule") != rule for one in view.matches):
+            if view is None or not _fits(view, wanted, rule):
                 continue
             found.append(view)
             if len(found) == limit:
@@ -221,9 +231,7 @@ class Decisions:
     ) -> Series:
         """Decisions over time, by default of the last hour. `filters`: action, agent, tool and session, as in
         `recent`."""
-        asked = {name: value for name, value in filters.items() if value is not None}
-        now = self._clock()
-        until = now if until is None else until
+        until = self._clock() if until is None else until
         since = until - 3600.0 if since is None else since
         if not 1 <= buckets <= MOST_BUCKETS or not since < until:
             raise BadRequest(f"buckets={buckets}: expected 1 to {MOST_BUCKETS}, and since before until")
@@ -236,19 +244,14 @@ class Decisions:
             if row.at < since - 60:  # rows of several processes may stand slightly out of order
                 break
             view = decision_view(row)
-            if view is None or not since <= row.at <= until:
-                continue
-            if any(getattr(view, name) != value for name, value in asked.items()):
-                continue
-            names = {str(one.get("rule")) for one in view.matches} | ({view.decided_by} - {None})
-            if rule is not None and rule not in names:
+            if view is None or not since <= row.at <= until or not _fits(view, filters, rule):
                 continue
             place = min(buckets - 1, int((row.at - since) / width))
             if view.action in counts[place]:
                 counts[place][view.action] += 1
             counts[place]["would"] += view.would is not None
-            for name in names:
-                rules.setdefault(str(name), [0] * buckets)[place] += 1
+            for name in _rules_of(view):
+                rules.setdefault(name, [0] * buckets)[place] += 1
         filled = [Bucket(start=since + place * width, width=width, **one) for place, one in enumerate(counts)]
         return Series(since=since, until=until, buckets=filled, rules=rules, complete=searched < MOST_READ)
 

@@ -143,11 +143,6 @@ class ReviewOperations:
         self._check_version(review_id, version)
         return self._answer(lambda: self._guard.reviews.reject(review_id, by=by, note=note), review_id)
 
-    def wait(self, review_id: str, *, timeout: float) -> ReviewRecord:
-        """The review once it is answered, or as it is after the timeout."""
-        self.get(review_id)
-        return self._answer(lambda: self._guard.reviews.wait(review_id, timeout=timeout), review_id)
-
     def _check_version(self, review_id: str, version: int | None) -> None:
         review = self.get(review_id)
         if version is not None and review.version != version:

@@ -74,6 +74,9 @@ class VersionSummary(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
 
 
+_SHOWN = ("id", "number", "status", "at", "by", "note", "origin", "policy", "before", "restores")
+
+
 class Rules:
     def __init__(self, guard: Guard, versions: RuleVersions, clock: Callable[[], float]) -> None:
         self._guard, self._versions, self._clock = guard, versions, clock
@@ -106,43 +109,32 @@ class Rules:
         until = self._clock() if until is None else until
         since = until - 86_400.0 if since is None else since
         found = Decisions(self._guard.store, self._clock).series(since=since, until=until, buckets=buckets).rules
-        for rule, at in self._noticed(since, until):
-            place = min(buckets - 1, int((at - since) / (until - since) * buckets))
+        for rule, place in self._noticed(since, until, buckets):
             found.setdefault(rule, [0] * buckets)[place] += 1
         return found
 
-    def noticed(
-        self, rule: str, *, since: float | None = None, until: float | None = None, buckets: int = 24
-    ) -> builtins.list[int]:
+    def noticed(self, rule: str, *, since: float, until: float, buckets: int) -> builtins.list[int]:
         """How often the follow-up has found that a call or a session had broken this rule, in each bucket."""
-        until = self._clock() if until is None else until
-        since = until - 86_400.0 if since is None else since
         counts = [0] * buckets
-        for name, at in self._noticed(since, until):
-            if name == rule:
-                counts[min(buckets - 1, int((at - since) / (until - since) * buckets))] += 1
+        for name, place in self._noticed(since, until, buckets):
+            counts[place] += name == rule
         return counts
 
-    def _noticed(self, since: float, until: float) -> Iterator[tuple[str, float]]:
-        """Of incidents that were seen in this time: what the guard did not stop."""
+    def _noticed(self, since: float, until: float, buckets: int) -> Iterator[tuple[str, int]]:
+        """Rule and bucket, of incidents that were seen in this time: what the guard did not stop."""
         incidents = self._guard.incidents
         seen = [one for one in incidents.each() if one.last_seen >= since and one.count > one.stopped]
         for incident in sorted(seen, key=lambda one: -one.last_seen)[:MOST_INCIDENTS]:
             for one in incidents.detections(incident):
                 if not one.stopped and since <= one.when <= until:
-                    yield one.rule, one.when
+                    yield one.rule, min(buckets - 1, int((one.when - since) / (until - since) * buckets))
 
     def versions(self) -> Sequence[VersionSummary]:
         """The newest first."""
         active = self._versions.active_id()
         return [
             VersionSummary(
-                **{name: getattr(one, name) for name in ("id", "number", "status", "at", "by", "note", "origin")},
-                policy=one.policy,
-                before=one.before,
-                restores=one.restores,
-                in_force=one.id == active,
-                files=tuple(one.files),
+                **{name: getattr(one, name) for name in _SHOWN}, in_force=one.id == active, files=tuple(one.files)
             )
             for one in self._versions.list()
         ]
@@ -163,11 +155,11 @@ class Rules:
 
     # -- changes --------------------------------------------------------------------------------------------------
 
-    def validate(self, files: Mapping[str, str], **settings: Any) -> Checked:
+    def validate(self, files: Mapping[str, str]) -> Checked:
         """Would these rules be accepted? Regular expressions, modes and pauses are checked too."""
         _check_size(files, self._versions.active().files)
         try:
-            loaded = self._versions.check(files, **settings)
+            loaded = self._versions.check(files)
         except Unusable as bad:
             return Checked(ok=False, diagnostics=bad.details["diagnostics"])
         return Checked(
@@ -184,8 +176,8 @@ class Rules:
     ) -> RuleVersion:
         """A new version, in force in every worker within half a second. `expected`: the version that the author has
         seen. `testing`: store it, and bring it into force later with `release`. Raises Unusable, Conflict."""
-        _check_size(files, self._versions.active().files)
         active = self._versions.active()
+        _check_size(files, active.files)
         kept = {name: getattr(active, name) for name in ("modes", "labels", "off")}
         status = "testing" if testing else "released"
         return self._versions.add(files, by=by, note=note, expected=expected, status=status, **kept)  # type: ignore[arg-type]
@@ -226,7 +218,8 @@ class Rules:
         active = self._versions.active()
         name = f"{SHADOW}{active.number + 1}.json"
         shadowed = [{**rule, "mode": "shadow"} for rule in rules]
-        agents = [agent] if agent is not None else _agents(self._versions.load(active).policies, tool)
+        policies = self._versions.load(active).policies
+        agents = [agent] if agent is not None else _agents(policies, tool)
         text = msgspec.json.format(
             msgspec.json.encode(
                 {"guard": [{**({} if one is None else {"agent": one}), "rules": shadowed} for one in agents]}
@@ -234,23 +227,23 @@ class Rules:
         ).decode()
         if refused := paths_in(name, text):  # the rules in force may come from files, and these do not
             raise Unusable("the rules cannot be used", diagnostics=refused)
-        known = {one.id.rpartition("/")[2] for one in views_of(self._versions.load(active).policies)}
+        before = views_of(policies)
+        known = {one.id.rpartition("/")[2] for one in before}
         if taken := [f"`{rule['id']}`" for rule in rules if rule.get("id") in known]:
             raise Conflict(f"there are rules with these ids already: {', '.join(taken)}")
         files = {**active.files, name: text}
-        loaded = self._versions.check(files, active.folder, active.modes, active.labels, active.off)
+        loaded = self._versions.check(files, **active.settings)
         enforced = [one.id for one in views_of(loaded.policies) if not one.shadow]
-        kept = {one.id for one in views_of(self._versions.load(active).policies)}
+        kept = {one.id for one in before}
         if added := [id for id in enforced if id not in kept]:
             raise Conflict(f"these rules would not be in shadow: {', '.join(added)}")
-        settings = {key: getattr(active, key) for key in ("folder", "modes", "labels", "off")}
         return self._versions.add(
             files,
             by=by,
             note=note or "in shadow: " + ", ".join(str(rule.get("id")) for rule in rules),
             expected=active.id,
             status="testing" if testing else "released",
-            **settings,
+            **active.settings,
         )
 
     def promote(self, rule: str, *, by: str, note: str = "") -> RuleVersion:
@@ -264,9 +257,9 @@ class Rules:
             except NotPromoted as why:
                 problem = why
                 continue
-            settings = {key: getattr(active, key) for key in ("folder", "modes", "labels", "off")}
             files = {**active.files, name: changed}
-            return self._versions.add(files, by=by, note=note or f"`{rule}` is on", expected=active.id, **settings)
+            note = note or f"`{rule}` is on"
+            return self._versions.add(files, by=by, note=note, expected=active.id, **active.settings)
         raise Conflict(str(problem))
 
     def change_agent(
@@ -316,9 +309,9 @@ class Rules:
         against = self._versions.load(self._versions.active()).policies
         return compare_policies(self._guard, policies, against, most=most)
 
-    def shadow_report(self, *, rule: str | None = None, examples: int = 3) -> ShadowReport:
+    def shadow_report(self, *, rule: str | None = None) -> ShadowReport:
         """The decisions that rules in shadow would have changed."""
-        return shadow_report(self._guard.store, rule=rule, examples=examples)
+        return shadow_report(self._guard.store, rule=rule)
 
 
 def compare_policies(

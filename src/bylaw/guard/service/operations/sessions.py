@@ -22,6 +22,8 @@ from bylaw.guard.service.operations.rules import RuleView, views_of
 from bylaw.guard.stores.records import EventRow, SessionRecord
 
 SessionStatus: TypeAlias = Literal["open", "ended", "terminated"]
+MOST_LISTED = 20_000
+"""events whose sessions are listed"""
 MOST_EVENTS = 5_000
 """events of one session that are read for one answer"""
 _FIRST = 10
@@ -95,11 +97,10 @@ class Sessions:
         status: SessionStatus | None = None,
         agent: str | None = None,
         limit: int = 100,
-        most: int = 20_000,
     ) -> Sequence[SessionSummary]:
-        """Sessions of the newest `most` events, the most recently used first."""
+        """Sessions of the newest events, the most recently used first."""
         found: dict[str, SessionSummary] = {}
-        for row in newest_events(self._store, most=most):
+        for row in newest_events(self._store, most=MOST_LISTED):
             if row.session and row.kind in _KINDS:
                 _add(found, row)
         wanted = (one for one in found.values() if status in (None, one.status))
