@@ -23,7 +23,8 @@ from click.testing import CliRunner
 from bylaw.guard.commands.hook import command as hook_command
 from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.hooks import client as hook_client
-from bylaw.guard.integrations.hooks import connection, rule_files, settings
+from bylaw.guard.integrations.hooks import connection, settings
+from bylaw.guard.integrations.hooks import run as hook_run
 from bylaw.guard.integrations.hooks import service as hook_service
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Answer, Client
 from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
@@ -793,7 +794,7 @@ def test_rules_above_the_project_add_to_its_own(
     above = project / "bylaw.yaml"
     above.write_text(LAX.replace("nothing", "fetch"))
     if owner is not None:
-        monkeypatch.setattr(rule_files, "_is_ours", lambda found: False)
+        monkeypatch.setattr(hook_run, "_is_ours", lambda found: False)
     environment = {"CLAUDE_PROJECT_DIR": str(inner)} if named else {}
     call = payload("claude-code", inner, "Bash", {"command": "git push --force"})
     assert hook(call, environment).stderr.startswith("bylaw: no force pushes")
@@ -823,7 +824,7 @@ def test_rules_that_are_there_and_no_file_are_not_left_out(
         answer = hook(call, {"CLAUDE_PROJECT_DIR": str(start)} if named else {}, folder=str(start))
         assert answer.code == 2 and f"`{inner / 'bylaw.yaml'}` is there" in answer.stderr
     assert hook(payload("claude-code", inner, "Bash", {}), policy=str(inner / "bylaw.yaml")).code == 2
-    monkeypatch.setattr(rule_files, "_is_ours", lambda found: False)
+    monkeypatch.setattr(hook_run, "_is_ours", lambda found: False)
     (inner / "below" / "bylaw.yaml").write_text(RULES)
     call = payload("claude-code", inner / "below", "Bash", {"command": "ls"}, tool_use_id="3")
     assert hook(call).code == 0, "somebody else does not decide what is above"
@@ -842,13 +843,13 @@ def test_whose_files_are_accepted_from_above(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     (folder / "below").mkdir(parents=True)
     (folder / "below" / "bylaw.yaml").write_text(LAX)
-    assert rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+    assert hook_run.is_trusted(folder / "below" / "bylaw.yaml")
     folder.chmod(0o777)
-    assert not rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+    assert not hook_run.is_trusted(folder / "below" / "bylaw.yaml")
     folder.chmod(0o1777)
-    assert rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+    assert hook_run.is_trusted(folder / "below" / "bylaw.yaml")
     (folder / "below" / "bylaw.yaml").chmod(0o666)
-    assert not rule_files.is_trusted(folder / "below" / "bylaw.yaml")
+    assert not hook_run.is_trusted(folder / "below" / "bylaw.yaml")
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -28,7 +28,7 @@ from bylaw.guard.tools import Handling, OnDenied, OnError, Tool, arun_call, invo
 from bylaw.model.guard_policy import GuardPolicy
 
 if TYPE_CHECKING:
-    from bylaw.guard.backtest.shadow import ShadowReport
+    from bylaw.guard.backtest.backtest import ShadowReport
     from bylaw.guard.incidents.follow import Follower, Replayed
     from bylaw.guard.incidents.incidents import Incidents
     from bylaw.guard.stores.records import Incident
@@ -250,7 +250,7 @@ class Guard(BaseGuard):
 
     def shadow_report(self, *, rule: str | None = None, examples: int = 3) -> ShadowReport:
         """The decisions in the store that shadow rules, or this guard in shadow, would have changed."""
-        from bylaw.guard.backtest.shadow import shadow_report
+        from bylaw.guard.backtest.backtest import shadow_report
 
         return shadow_report(self.store, rule=rule, examples=examples)
 

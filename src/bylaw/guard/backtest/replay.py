@@ -3,8 +3,7 @@ which the recording lacks is not judged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -191,14 +190,13 @@ class Judged(Struct):
     """whether an allowlist is about the call"""
 
 
-def trial_guard(policies: Sequence[GuardPolicy], tool_schemas: Mapping[str, Any] | None = None) -> BaseGuard:
+def trial_guard(policies: Sequence[GuardPolicy]) -> BaseGuard:
     """A guard for trying out rules: it stores nothing, and events without a time have the time 0."""
     return BaseGuard(
         policies,
         store=MemoryStore(),
         durable=False,
         options=Options(shadow=True),
-        tool_schemas=tool_schemas,
         clock=lambda: 0.0,
     )
 

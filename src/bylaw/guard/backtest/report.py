@@ -8,8 +8,8 @@ from typing import Any
 import click
 import msgspec
 
+from bylaw.guard.backtest.backtest import ShadowReport, ShadowTally
 from bylaw.guard.backtest.model import LACKS, OUTCOMES, BacktestReport, Example, RuleTally
-from bylaw.guard.backtest.shadow import ShadowReport, ShadowTally
 from bylaw.report.json import diagnostic_as_json
 from bylaw.report.text import count, escape_markdown, inline_code, printable, wrap
 

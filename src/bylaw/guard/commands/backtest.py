@@ -166,8 +166,8 @@ def shadow(store: str, rule: str | None, examples: int, as_json: bool) -> ExitCo
     Reads the decisions in the store. Covers shadow rules, and guards that run in shadow mode as a whole. Exits 3 if the
     store has no decisions.
     """
+    from bylaw.guard.backtest.backtest import shadow_report
     from bylaw.guard.backtest.report import render_shadow_json, render_shadow_terminal
-    from bylaw.guard.backtest.shadow import shadow_report
 
     with open_store(store) as opened:
         report = shadow_report(opened, rule=rule, examples=examples)
@@ -185,8 +185,8 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
 
     Only the rule's mode is changed. The rest of the file stays the same, byte for byte.
     """
+    from bylaw.guard.backtest.backtest import shadow_report
     from bylaw.guard.backtest.report import render_shadow_terminal
-    from bylaw.guard.backtest.shadow import shadow_report
     from bylaw.rules.files import NotRead, read_text_file
     from bylaw.rules.promotion import NotPromoted, promotion
 

@@ -113,7 +113,7 @@ def install(
 
 
 def _warn_without_rules(policy: str | None) -> None:
-    from bylaw.guard.integrations.hooks.rule_files import NoRules, find_rules
+    from bylaw.guard.integrations.hooks.run import NoRules, find_rules
 
     try:
         files = find_rules(Path.cwd(), root=None, policy=policy, folders=(), environment={}).files

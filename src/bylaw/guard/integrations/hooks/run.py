@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
+from bylaw.errors import InputError
 from bylaw.guard.decide.session import is_generated
+from bylaw.guard.guard import Guard, StrictGuard
+from bylaw.guard.integrations.hooks.connection import PROJECT
 from bylaw.guard.integrations.hooks.payloads import (
     Answer,
     Client,
@@ -29,17 +33,11 @@ from bylaw.guard.integrations.hooks.payloads import (
     refuse,
     tell,
 )
-from bylaw.guard.integrations.hooks.rule_files import NoRules, find_rules
+from bylaw.guard.model import Attempt, Decision, Denied
 from bylaw.guard.reviews import action_hash
-from bylaw.guard.stores.records import EventRow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bylaw.guard.guard import Guard
-    from bylaw.guard.integrations.hooks.payloads import HookEvent
-    from bylaw.guard.model import Attempt, Decision
-    from bylaw.guard.stores.records import ReviewRecord
+from bylaw.guard.stores.ports import StoreUnavailable
+from bylaw.guard.stores.records import EventRow, ReviewRecord
+from bylaw.model.guard_policy import Action
 
 
 class HookOptions(Struct, frozen=True, kw_only=True):
@@ -98,10 +96,6 @@ def _answer(event: HookEvent, options: HookOptions, environment: Mapping[str, st
 
 
 def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str, str]) -> Guard:
-    from bylaw.errors import InputError
-    from bylaw.guard.guard import StrictGuard
-    from bylaw.guard.stores.ports import StoreUnavailable
-
     here = Path(options.folder or os.getcwd())
     try:
         found = find_rules(
@@ -133,9 +127,6 @@ def _make_folder(folder: Path) -> None:
 
 
 def _decide(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
-    from bylaw.guard.model import Denied
-    from bylaw.model.guard_policy import Action
-
     attempt = _attempt(event, options)
     decision = guard.decide(attempt)
     review = None
@@ -170,8 +161,6 @@ def _allow(guard: Guard, event: HookEvent, decision: Decision) -> Answer:
 
 
 def _attempt(event: HookEvent, options: HookOptions) -> Attempt:
-    from bylaw.guard.model import Attempt
-
     return Attempt(
         tool=event.tool,
         arguments=event.arguments,
@@ -312,3 +301,97 @@ def _question(guard: Guard, event: HookEvent, agent: str | None) -> ReviewRecord
 def _rows(guard: Guard, event: HookEvent) -> Iterator[EventRow]:
     after = max(0, guard.store.last_event() - LOOK_BACK)
     yield from guard.store.events(after=after, session=guard.session_key(event.session), limit=LOOK_BACK)
+
+
+# -- which rule files a hook uses -------------------------------------------------------------------------------------
+# Those of the project and of the folders above it; the strictest rule decides. No file replaces another one: an agent
+# can create files below its project, and other users can create files above it.
+
+RULES = "bylaw.yaml"
+STORE = ".bylaw/guard.db"
+
+
+class NoRules(Exception):
+    """The message is for the model, and for the person who reads along."""
+
+
+class RuleFiles(Struct, frozen=True):
+    files: Sequence[Path]
+    store: Path
+    """where the store is, unless another one is named"""
+
+
+def find_rules(
+    here: Path, *, root: str | None, policy: str | None, folders: Sequence[str], environment: Mapping[str, str]
+) -> RuleFiles:
+    """`here`: where the hook runs. `root`: the project, as the command line names it. `folders`: where the agent works,
+    as the payload says; that is believed only together with `here`. Raises NoRules."""
+    if root is not None:
+        if not root or not (here / root).is_dir():
+            raise NoRules(f"`--root {root}` is no folder; run `bylaw hook install` again")
+        here = here / root
+    if policy:
+        if _is_there(here / policy):
+            _check_file(here / policy)
+        return RuleFiles([here / policy], (here / policy).parent / STORE)
+    named = str(here) if root else next((environment[name] for name in PROJECT if environment.get(name)), None)
+    places = [here / named] if named else [here, *(here / folder for folder in folders)]
+    ways = [found for place in places if (found := _on_the_way_up(Path(os.path.abspath(place))))]
+    if not ways:
+        asked = " or ".join(dict.fromkeys(f"`{place}`" for place in places))
+        raise NoRules(f"there is no `{RULES}` in {asked} or above; write one, or pass --policy FILE")
+    # an agent that works in a folder below must not move the counters by a file that it puts there
+    first = ways[0][0] if named else ways[0][-1]
+    return RuleFiles(list(dict.fromkeys(file for way in ways for file in way)), first.parent / STORE)
+
+
+def _on_the_way_up(start: Path) -> list[Path]:
+    """The nearest first. A file in the folder itself counts, whoever has written it; above it, only a trusted one.
+    Raises NoRules if one that counts is no file: its rules would be left out without a word."""
+    found = [folder / RULES for folder in (start, *start.parents) if _is_there(folder / RULES)]
+    accepted = [file for file in found if file.parent == start or is_trusted(file)]
+    for file in found:
+        if file not in accepted:
+            _log.warning("`%s` is not used: others than you and root can write it or its folder", file)
+    for file in accepted:
+        _check_file(file)
+    return accepted
+
+
+def _check_file(file: Path) -> None:
+    if not file.is_file():
+        raise NoRules(f"`{file}` is there, but it is no file that can be read; mend or remove it")
+
+
+def _is_there(file: Path) -> bool:
+    """Also if it is a link that leads nowhere. Raises NoRules if that cannot be found out."""
+    try:
+        file.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as problem:
+        raise NoRules(f"`{file}` cannot be looked for: {problem.strerror}") from None
+    return True
+
+
+def is_trusted(file: Path) -> bool:
+    """Whether nobody but this user and root can have put it there."""
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        leads_somewhere = file.exists()  # and to itself does not count
+        real = file.resolve() if leads_somewhere else file.parent.resolve() / file.name
+        found = real.stat() if leads_somewhere else real.lstat()
+        folders = [folder.stat() for folder in real.parents]
+    except OSError:
+        return False
+    return not any(map(_is_open, (found, *folders))) and all(map(_is_ours, (found, *folders)))
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether others can write there. The mode of a link says nothing."""
+    return bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX and not stat.S_ISLNK(found.st_mode)
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    return found.st_uid in (os.getuid(), 0)
