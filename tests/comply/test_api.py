@@ -16,8 +16,8 @@ import bylaw
 from bylaw.comply import api as comply
 from bylaw.comply.inputs import read_tools, tools_called
 from bylaw.comply.model import Tier
-from bylaw.comply.observed import DEEPEST, LONGEST, read_literal
 from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.prompt.returns import DEEPEST, LONGEST, read_literal
 from bylaw.comply.prompt.vocabulary import stems
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 

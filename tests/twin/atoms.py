@@ -17,6 +17,7 @@ from unicodedata import normalize
 import re2
 from msgspec import Struct
 
+from bylaw.model.canonical import json_equal, json_type
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.temporal import (
     AgentIs,
@@ -32,7 +33,6 @@ from bylaw.model.temporal import (
     UserSays,
     Variable,
 )
-from bylaw.model.values import json_equal, json_type
 from tests.twin.comparison import number
 from tests.twin.dates import computed, order
 

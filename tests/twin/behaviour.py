@@ -18,10 +18,10 @@ import re2
 from msgspec.structs import replace
 
 from bylaw.engine.temporal.shape import parts_of
+from bylaw.model.canonical import json_equal
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Rule, Scope
-from bylaw.model.values import json_equal
 from bylaw.model.verdict import Outcome
 from bylaw.rules.conditions import plain_conditions
 from bylaw.text.prices import cost_of

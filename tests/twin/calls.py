@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from bylaw.model.canonical import json_equal
 from bylaw.model.events import Response, ToolCall
-from bylaw.model.values import json_equal
 from bylaw.model.verdict import Outcome
 from tests.twin.comparison import UNKNOWN, holds_for_call, number
 from tests.twin.comparison import _below as below

@@ -14,8 +14,8 @@ from typing import Any
 
 import re2
 
+from bylaw.model.canonical import json_equal, json_type
 from bylaw.model.events import Response, ToolCall
-from bylaw.model.values import json_equal, json_type
 
 Truth = bool | None
 UNKNOWN = object()

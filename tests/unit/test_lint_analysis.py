@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.engine.temporal import automaton
-from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_satisfied, shortest
-from bylaw.lint.contradictions import analyse
+from bylaw.lint import contradictions
+from bylaw.lint.contradictions import Automaton, NotAnalysed, all_satisfied, analyse, shortest
 from bylaw.model.demand import Temporal
 from bylaw.rules import load_rules, parse_rules
 from tests.support.build import trace
@@ -138,7 +137,7 @@ def test_rules_that_cannot_be_analysed_are_named() -> None:
 
 
 def test_a_formula_with_too_many_states_is_not_analysed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automaton, "MOST_STATES", 400)
+    monkeypatch.setattr(contradictions, "MOST_STATES", 400)
     wide = " & ".join(f"F (tool(a{i}) & X F tool(b{i}))" for i in range(9))
     (rule,) = load_rules([{"id": "wide", "kind": "temporal", "params": {"formula": wide}}]).rules
     assert analyse([rule]).not_analysed == {"wide": "it has too many states"}

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, PromptRules, State, Tier, Violation
-from bylaw.comply.observed import read_result, without_failed_calls
+from bylaw.comply.prompt.returns import read_result, without_failed_calls
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.events import Event, ToolCall, ToolResult

@@ -17,14 +17,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.comply.model import ToolSpec
-from bylaw.comply.observed import Observed, observe_results
-from bylaw.comply.prompt.returns import answer_of
+from bylaw.comply.prompt.returns import Observed, answer_of, observe_results
 from bylaw.comply.prompt.vocabulary import only_reads
 from bylaw.errors import InputError
+from bylaw.model.canonical import json_type
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Message, Request, ToolCall, seconds
 from bylaw.model.trace import Trace
-from bylaw.model.values import json_type
 from bylaw.traces import load_trace
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from bylaw.model.values import json_equal, json_type
+from bylaw.model.canonical import json_equal, json_type
 from bylaw.text.regex import compile_search
 
 Number: TypeAlias = int | float | Decimal

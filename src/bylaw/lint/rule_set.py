@@ -158,14 +158,10 @@ def _excludes(one: _Test, other: _Test) -> bool:
     if other.op not in _BOUNDS or not (_is_number(one.value) and _is_number(other.value)):
         return False
     if one.op == "=":
-        return not _within(one.value, other)
+        return not ORDERS[other.op](one.value, other.value)
     if one.op in (">", ">=") and other.op in ("<", "<="):
         return one.value > other.value or (one.value == other.value and (one.op, other.op) != (">=", "<="))
     return False
-
-
-def _within(value: float, bound: _Test) -> bool:
-    return bool(ORDERS[bound.op](value, bound.value))
 
 
 def _are_numeric(*tests: _Test) -> bool:

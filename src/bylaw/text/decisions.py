@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bylaw.model.values import json_type
+from bylaw.model.canonical import json_type
 from bylaw.text.names import names
 from bylaw.text.opposites import first_word, is_negated, one_sided, sides_taken
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from bylaw.comply.observed import FLAGS, verifies
 from bylaw.comply.prompt.arguments import find_bound, find_choice, find_state, shared_ids
 from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
 from bylaw.comply.prompt.clauses import Part
@@ -25,7 +24,7 @@ from bylaw.comply.prompt.readings import (
     holds,
     not_shown,
 )
-from bylaw.comply.prompt.returns import answer_of
+from bylaw.comply.prompt.returns import FLAGS, answer_of, verifies
 from bylaw.comply.prompt.vocabulary import any_case
 
 EXCEPTIONS = ("unless", "without", "until", "before", "iff")

@@ -77,12 +77,8 @@ def read_obligation(view: View) -> Reading:
         or read_required_text(view)
         or _read_agreement(view)
         or _read_calls(view)
-        or Reading(name=view.name, undecided=_why_unbound(view))
+        or Reading(name=view.name, undecided=NO_TOOL if view.marker.severity in ("critical", "high") else OPEN)
     )
-
-
-def _why_unbound(view: View) -> str:
-    return NO_TOOL if view.marker.severity in ("critical", "high") else OPEN
 
 
 def _read_refusal(view: View) -> Reading | None:

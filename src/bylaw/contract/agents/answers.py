@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, Failure
-from bylaw.model.values import json_type
+from bylaw.model.canonical import json_type
 from bylaw.wire.values import clean, without_surrogates
 
 KEYS = ("output", "final_output", "response", "result", "answer", "content", "text", "message", "reply", "data")

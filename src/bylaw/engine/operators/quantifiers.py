@@ -36,10 +36,10 @@ from bylaw.engine.monitor import (
 from bylaw.engine.predicates import compile_where, describe_where
 from bylaw.engine.probes import BLIND, HOLDS, LOST, SKIP, THIN, UNREAD, Judge, compile_search
 from bylaw.engine.values import UNRECORDED
+from bylaw.model.canonical import json_equal
 from bylaw.model.condition import Path
 from bylaw.model.demand import Calls, TextHas
 from bylaw.model.events import Event, Response, ToolCall
-from bylaw.model.values import json_equal
 from bylaw.model.verdict import EventRef, Outcome
 
 

@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bylaw.engine.temporal.compilation import Compilation, Lookahead, Matches, Value, false, negated, true
-from bylaw.engine.temporal.frame import UNTIMED, Frame, clock
+from bylaw.engine.temporal.frame import (
+    UNTIMED,
+    Compilation,
+    Frame,
+    Lookahead,
+    Matches,
+    Value,
+    clock,
+    false,
+    negated,
+    true,
+)
 from bylaw.engine.temporal.past import build_back
 from bylaw.engine.temporal.shape import denied, fixes, looks_ahead, variables
 from bylaw.engine.temporal.truth import Sigma, Truth, Wait, conj, disj, moved, negate

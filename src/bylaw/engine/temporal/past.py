@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bylaw.engine.temporal import tables
-from bylaw.engine.temporal.compilation import Compilation, TableSlot, Value, negated
-from bylaw.engine.temporal.frame import UNTIMED, Clocks, Frame, Tally, clock
+from bylaw.engine.temporal.frame import UNTIMED, Clocks, Compilation, Frame, TableSlot, Tally, Value, clock, negated
 from bylaw.engine.temporal.shape import atoms, conjuncts, denied, fixes, looks_ahead, variables
 from bylaw.engine.temporal.tables import (
     EMPTY,

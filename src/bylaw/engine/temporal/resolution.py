@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from bylaw.engine.monitor import Found
 from bylaw.engine.temporal.build import Builder
-from bylaw.engine.temporal.compilation import Lookahead
-from bylaw.engine.temporal.frame import START, Frame, Position, clock, elapsed
+from bylaw.engine.temporal.frame import START, Frame, Lookahead, Position, clock, elapsed
 from bylaw.engine.temporal.pending import Address, Entry, Origin, Pending, Progress, State
 from bylaw.engine.temporal.shape import Part, evaluate, fixes, looks_ahead, looks_back, variables, walk
 from bylaw.engine.temporal.tables import Awaiting, Table
@@ -183,7 +182,7 @@ class Waker:
         found = waits(residual)
         if self._always or not all(self._quiet[wait.node] for wait in found):
             return None
-        keys = {self._key(wait) for wait in found}
+        keys = {tuple(wait.sigma[variable] for variable in self._variables) for wait in found}
         key = keys.pop()
         return None if keys or None in key or UNKNOWN_KEY in key else (self._number, *key)
 
@@ -203,9 +202,6 @@ class Waker:
                 return None
             addresses.append((self._number, *key))
         return addresses
-
-    def _key(self, wait: Wait) -> tuple[Any, ...]:
-        return tuple(wait.sigma[variable] for variable in self._variables)
 
 
 def _atoms(formula: Formula) -> list[Formula]:

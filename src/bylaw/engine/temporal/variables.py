@@ -146,7 +146,7 @@ def truth_of(value: AtomValue, tests: tuple[VariableTest, ...], sigma: Sigma) ->
     for test in tests:
         found, wanted = value.values[test.position], sigma[test.variable]
         if wanted is None:
-            one = _can_fix(found)
+            one = False if found == NO_VALUE else None if found == UNKNOWN_KEY else True
             sigma = (*sigma[: test.variable], found, *sigma[test.variable + 1 :])
         else:
             one = compare(test.op, found, wanted)
@@ -155,10 +155,6 @@ def truth_of(value: AtomValue, tests: tuple[VariableTest, ...], sigma: Sigma) ->
         if one is None:
             answer = None
     return answer
-
-
-def _can_fix(found: Key) -> bool | None:
-    return False if found == NO_VALUE else None if found == UNKNOWN_KEY else True
 
 
 Found: TypeAlias = tuple[Sigma, Truth, tuple[Deferred, ...]]

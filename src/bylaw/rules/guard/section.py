@@ -173,13 +173,9 @@ def _free_id(rule: Rule, label: str, number: int, found: dict[str, Rule]) -> str
     for id in (rule.id, f"{label}/{rule.id}", f"{label}/{number}/{rule.id}"):
         if id not in found:
             return id
-        if _same(found[id], rule):
+        if replace(found[id], id="", span=None) == replace(rule, id="", span=None):
             return None
     return _free_id(rule, f"{label}/{number}", number, found)
-
-
-def _same(one: Rule, other: Rule) -> bool:
-    return replace(one, id="", span=None) == replace(other, id="", span=None)
 
 
 def refuse_approvals(policy: GuardPolicy) -> GuardPolicy:

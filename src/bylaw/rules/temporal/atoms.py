@@ -7,7 +7,7 @@
     names  = name { "|" name }
     name   = string | letters, digits and _ - . : / * ? [ ]
 
-Strings and patterns are in `literals`, tests in `comparisons`. The form with a colon is that of other tools.
+Strings and patterns are in `scanner`. The form with a colon is that of other tools.
 """
 
 from __future__ import annotations
@@ -31,8 +31,18 @@ from bylaw.model.temporal import (
 )
 from bylaw.rules.messages import as_json, did_you_mean, near, quote, synonyms
 from bylaw.rules.readers import unquoted_number_help
-from bylaw.rules.temporal.literals import Values, take_pattern, take_string
-from bylaw.rules.temporal.scanner import PIECE, Nodes, Report, Scanner, Spot, Stop, Token
+from bylaw.rules.temporal.scanner import (
+    PIECE,
+    Nodes,
+    Report,
+    Scanner,
+    Spot,
+    Stop,
+    Token,
+    Values,
+    take_pattern,
+    take_string,
+)
 from bylaw.text.dates import moment_of
 
 # -- tests -------------------------------------------------------------------------------------------------------------

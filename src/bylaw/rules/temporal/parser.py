@@ -11,7 +11,7 @@
             | "count" [ window ] "(" formula ")" ( "=" | "!=" | ">" | ">=" | "<" | "<=" ) whole number
     window  = "[" "<=" number [ "ms" | "s" | "m" | "h" | "d" | "t" | "e" ] "]"
 
-Atoms and names are in `atoms`, tests in `comparisons`. Blanks between pieces mean nothing.
+Atoms, names and tests are in `atoms`. Blanks between pieces mean nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from msgspec import Struct
 from bylaw.model.temporal import Ahead, And, Back, Constant, Count, Formula, Iff, Implies, Not, Or, Pair, Seen
 from bylaw.rules.messages import near, quote, synonyms
 from bylaw.rules.temporal.atoms import ATOMS, Atoms
-from bylaw.rules.temporal.literals import refuse_window, take_window
-from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, Stop, Token
+from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, Stop, Token, refuse_window, take_window
 
 # -- syntax errors -----------------------------------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ from bylaw.rules.params import TEXTS_SCHEMA, Context, ParamType, Values
 from bylaw.rules.readers import EXTENSION, read_texts, report_wrong_type
 from bylaw.rules.temporal.atoms import PATH
 from bylaw.rules.temporal.events import Event
-from bylaw.rules.temporal.literals import SECONDS, UNIT_SYNONYMS, measure
 from bylaw.rules.temporal.patterns import EVENTS
+from bylaw.rules.temporal.scanner import SECONDS, UNIT_SYNONYMS, measure
 
 _ALWAYS = ("over",)
 

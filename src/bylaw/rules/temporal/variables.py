@@ -154,7 +154,7 @@ _LOOKS_AHEAD = frozenset({"X", "N", "F", "G", "U", "W", "R"})
 
 def check_boundedness(parsed: Parsed, scopes: Scopes) -> None:
     for formula in _parts(parsed.formula):
-        if _looks_back(formula):
+        if isinstance(formula, Back | Count | Seen) or (isinstance(formula, Pair) and formula.op == "S"):
             _check(formula, scopes.outer[id(formula)], parsed)
 
 
@@ -238,10 +238,6 @@ def _parts(formula: Formula) -> Iterator[Formula]:
     yield formula
     for child in children(formula):
         yield from _parts(child)
-
-
-def _looks_back(formula: Formula) -> bool:
-    return isinstance(formula, Back | Count | Seen) or (isinstance(formula, Pair) and formula.op == "S")
 
 
 def _looks_ahead(formula: Formula) -> bool:

@@ -86,7 +86,7 @@ def _numbers(text: str) -> Iterator[Found]:
         return
     for phone in _PHONES:
         for found in phone.finditer(text):
-            if _is_phone(found.group(1)):
+            if _FEWEST_DIGITS <= _count_digits(found.group(1)) <= 15:
                 yield Found("phone", *found.span(1))
     for found in _SSN.finditer(text):
         if _is_ssn(found.group(1)):
@@ -246,10 +246,6 @@ def _is_ssn(text: str) -> bool:
 def _is_clone(address: str) -> bool:
     """`git@github.com:org/repo.git` is the address of a repository."""
     return address.startswith("git@")
-
-
-def _is_phone(text: str) -> bool:
-    return _FEWEST_DIGITS <= _count_digits(text) <= 15
 
 
 # -- the patterns; the group is the finding without its surroundings ---------------------------------------------------

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from bylaw.model.canonical import json_equal
 from bylaw.model.events import Event, Origin, Request, SessionEnd, ToolCall, ToolResult
-from bylaw.model.values import json_equal
 
 SHARED_ID = "two different calls of this response have the id `{}`"
 GUESSED = "nothing says which of several calls of `{}` this result answers: the first that waits is taken"

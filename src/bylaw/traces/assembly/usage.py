@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bylaw.model.canonical import json_type
 from bylaw.model.events import Usage
-from bylaw.model.values import json_type
 
 _INPUT = ("input_tokens", "prompt_tokens", "inputTokens", "promptTokenCount", "prompt_token_count")
 _OUTPUT = ("output_tokens", "completion_tokens", "outputTokens", "candidatesTokenCount", "candidates_token_count")

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 from rapidfuzz.distance import Levenshtein
 
+from bylaw.model.canonical import json_type
 from bylaw.model.events import Response
 from bylaw.model.ports import TextSimilarity
-from bylaw.model.values import json_type
 from bylaw.text.decisions import json_shape
 from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.comparison.align import Pair, align

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from bylaw.model.canonical import json_type
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Locator
-from bylaw.model.values import json_type
 from bylaw.traces.records.files import open_path
 from bylaw.traces.records.jsontext import (
     REFUSED,
