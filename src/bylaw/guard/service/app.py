@@ -162,7 +162,7 @@ def create_app(
         routes=routes,
         exception_handlers={
             ServiceError: _service_error,
-            StoreUnavailable: _store_unavailable,
+            StoreUnavailable: lambda request, problem: _service_error(request, Unavailable(str(problem))),
             HTTPException: _http_error,
         },
         lifespan=lifespan,
@@ -190,10 +190,6 @@ def _http_error(request: Request, problem: Exception) -> Response:
     response.status_code = problem.status_code
     response.headers.update(problem.headers or {})
     return response
-
-
-def _store_unavailable(request: Request, problem: Exception) -> Response:
-    return _service_error(request, Unavailable(str(problem)))
 
 
 def make_versions(config: ServeConfig, store: GuardStore) -> RuleVersions:

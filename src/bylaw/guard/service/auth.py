@@ -118,7 +118,8 @@ class Credentials:
             expires_at=min(ends, default=None),
             made_with=made_with,
         )
-        over = self._expired_logins(now) if kind == "login" else ()
+        valid = each_followed(self._store, Credential, status="valid") if kind == "login" else ()
+        over = [one for one in valid if one.kind == "login" and (one.expires_at or now) < now][:MOST_EXPIRED]
         with self._store.transaction("") as transaction:
             for one in over:  # so that they can be pruned
                 current = transaction.followed(Credential, one.id)
@@ -127,10 +128,6 @@ class Credentials:
             record = transaction.put_followed(record)
             write_change(transaction, now, f"{kind} created", by or name, key=id, name=name)
         return f"{PREFIX}_{id}_{secret}", record
-
-    def _expired_logins(self, now: float) -> list[Credential]:
-        found = each_followed(self._store, Credential, status="valid")
-        return [one for one in found if one.kind == "login" and (one.expires_at or now) < now][:MOST_EXPIRED]
 
     def list(self, *, kind: CredentialKind | None = "key") -> Sequence[Credential]:
         """Oldest first, without what a key could be found by."""

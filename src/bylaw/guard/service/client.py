@@ -23,7 +23,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, Literal, Self, TypeAlias
 
@@ -162,34 +162,28 @@ class GuardClient(Guard):
             **about,
         )
 
-    async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
-        from asyncio import to_thread
-
-        return await to_thread(self.decide, attempt, review=review)
-
     def ask(self, attempt: Attempt, *, timeout: float) -> Decision:
         if not is_time(timeout):
             raise ValueError(f"timeout={timeout!r}: expected a finite number of seconds")
         decision = self.decide(attempt)
         until = time.monotonic() + timeout
         while decision.action is Action.PAUSE and decision.review is not None:
-            left = until - time.monotonic()
             try:
-                answer = self._link.wait(decision.review, min(left, _WAIT))
+                answer = self._link.wait(decision.review, min(until - time.monotonic(), _WAIT))
             except (Unreachable, ServiceRefused) as problem:
                 return replace(decision, reason=f"{decision.reason} ({problem})")
             if answer.status != "pending" or until <= time.monotonic():
-                return self._after(attempt, decision, answer)
+                return self._after_answer(attempt, decision, answer)
         return decision
 
-    def _after(self, attempt: Attempt, decision: Decision, answer: ReviewAnswer) -> Decision:
+    def _after_answer(  # type: ignore[override]
+        self, attempt: Attempt, decision: Decision, answer: ReviewAnswer
+    ) -> Decision:
         resumed = self._resumed(attempt, decision, answer)
         if isinstance(resumed, Decision):
             return resumed
         answered = self.decide(resumed, review=decision.review)
         return replace(answered, notes=(*answered.notes, _EDITED)) if answer.edited else answered
-
-    _after_answer = _after  # type: ignore[assignment]
 
     def _resumed(self, attempt: Attempt, decision: Decision, answer: ReviewAnswer) -> Attempt | Decision:
         """The attempt to resume; or the decision, if there is none."""
@@ -201,9 +195,7 @@ class GuardClient(Guard):
         return same if answer.call is None else replace(same, tool=answer.call.tool, arguments=answer.call.arguments)
 
     async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
-        from asyncio import to_thread
-
-        return await to_thread(self.ask, attempt, timeout=timeout)
+        return await self.in_thread(partial(self.ask, attempt, timeout=timeout))
 
     # -- events around a call -------------------------------------------------------------------------------------
 
@@ -383,15 +375,12 @@ class AsyncGuardClient(GuardClient):
             await to_thread(self._deliver)
 
     async def aclose(self) -> None:
-        await self._adeliver_quietly()
-        await self._alink.aclose()
-        self._link.close()
-
-    async def _adeliver_quietly(self) -> None:
         try:
             await self._adeliver()
         except Unreachable as problem:
             _log.error("%d events could not be delivered: %s", len(self._late), problem)
+        await self._alink.aclose()
+        self._link.close()
 
     async def __aenter__(self) -> Self:
         return self

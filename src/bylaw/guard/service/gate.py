@@ -201,7 +201,8 @@ class Sending:
             message["headers"] = given + ([one for one in HEADERS if one[0] not in own] if own else HEADERS)
             cookie = self._scope["state"].get("new_forms_cookie")
             if cookie:
-                message["headers"].append((b"set-cookie", _cookie(FORMS, cookie).encode()))
+                text = f"{FORMS}={cookie}; Path=/; Secure; HttpOnly; SameSite=Lax"
+                message["headers"].append((b"set-cookie", text.encode()))
             if self._scope["scheme"] == "https":
                 message["headers"].append(STRICT)
         await self._send(message)
@@ -291,20 +292,10 @@ def error_response(scope: Scope, problem: ServiceError) -> Response:
         headers["connection"] = "close"
     if not f"{scope['path']}/".startswith("/v1/"):
         return PlainTextResponse(f"{problem.message}\n", problem.status, headers)
-    return json_response(
-        {"error": {"code": problem.code, "message": problem.message, **_plain(problem.details)}},
-        problem.status,
-        headers,
-    )
+    details = {name: msgspec.to_builtins(value) for name, value in problem.details.items()}
+    content = {"error": {"code": problem.code, "message": problem.message, **details}}
+    return json_response(content, problem.status, headers)
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
-
-
-def _plain(details: dict[str, Any]) -> dict[str, Any]:
-    return {name: msgspec.to_builtins(value) for name, value in details.items()}
-
-
-def _cookie(name: str, value: str) -> str:
-    return f"{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax"

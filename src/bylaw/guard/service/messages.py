@@ -196,18 +196,15 @@ def _check_call(decision: Decision, attempt: Attempt, review: str | None) -> Non
         raise NoAnswer("the answer allows no call")
     is_edited = review is not None and (decision.decided_by, decision.review) == ("review", review)
     arguments = {} if attempt.arguments is None else attempt.arguments
-    if not is_edited and (call.tool != attempt.tool or not _is_same(call.arguments, arguments)):
+    # compared as JSON: to Python, `1` and `True` would be equal
+    is_same = json.dumps(call.arguments, sort_keys=True) == json.dumps(arguments, sort_keys=True)
+    if not is_edited and (call.tool != attempt.tool or not is_same):
         raise NoAnswer("the answer allows another call")
     is_session = decision.session in (attempt.session, pseudonym(attempt.session))
     if decision.call_id != attempt.call_id or not is_session:
         raise NoAnswer("the answer is about another call")
     if attempt.agent is not None and decision.agent != attempt.agent:
         raise NoAnswer("the answer is about another agent")
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether both are the same JSON; to Python, `1` and `True` would be equal."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def attempt_body(attempt: Attempt) -> dict[str, Any]:

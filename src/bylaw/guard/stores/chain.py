@@ -106,16 +106,23 @@ class ChainCheck:
         stands_for_others = self._last is None and is_anchor(row)
         computed = row.hash if stands_for_others else _hash(row)
         is_whole = computed == row.hash
-        if self._last is None:
-            yield from self._first(row)
-        else:
+        if self._last is not None:
             yield from self._link(self._last, row, is_whole)
+        elif is_anchor(row):
+            self._first_row = self._unvouched = row
+        else:
+            self._first_row = row
+            if row.seq != 1:
+                yield ChainProblem(row.seq, "first", "it is not row 1, and no anchor replaces the rows before it")
         if not is_whole:
             yield ChainProblem(row.seq, "edited", "content does not match its hash", computed, row.hash)
         elif is_anchor(row) and row.data != ANCHOR:
             yield ChainProblem(row.seq, "edited", "an anchor has no data of its own", str(ANCHOR), str(row.data))
         self._look_for_voucher(row)
-        yield from self._compare(row)
+        known = self._known.pop(row.seq, None)
+        if known is not None and known.hash != row.hash:
+            message = "this row had another hash when the known head was noted"
+            yield ChainProblem(row.seq, "rewritten", message, known.hash, row.hash)
         self._last, self._last_is_whole = row, is_whole
 
     def end(self, head: str | AuditHead | None = None) -> Iterator[ChainProblem]:
@@ -159,13 +166,6 @@ class ChainCheck:
         elif self._last is None and head.hash != head.chain:
             yield ChainProblem(0, "truncated", "there are no rows, but the head names one", str(head), self._shown_end)
 
-    def _first(self, row: AuditRow) -> Iterator[ChainProblem]:
-        self._first_row = row
-        if is_anchor(row):
-            self._unvouched = row
-        elif row.seq != 1:
-            yield ChainProblem(row.seq, "first", "it is not row 1, and no anchor replaces the rows before it")
-
     def _link(self, last: AuditRow, row: AuditRow, is_whole: bool) -> Iterator[ChainProblem]:
         if row.seq <= last.seq:
             yield ChainProblem(row.seq, "reordered", f"it comes after row {last.seq}", str(last.seq + 1), str(row.seq))
@@ -176,12 +176,6 @@ class ChainCheck:
             fault: ChainFault = "spliced" if is_whole and self._last_is_whole else "unlinked"
             how = "it continues another chain than" if fault == "spliced" else "it does not continue"
             yield ChainProblem(row.seq, fault, f"{how} row {last.seq}", last.hash, row.previous)
-
-    def _compare(self, row: AuditRow) -> Iterator[ChainProblem]:
-        known = self._known.pop(row.seq, None)
-        if known is not None and known.hash != row.hash:
-            message = "this row had another hash when the known head was noted"
-            yield ChainProblem(row.seq, "rewritten", message, known.hash, row.hash)
 
     def _look_for_voucher(self, row: AuditRow) -> None:
         """Rows are pruned in steps, each with its anchor; the chain leads from there to the row that vouches."""

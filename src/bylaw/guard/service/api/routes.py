@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from types import NoneType
 from typing import Any, Union, get_args, get_type_hints
@@ -139,7 +139,7 @@ class Answer:
                         span.set_attribute("bylaw.action", result["action"])
                 status = 200
             if endpoint.media != "application/json":
-                await StreamingResponse(_lines(result), media_type=endpoint.media)(scope, receive, send)
+                await StreamingResponse(result, media_type=endpoint.media)(scope, receive, send)
                 return
             await scope["state"]["answer"].json(encode_view(result))
         except StoreUnavailable as problem:
@@ -240,10 +240,6 @@ def _parameters(kind: type[Any]) -> dict[str, Any]:
         options = [one for one in get_args(hint) if one is not NoneType] if NoneType in get_args(hint) else [hint]
         found[name] = Union[tuple(options)]  # noqa: UP007
     return found
-
-
-def _lines(result: Iterator[str]) -> Iterator[str]:
-    yield from result
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -72,7 +72,7 @@ def session(visit: Visit) -> Response:
         lanes=[(run, min(depth, _DEEPEST)) for run, depth, _ in runs],
         plot=timeline_plot(lanes, marks, label="Calls of each agent over time"),
         story=_story(view.observations, calls)[-_MOST_CALLS:],
-        counters=[(run, _counters(run.counters)) for run, _, _ in runs if run.counters],
+        counters=[(run, sorted(run.counters.items())) for run, _, _ in runs if run.counters],
         rules=[(run, _effective(visit, view.summary.session, run)) for run, _, _ in runs],
         incidents=incidents,
     )
@@ -142,7 +142,3 @@ def _story(said: list[dict[str, Any]], calls: list[tuple[CallView, RunView]]) ->
     for before, item in pairwise(reversed(items)):  # what was said may have no time of its own
         item["at"] = item["at"] or before["at"]
     return items
-
-
-def _counters(counters: dict[str, int]) -> list[tuple[str, int]]:
-    return sorted(counters.items())
