@@ -39,6 +39,20 @@ def test_adk_agents_that_work_at_the_same_time() -> None:
     assert trace.sessions == ("1",)
 
 
+def test_adk_an_event_that_was_logged_twice_counts_once() -> None:
+    def event(id: str, **part: Any) -> dict[str, Any]:
+        return {"invocationId": "i", "id": id, "author": "a", "content": {"parts": [part]}}
+
+    call = event("1", functionCall={"name": "look", "args": {}})
+    events = call, event("2", functionResponse={"name": "look", "response": "x"}), event("3", text="Done.")
+    for data in ([*events, *events], [one for one in events for _ in range(2)]):
+        trace = read(*data)
+        assert (pairs(trace), len(trace.turns), codes(trace)) == ([("look", {}, "x")], 2, [])
+    other = read(call, event("1", functionCall={"name": "wipe", "args": {}}), *events[1:])
+    assert ([one.name for one in calls(other)], codes(other)) == (["look"], ["unread-content"])
+    assert other.turns[0].response.unread == ("*",)
+
+
 def test_autogen_a_team_is_one_session_if_its_thread_has_the_calls() -> None:
     issued = {
         "type": "ToolCallRequestEvent",
@@ -213,3 +227,19 @@ def test_sessions_of_agents_end_where_the_next_begins() -> None:
         ("session_start", "s1"), *[("request", "s1"), ("response", "s1")] * 2, ("session_end", "s1"),
         ("session_start", "s2"), *[("request", "s2"), ("response", "s2")] * 2,
     ]  # fmt: skip
+
+
+def test_opencode_lists_of_events_that_begin_with_those_of_the_server() -> None:
+    def events(session: str) -> list[dict[str, Any]]:
+        info = {"id": f"m{session}", "sessionID": session, "role": "assistant"}
+        state = {"status": "completed", "input": {}, "output": "x"}
+        part = {"id": f"p{session}", "messageID": info["id"], "sessionID": session, "type": "tool", "tool": "look",
+                "callID": f"c{session}", "state": state}  # fmt: skip
+        return [
+            {"type": "server.connected", "properties": {}},
+            {"type": "message.updated", "properties": {"info": info}},
+            {"type": "message.part.updated", "properties": {"part": part}},
+        ]
+
+    trace = read(events("s1"), events("s2"))
+    assert (trace.format, trace.sessions, len(calls(trace))) == ("opencode", ("s1", "s2"), 2)

@@ -85,6 +85,14 @@ def test_one_of_the_two_logs_is_read() -> None:
     assert [result.is_error for result in results(trace)] == [False, True]
 
 
+def test_lines_that_were_written_twice_count_once() -> None:
+    once = story(read(*RUN))
+    assert story(read(*(line for line in RUN for _ in range(2)))) == once
+    assert story(read(*RUN, *RUN)) == once
+    again = read(META, call(2, "c1"), output(3, "c1", "x"), call(4, "c1"), output(5, "c1", "x"))
+    assert (len(calls(again)), len(results(again))) == (2, 2)  # the id was used again
+
+
 def test_a_count_after_the_outputs_is_of_the_same_response() -> None:
     trace = read(META, said(1, "user", "go"), call(2, "c1"), output(3, "c1", "x"), counted(3, 9, output_tokens=9))
     assert [response.usage and response.usage.output_tokens for response in responses(trace)] == [9]

@@ -118,3 +118,27 @@ def test_equal_conversations_at_the_same_time_are_told_apart_by_the_ids_of_their
         sessions = {call.call_id: call.origin.session for call in calls(trace)}
         assert texts == {(sessions[id], text) for id in "ab" for text in ("Let me look.", f"done {id}")}
         assert [result.content for result in results(trace)] == list(order)
+
+
+LOGGED = [
+    {"litellm_call_id": f"l{number}", "id": f"chat{number}", "trace_id": "t", **asked, "response": body}
+    for number, (asked, body) in enumerate(BODIES)
+]
+
+
+def test_a_record_that_was_logged_twice_counts_once() -> None:
+    for records in ([one for one in LOGGED for _ in range(2)], LOGGED * 2):
+        trace = load_trace(lines(*records))
+        assert (story(trace), codes(trace)) == (STORY, [])
+
+
+def test_two_different_records_with_one_id_are_told() -> None:
+    other = {**LOGGED[0], "response": {"choices": [{"message": {"role": "assistant", "content": "no"}}]}}
+    trace = load_trace(lines(LOGGED[0], other, LOGGED[1]))
+    assert (story(trace), codes(trace)) == (STORY, ["unread-content"])
+    assert responses(trace)[0].unread == ("*",)
+
+
+def test_an_id_that_a_server_gives_to_all_its_responses_tells_nothing() -> None:
+    trace = load_trace(lines(*({**one, "litellm_call_id": "x", "id": "chatcmpl-1"} for one in LOGGED)))
+    assert (story(trace), codes(trace)) == (STORY, [])

@@ -187,3 +187,12 @@ def test_no_more_records_are_looked_at_than_show_the_format() -> None:
     looked_at = iter([{"type": "summary", "other": 1}, record, *[record] * 8])
     assert detect(looked_at) == "claude-code"
     assert len(list(looked_at)) == 8
+
+
+@pytest.mark.parametrize("system", [{}, {"system": [{"text": "Be brief."}]}])
+def test_messages_of_bedrock_with_and_without_a_system_prompt(system: dict[str, Any]) -> None:
+    used = {"toolUse": {"toolUseId": "c1", "name": "look", "input": {}}}
+    messages = [{"role": "user", "content": [{"text": "q"}]}, {"role": "assistant", "content": [used]}]
+    assert detect([{**system, "messages": messages}]) == "bedrock"
+    blocks = [{"role": "user", "content": [{"type": "text", "text": "q"}]}, {"role": "assistant", "content": "a"}]
+    assert detect([{**system, "messages": blocks}]) == ("anthropic" if system else "openai")

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import ASSISTANT
 from bylaw.traces.formats.gemini import CallOrder, is_content
 from bylaw.traces.formats.messages import chat_message
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.reader import LOGGED_TWICE, LoggedRecords, Opened
 from bylaw.traces.formats.record import Path, Record, list_field, object_field, text_field, type_name
 
 _INVOCATIONS = ("invocationId", "invocation_id")
@@ -38,6 +39,7 @@ class AdkReader(ChatReader):
     def __init__(self, opened: Opened) -> None:
         super().__init__(opened)
         self._order = CallOrder()
+        self._logged = LoggedRecords()
 
     def read_record(self, record: Record) -> None:
         value = record.value
@@ -71,6 +73,8 @@ class AdkReader(ChatReader):
         if not isinstance(content, dict) or not isinstance(content.get("parts") or [], list):
             record.bad("wrong-type", "the `content` of an event is an object with a list `parts`", (*path, "content"))
             return
+        if self._is_logged(conversation, record, event, path):
+            return
         author = text_field(event, "author")
         is_user = author == "user" or (author is None and content.get("role") == "user")
         role = "user" if is_user else content.get("role") if _has_results(content) else "model"
@@ -80,6 +84,15 @@ class AdkReader(ChatReader):
             if message["role"] == ASSISTANT:
                 message |= _outer(event)
             super().read_item(conversation, record, {**message, "timestamp": event.get("timestamp")}, path)
+
+    def _is_logged(self, conversation: Conversation, record: Record, event: dict[str, Any], path: Path) -> bool:
+        """Whether an event with this id was read before."""
+        id = text_field(event, "id")
+        same = self._logged.repeats((conversation.origin.session, id), event) if id else None
+        if same is False:
+            record.warn("unread-content", LOGGED_TWICE.format(id), path)
+            self._assembler.lack_call(self._assembler.buffer_for(conversation.origin), EVERYTHING[0])
+        return same is not None
 
 
 def _has_results(content: dict[str, Any]) -> bool:

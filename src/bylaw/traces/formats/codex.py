@@ -15,7 +15,7 @@ from bylaw.model.events import Event, Origin, SessionStart, Usage
 from bylaw.traces.assembly.content import AssistantContent, read_arguments
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
-from bylaw.traces.formats.reader import AssemblingReader, Opened, add_answer, remember
+from bylaw.traces.formats.reader import AssemblingReader, LoggedRecords, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.responses_items import (
     KINDS,
@@ -72,6 +72,7 @@ class CodexReader(AssemblingReader):
         self._answered: dict[str, None] = {}
         """calls with a result: the same output may be recorded twice"""
         self._is_running = False
+        self._logged = LoggedRecords()
 
     def read(self, block: Block) -> list[Event]:
         for record in records_of(block, self._problems):
@@ -79,7 +80,8 @@ class CodexReader(AssemblingReader):
             payload: Any = value.get("payload") if isinstance(value, dict) else None
             kind = value.get("type") if isinstance(payload, dict) else None
             if kind == "response_item":
-                self._read_item(record, payload)
+                if _at(record) is None or self._logged.repeats(hash(record.raw), None) is None:
+                    self._read_item(record, payload)
             elif kind == "event_msg":
                 self._read_event(record, payload)
             elif kind == "session_meta":

@@ -121,18 +121,18 @@ def _is_converse(block: Any) -> bool:
 
 
 def _chat_dialect(values: list[Any]) -> str:
-    """OpenAI or Anthropic. Both are read alike, so this only names the file. Plain text could be either."""
+    """OpenAI, Bedrock or Anthropic. All are read alike, so this only names the file. Plain text could be any."""
     messages = [message for value in values for message in _messages_in(value)]
     if any(
         message.get("role") in _OPENAI_ROLES or "choices" in message or not _OPENAI_KEYS.isdisjoint(message)
         for message in messages
     ):
         return "openai"
-    if any(isinstance(value, dict) and "system" in value for value in values):
-        return "anthropic"
     contents = [message.get("content") for message in messages]
     if any(_is_converse(block) for content in contents if isinstance(content, list) for block in content):
         return "bedrock"
+    if any(isinstance(value, dict) and "system" in value for value in values):
+        return "anthropic"
     blocks = [block for content in contents if isinstance(content, list) for block in content]
     shows_anthropic = any("stop_reason" in message for message in messages) or any(
         isinstance(block, dict) and block.get("type") in _ANTHROPIC_BLOCKS for block in blocks

@@ -21,6 +21,8 @@ from bylaw.traces.formats.record import Record, list_field, object_field, text_f
 
 _PRINTED = frozenset(("step_start", "step_finish", "text", "tool_use", "reasoning", "error"))
 _OPENS = ("step-start", "step_start")
+_SAMPLED = 50
+"""events of a list that are looked at: the first are those of the server"""
 _DONE, _FAILED = "completed", "error"
 _PLAIN = frozenset(("step-finish", "snapshot", "patch", "retry", "agent", "subtask", *_OPENS))
 """parts that say nothing of what the model answered"""
@@ -34,7 +36,7 @@ class _Message(Struct):
 
 def claims(value: Any) -> bool:
     if not isinstance(value, dict):
-        return isinstance(value, list) and bool(value) and claims(value[0])
+        return isinstance(value, list) and any(isinstance(one, dict) and claims(one) for one in value[:_SAMPLED])
     if isinstance(value.get("info"), dict) and isinstance(value.get("messages"), list):
         return all(isinstance(one, dict) and {"info", "parts"} <= one.keys() for one in value["messages"][:5])
     if isinstance(value.get("info"), dict) and isinstance(value.get("parts"), list):

@@ -22,7 +22,7 @@ from bylaw.traces.formats.body_text import is_cut, is_unreadable, read_body
 from bylaw.traces.formats.chat import read_recorded_usage
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, time_of
 from bylaw.traces.formats.messages import chat_message, first_answer
-from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer, remember
+from bylaw.traces.formats.reader import LOGGED_TWICE, ConversationReader, LoggedRecords, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
 from bylaw.traces.formats.repeated_results import add_repeated_results
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
@@ -180,6 +180,7 @@ class PairsReader(ConversationReader):
         self._traces: dict[str | None, SessionBuffer] = {}
         """the session of each trace of LiteLLM, which makes a new trace for each request unless it is given one"""
         self._is_unclear = False
+        self._logged = LoggedRecords()
         self._streamed = StreamedResponses()
         self._last: Record | None = None
         """the latest event of a stream"""
@@ -211,6 +212,8 @@ class PairsReader(ConversationReader):
             path: Path = (index,) if listed is record.value else ()
             pairs = pairs_in(value) if isinstance(value, dict) else []
             for pair in pairs:
+                if self._is_logged(record, pair, (*path, *pair.path)):
+                    continue
                 try:
                     self._read(record, pair, (*path, *pair.path))
                 except MalformedRecord as error:
@@ -221,6 +224,15 @@ class PairsReader(ConversationReader):
     def notes(self) -> list[str]:
         cut = ["a streamed response is cut off, and read as far as it goes"] if self._streamed.is_cut else []
         return [*self._sessions.notes(), *super().notes(), *cut]
+
+    def _is_logged(self, record: Record, pair: Pair, path: Path) -> bool:
+        """Whether a pair with the same id and request was read before."""
+        id = _id_of(pair)
+        same = None if id is None else self._logged.repeats(id, pair.answer)
+        if same is False:
+            record.warn("unread-content", LOGGED_TWICE.format(id[0] if id else ""), path)
+            self._assembler.lack_call(self._sessions.current, EVERYTHING[0])
+        return same is not None
 
     def _read(self, record: Record, pair: Pair, path: Path) -> SessionBuffer:
         request, message, source = pair.request, pair.answer, record.locator(item_of(path))
@@ -288,6 +300,13 @@ class PairsReader(ConversationReader):
             self._is_unclear = True  # once is enough
             record.warn("unclear-session", UNCLEAR.format(self._sessions.current.origin.session), path)
         return self._sessions.current
+
+
+def _id_of(pair: Pair) -> tuple[str, int] | None:
+    """What tells a pair apart from others: the id of the call that its log names, and the request."""
+    id = text_field(pair.record, "litellm_call_id") or text_field(pair.record, "id")
+    asked = pair.answer if pair.request is None else pair.request.messages  # some servers give all responses one id
+    return None if id is None or pair.answer is None else (id, hash(msgspec.json.encode(asked)))
 
 
 def _moment(record: dict[str, Any], keys: tuple[str, ...]) -> tuple[float | None, str | float | None]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from bylaw.model.events import Annotation, Event, Origin, SessionStart, Usage
@@ -40,6 +41,8 @@ from bylaw.traces.records.lines import Block, line_runs
 from bylaw.traces.records.problems import Problems
 
 MOST_RECENT = 1000
+_MOST_LOGGED = 1 << 16
+LOGGED_TWICE = "a record with the id `{}` was read before, with other content: this one is not read"
 _MOST_LEFT = 16
 """conversations without a name that a later list may continue"""
 Key = TypeVar("Key")
@@ -303,6 +306,24 @@ def add_answer(
         shared=shared,
     )
     return content, text
+
+
+class LoggedRecords:
+    """Recognizes records that a log holds twice, by their ids and contents. INVARIANT: bounded."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+
+    def repeats(self, id: Hashable, content: Any) -> bool | None:
+        """Whether this id was seen before with the same content; None if the id is new."""
+        digest = hash(msgspec.json.encode(content))
+        known = self._known.get(id)
+        if known is None:
+            self._known[id] = digest
+            if len(self._known) > _MOST_LOGGED:
+                del self._known[next(iter(self._known))]
+            return None
+        return known == digest
 
 
 def remember(recent: dict[Key, Value], key: Key, value: Value) -> None:
