@@ -17,10 +17,10 @@ def repeated_key(text: str | bytes, value: Any) -> str | None:
     Counting colons is enough nearly always: each member has one, and a member that was lost takes its colon along.
     Only text with an escaped colon, or with fewer colons, is read again.
     """
-    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    colons = data.count(b":")
+    colons = text.count(":") if isinstance(text, str) else text.count(b":")
     if type(value) is dict and len(value) == colons:
         return None
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if msgspec.json.encode(value).count(b":") == colons and b"\\u003a" not in data and b"\\u003A" not in data:
         return None
     try:

@@ -50,6 +50,8 @@ class Conversation:
         self._input_source: Locator | None = None
         """where the first message since the last answer stands"""
         self._whole_input: Deferred | UnsetType | None = UNSET
+        self._is_bare = not bounded and settings == Settings()
+        """requests have messages and nothing else"""
         self.is_truncated = False
         """older messages were dropped"""
 
@@ -82,12 +84,17 @@ class Conversation:
 
     def add_input(self, message: Any, source: Locator) -> None:
         """A message for the model."""
-        self.add_message(message)
-        self._input_source = self._input_source or source
+        if self._bounded:
+            self.add_message(message)
+        else:
+            self._messages.append(message)
+        if self._input_source is None:
+            self._input_source = source
 
     def set_input(self, messages: Deferred | None, source: Locator) -> None:
         """The whole input of the next request, for formats that repeat it; None if it was left out."""
         self._whole_input = messages
+        self._is_bare = False
         self._input_source = source
 
     def add_result(
@@ -161,6 +168,30 @@ class Conversation:
             usage=usage,
         )
         assembler.response(buffer, None, response, shared=shared, is_checked=is_checked)
+
+    def add_plain_answer(
+        self, source: Locator, message: Any, content: list[Any], text: str, calls: tuple[ToolCall, ...]
+    ) -> None:
+        """`add_answer` and `add_message` for an answer that says nothing else: the hot path of chats in lists."""
+        assembler, buffer = self._assembler, self._buffer
+        if not self._is_bare or buffer.open or buffer.pending:
+            self.add_answer(source, content, text, calls, is_checked=True)
+            self.add_message(message)
+            return
+        messages, turn, origin = self._messages, assembler.turns, buffer.origin
+        request = Request(
+            origin=origin,
+            turn=turn,
+            source=self._input_source or source,
+            held_messages=Prefix(None, (messages, 0, len(messages))),
+        )
+        self._input_source = None
+        assembler.requests += 1
+        response = Response(
+            origin=origin, turn=turn, source=source, request=request, content=content, text=text, tool_calls=calls
+        )
+        assembler.response(buffer, None, response, is_checked=True)
+        messages.append(message)
 
     def place_calls(self, uses: list[dict[str, Any]]) -> None:
         """These calls of the latest answer were recorded after the results so far."""

@@ -61,9 +61,11 @@ class ChatReader(ConversationReader):
         is_plain_chat = type(self).read_item is ChatReader.read_item
         file, line, before = self._problems.file, record.line, f"{record.item}{item_of(path)}[".removeprefix(".")
         for index in range(start, len(items)):
-            source = Locator(file, line, f"{before}{index}]")
-            if not is_plain_chat or not add_plain_message(conversation, items[index], source):
-                self.read_item(conversation, record, items[index], (*path, index))
+            message = items[index]
+            if not is_plain_chat or not add_plain_message(
+                conversation, message, Locator(file, line, f"{before}{index}]")
+            ):
+                self.read_item(conversation, record, message, (*path, index))
 
     def read_item(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
         source, others = record.locator(item_of(path)), False
@@ -158,35 +160,41 @@ def _pop(fields: dict[str, Any], key: str, kind: type | tuple[type, ...]) -> Any
 # messages to the same events, and all others: what is unusual is left to it before anything of the message was added.
 
 _ASKING = ("user", "system")
-_INPUT = frozenset(("role", "content"))
-_RESULT = frozenset(("role", "content", "tool_call_id", "name"))
-_ANSWER = frozenset(("role", "content", "tool_calls"))
 
 
 def add_plain_message(conversation: Conversation, message: Any, source: Locator) -> bool:
-    """Whether the message was read."""
+    """Whether the message was read. Keys are counted: those that are not asked for make it unusual."""
     if type(message) is not dict:
         return False
-    role, content, keys = message.get("role"), message.get("content"), message.keys()
-    if type(content) is not str and (content is not None or role != "assistant"):
+    role, content, others = message.get("role"), message.get("content"), len(message) - 2
+    if role == "assistant":
+        if type(content) is str:
+            recorded = message.get("tool_calls")
+            if others and (others > 1 or "tool_calls" not in message):
+                return False
+        elif content is None and len(message) == ("content" in message) + 2 and "tool_calls" in message:
+            recorded = message["tool_calls"]
+        else:
+            return False
+        return _add_answer(conversation, message, content, recorded, source)
+    if type(content) is not str:
         return False
-    if role == "assistant" and keys <= _ANSWER:
-        return _add_answer(conversation, message, content, source)
-    if role == "tool" and keys <= _RESULT:
+    if role == "tool":
         call_id, name = message.get("tool_call_id"), message.get("name")
-        if type(call_id) is not str or not (name is None or type(name) is str):
+        if type(call_id) is not str or not (name is None or type(name) is str) or others != 1 + ("name" in message):
             return False
         conversation.add_input(message, source)
         conversation.add_result(source, None, call_id, content, name=name)
         return True
-    if role in _ASKING and keys <= _INPUT:
+    if role in _ASKING and not others:
         conversation.add_input(message, source)
         return True
     return False
 
 
-def _add_answer(conversation: Conversation, message: dict[str, Any], content: str | None, source: Locator) -> bool:
-    recorded = message.get("tool_calls")
+def _add_answer(
+    conversation: Conversation, message: dict[str, Any], content: str | None, recorded: Any, source: Locator
+) -> bool:
     blocks = [{"type": "text", "text": content}] if content else []
     calls: tuple[ToolCall, ...] = ()
     if recorded is not None and type(recorded) is not list:
@@ -198,8 +206,7 @@ def _add_answer(conversation: Conversation, message: dict[str, Any], content: st
         calls = tuple(found.values())
     elif content is None:
         return False
-    conversation.add_answer(source, blocks, content or "", calls, is_checked=True)
-    conversation.add_message(message)
+    conversation.add_plain_answer(source, message, blocks, content or "", calls)
     return True
 
 

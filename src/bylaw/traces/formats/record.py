@@ -99,9 +99,16 @@ class MalformedRecord(ValueError):
 
 
 def records_of(
-    block: Block, problems: Problems, undecoded: Undecoded | None = None, *, constants: bool = False
+    block: Block,
+    problems: Problems,
+    undecoded: Undecoded | None = None,
+    *,
+    constants: bool = False,
+    decode_first: Callable[[bytes], Any] = decode_quickly,
 ) -> Iterator[Record]:
     """The records of a block that can be decoded. Parts named in `undecoded` may stay JSON.
+
+    `decode_first`: a decoder that leaves out what is not needed; what it refuses is decoded as usual.
 
     One at a time, so that the memory of the previous record can be reused.
     """
@@ -110,7 +117,7 @@ def records_of(
             yield Record(raw.value, raw, place, problems)
             continue
         try:
-            value = decode_quickly(raw) if undecoded is None else decode_sparsely(raw, undecoded)
+            value = decode_first(raw) if undecoded is None else decode_sparsely(raw, undecoded)
         except REFUSED:  # broken, or not an object although `undecoded` was given
             value = decode(place, raw, problems, constants=constants)
             if value is UNREAD:

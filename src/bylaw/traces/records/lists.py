@@ -59,6 +59,7 @@ def _placed(data: bytes, pieces: list[msgspec.Raw]) -> Iterator[tuple[Place, byt
         at = _end_of_separator(data, at)
         yield cursor.place(at, index), raw
         at += len(raw)
+        cursor.skip(raw, at)
 
 
 def scan(
@@ -155,7 +156,10 @@ class _Cursor:
         return Place(self._line, self._column, None if index is None else f"[{index}]")
 
     def _advance(self, at: int) -> None:
-        passed = self.data[self._at : at]
+        self.skip(self.data[self._at : at], at)
+
+    def skip(self, passed: bytes, at: int) -> None:
+        """Go on to `at`, over these bytes."""
         newlines = len(passed) - len(passed.replace(b"\n", b""))  # half the time of `count`
         if newlines:
             self._line += newlines
