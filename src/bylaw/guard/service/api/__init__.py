@@ -1,5 +1,5 @@
 """The JSON API: `/v1/…`.
 
-Each endpoint is declared once (`declare.Group`): its path, who may use it, what it takes and returns. Requests are
-validated by that declaration, and `openapi` makes the document of it.
+Each endpoint is declared once (`endpoints.Group`): its path, who may use it, what it takes and returns. Requests are
+validated by that declaration, and the OpenAPI document is made of it.
 """

@@ -21,7 +21,7 @@ from bylaw.guard.decide.session import ToldBefore
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
-from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given, Group
+from bylaw.guard.service.api.endpoints import Asked, Done, Endpoint, Given, Group
 from bylaw.guard.service.errors import BadRequest, Conflict, Forbidden, NotFound
 from bylaw.guard.service.messages import (
     CallShape,

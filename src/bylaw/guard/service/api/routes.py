@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import version
 from types import NoneType
 from typing import Any, Union, get_args, get_type_hints
 
@@ -18,12 +19,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from bylaw.guard.service.api import calls, desk, rules
-from bylaw.guard.service.api.declare import Asked, Endpoint, Nothing
-from bylaw.guard.service.api.openapi import document
+from bylaw.guard.service.api.endpoints import Asked, Endpoint, Nothing, document
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported
-from bylaw.guard.service.gate import JSON
+from bylaw.guard.service.gate import JSON, json_response
 from bylaw.guard.service.messages import Health
 from bylaw.guard.service.operations.record import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
@@ -34,7 +34,6 @@ V1 = "/v1"
 CHECK_EVERY = 1.0
 """seconds after which whoever listens is checked again"""
 _LONE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
@@ -68,7 +67,7 @@ def api_routes(context: Context) -> list[BaseRoute]:
         return StreamingResponse(while_valid(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     async def healthz(request: Any) -> Response:
-        return _json(Health(ok=True, version=_version()))
+        return json_response(Health(ok=True, version=version("bylaw")))
 
     probe: asyncio.Future[Any] | None = None
 
@@ -79,10 +78,11 @@ def api_routes(context: Context) -> list[BaseRoute]:
         try:
             await asyncio.shield(probe)
         except StoreUnavailable:  # whoever asks need not know more
-            return _json(Health(ok=False, version=_version(), problem="the store cannot be used"), 503)
+            return json_response(Health(ok=False, version=version("bylaw"), problem="the store cannot be used"), 503)
         ready = not context.stopping.is_set()
-        return _json(
-            Health(ok=ready, version=_version(), rules=context.operations.versions.in_force), 200 if ready else 503
+        return json_response(
+            Health(ok=ready, version=version("bylaw"), rules=context.operations.versions.in_force),
+            200 if ready else 503,
         )
 
     async def metrics(request: Any) -> Response:
@@ -108,7 +108,7 @@ def api_routes(context: Context) -> list[BaseRoute]:
 
 @cache
 def _described() -> bytes:
-    return _encode(document(ENDPOINTS))
+    return msgspec.json.encode(document(ENDPOINTS))
 
 
 def in_order(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
@@ -240,13 +240,3 @@ def _parameters(kind: type[Any]) -> dict[str, Any]:
         options = [one for one in get_args(hint) if one is not NoneType] if NoneType in get_args(hint) else [hint]
         found[name] = Union[tuple(options)]  # noqa: UP007
     return found
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(_encode(content), status, media_type="application/json")
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("bylaw")
