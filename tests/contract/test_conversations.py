@@ -12,14 +12,20 @@ import pytest
 
 import bylaw
 from bylaw.contract import model as checks
-from bylaw.contract.agents.dialogue import Dialogue, talk_to_graph, talk_to_openai_agent, why_no_conversation
-from bylaw.contract.agents.prompts import prompt_request
+from bylaw.contract.agents.prompts import (
+    Dialogue,
+    prompt_request,
+    talk_to_graph,
+    talk_with_history,
+    why_no_conversation,
+)
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.file.loader import parse_contract
-from bylaw.contract.job import check_conversations, run_contract
+from bylaw.contract.job import run_contract
 from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Conversation, messages_of
+from bylaw.contract.reach import check_conversations
 from bylaw.contract.report import RENDERERS
 from bylaw.contract.results import CellOutcome
 from bylaw.errors import InputError
@@ -205,13 +211,13 @@ def test_graphs_and_agents_of_frameworks_get_all_messages() -> None:
         def to_input_list(self) -> list[Any]:
             return [*self.given, {"role": "assistant", "content": "x"}]
 
-    async def run(_agent: Any, given: list[Any]) -> Result:
-        return Result(given)
+    async def run(prompt: str, earlier: list[Any]) -> Result:
+        return Result([*earlier, {"role": "user", "content": prompt}])
 
     async def nothing() -> dict[str, Any]:
         return {}
 
-    talk = talk_to_openai_agent(None, run, nothing)()
+    talk = talk_with_history(run, "to_input_list", nothing)()
     asyncio.run(talk("a"))
     assert len(asyncio.run(talk("b")).given) == 3
 

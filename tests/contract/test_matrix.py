@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,15 +262,17 @@ def test_lexical_similarity_is_warned_of() -> None:
 # -- running ----------------------------------------------------------------------------------------------------------
 
 
-def test_faults_out_of_reach_are_refused_before_any_run() -> None:
-    span = Span("bylaw.yaml", 12, 9, 12, 20)
+def test_faults_out_of_reach_are_refused_before_any_run(tmp_path: Path) -> None:
+    file = tmp_path / "bylaw.yaml"
+    file.write_text("\n" * 11 + "        - tool: search\n")
+    span = Span(str(file), 12, 9, 12, 20)
     fault = ToolFault(id="tool_faults[0]", label="search: error 503", mode="error", tool="search", span=span)
     plan = contract(scenarios=[CALM, checks.Scenario(name="down", tool_faults=(fault,))])
     agent = ScriptedAgent("hi", refused=[fault.id])
     with pytest.raises(InputError) as raised:
-        run_contract(plan, agent, Options(source_line=lambda place: "        - tool: search"))
+        run_contract(plan, agent)
     (diagnostic,) = raised.value.diagnostics
-    assert (diagnostic.code, diagnostic.span, diagnostic.file) == ("fault-out-of-reach", span, "bylaw.yaml")
+    assert (diagnostic.code, diagnostic.span, diagnostic.file) == ("fault-out-of-reach", span, str(file))
     assert "`search: error 503` of the scenario `down`" in diagnostic.message
     assert diagnostic.help == "start the agent with `agent.command`"
     assert diagnostic.excerpt == "        - tool: search"

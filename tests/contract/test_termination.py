@@ -177,7 +177,7 @@ def test_daemons_that_end_by_themselves_leave_no_zombies(tmp_path: Path) -> None
             pids = [int(pid) for pid in (run.answer or "").split()]
             while any(Path(f"/proc/{pid}").exists() for pid in pids):
                 await asyncio.sleep(0.01)
-                live._environment.leftovers.reap()  # as after each later run
+                live.leftovers.reap()  # as after each later run
             return pids
         finally:
             await live.stop()

@@ -18,7 +18,6 @@ from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.trace import Trace
 from bylaw.report.diagnostics import summarize
-from bylaw.rules import source_line
 from bylaw.traces.export import write_trace
 
 
@@ -55,7 +54,6 @@ def run_contract(
         embedder=load_embedder() if embeddings else None,
         keep_trace=None if traces is None else trace_writer(Path(traces)),
         redact=redact,
-        source_line=source_line,
         warnings=warnings,
     )
     return open_and_run(wanted, base, options, agent=agent)

@@ -277,7 +277,9 @@ def _find_disguised(text: str) -> Iterator[tuple[str, str]]:
 _MARK = r"[/_\u00b7\u2022\u2013\u2014-]"
 _APART = re.compile(rf"(?<![\d.])\d{{4}}({_MARK}| {_MARK} )\d{{4}}\1\d{{4}}\1\d{{4}}(?!\d)")
 _SPACED = re.compile(r"(?<!\S)\d(?:[ .-]\d){12,18}(?!\S)")
-_WRITTEN_AT = re.compile(r"[\w.+-]{1,64} ?[\[({] ?(?:at|@) ?[\])}] ?[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}", re.IGNORECASE)
+_WRITTEN_AT = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64} ?[\[({] ?(?:at|@) ?[\])}] ?[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}", re.IGNORECASE
+)
 
 
 def _mask(text: str) -> str:

@@ -48,17 +48,14 @@ def config_option(function: FC) -> FC:
     def command(*args: Any, file: str | None, config: str | None, **more: Any) -> Any:
         if file is not None and config is not None and file != config:
             raise click.UsageError(f"two files are named, `{file}` and `{config}`; name one")
-        return function(*args, config=file or config or _find_default_file(), **more)
+        default = next((name for name in DEFAULT_FILES if Path(name).is_file()), DEFAULT_FILES[0])
+        return function(*args, config=file or config or default, **more)
 
     option = click.option(
         "--config", "-c", metavar="FILE", help=f"The same as FILE (default: {', else '.join(DEFAULT_FILES)})."
     )
     argument = click.argument("file", required=False, metavar="[FILE]", type=FileName())
     return cast("FC", argument(option(command)))
-
-
-def _find_default_file() -> str:
-    return next((name for name in DEFAULT_FILES if Path(name).is_file()), DEFAULT_FILES[0])
 
 
 _RUN_OPTIONS = (
@@ -143,26 +140,24 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     """
     from bylaw.contract.agents import open_agent
     from bylaw.contract.api import load_runnable
-    from bylaw.contract.job import check_conversations, check_reach, doubt_tools
     from bylaw.contract.live_agent import AgentUnreachable
-    from bylaw.contract.reach import why_out_of_reach
+    from bylaw.contract.reach import check_conversations, check_reach, doubt_tools, why_out_of_reach
     from bylaw.contract.runs import count_parts
-    from bylaw.rules import source_line
 
     unchecked: str | None = None
     try:
         file, contract = load_runnable(config)
         with _with_warnings_of(file):
-            check_reach(contract, functools.partial(why_out_of_reach, contract.agent), source_line)
+            check_reach(contract, functools.partial(why_out_of_reach, contract.agent))
             try:
                 agent = open_agent(contract.agent, Path(config).absolute().parent)
                 agent.load()
             except AgentUnreachable as problem:
                 unchecked = f"the agent cannot be loaded, so not every fault is known to reach it: {problem}"
             else:
-                check_reach(contract, agent.refusal, source_line)
-                check_conversations(contract, agent, source_line)
-                file = replace(file, diagnostics=(*file.diagnostics, *doubt_tools(contract, agent, source_line)))
+                check_reach(contract, agent.refusal)
+                check_conversations(contract, agent)
+                file = replace(file, diagnostics=(*file.diagnostics, *doubt_tools(contract, agent)))
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)
     print_diagnostics(file.diagnostics)
@@ -200,7 +195,6 @@ def run_file(
     from bylaw.contract.job import Options
     from bylaw.contract.runs import narrow
     from bylaw.report.progress import count_progress
-    from bylaw.rules import source_line
 
     file, whole = load_runnable(config)
     _check_names("scenario", scenarios, [scenario.name for scenario in whole.scenarios])
@@ -227,7 +221,6 @@ def run_file(
             keep_trace=None if traces is None else trace_writer(Path(traces)),
             redact=redact,
             on_progress=on_progress,
-            source_line=source_line,
             warnings=warnings,
         )
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,11 +13,17 @@ from msgspec import Struct
 
 from bylaw.contract.checks import excerpt
 from bylaw.contract.faults.attempts import is_request
-from bylaw.contract.faults.model import AnyFault
 from bylaw.contract.judge import Judge, make_cell, make_unjudged_cell
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
-from bylaw.contract.model import Contract, Conversation, Similar, Unchanged
-from bylaw.contract.reach import UNSEEN, is_proxied, unknown_tools, why_never_called
+from bylaw.contract.model import Contract, Similar, Unchanged
+from bylaw.contract.reach import (
+    UNSEEN,
+    check_conversations,
+    check_reach,
+    is_proxied,
+    unknown_tools,
+    why_never_called,
+)
 from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, ContractReport
 from bylaw.contract.runs import (
@@ -32,16 +38,12 @@ from bylaw.contract.runs import (
     ask_first_prompt_twice,
     lay_out,
 )
-from bylaw.errors import InputError
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Request, ToolCall
 from bylaw.model.ports import Embedder, TextSimilarity
-from bylaw.model.source import Span
 from bylaw.model.trace import Trace
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.wire.values import clean
 
-SourceLine = Callable[[Span], str | None]
 LEXICAL_ONLY = (
     "similarity is measured by words alone (lexical), which is blind to paraphrase; "
     "`pip install 'bylaw[embeddings]'` measures meaning"
@@ -58,7 +60,6 @@ class Options(Struct, frozen=True, kw_only=True):
     redact: bool = True
     """whether secrets are removed from the report and the stored traces"""
     on_progress: Progress | None = None
-    source_line: SourceLine | None = None
     warnings: tuple[str, ...] = ()
     """warnings of the caller, to be shown in the report"""
 
@@ -119,7 +120,7 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
     )
     warnings = list(options.warnings)
     try:
-        warnings += await _make_runs(matrix, agent, runner, options.source_line)
+        warnings += await _make_runs(matrix, agent, runner)
     except AgentUnreachable as problem:
         return report_unreachable(contract, str(problem), options, agent=agent.name, agent_runs=len(runner.made))
     if options.embedder is None and compares_texts(contract):
@@ -201,12 +202,12 @@ def _report(contract: Contract, options: Options, cells: Iterable[Cell], **more:
     )
 
 
-async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_line: SourceLine | None) -> list[str]:
+async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner) -> list[str]:
     """Make every run; return the warnings."""
     try:
         await agent.start()
-        check_reach(matrix.contract, agent.refusal, source_line)
-        check_conversations(matrix.contract, agent, source_line)
+        check_reach(matrix.contract, agent.refusal)
+        check_conversations(matrix.contract, agent)
         keys = matrix.runs()
         looks_for_state = bool(keys) and not agent.has_reset and not matrix.contract.agent.stateless
         if looks_for_state:
@@ -287,65 +288,6 @@ def _tools_in(trace: Trace) -> Iterator[str]:
             inner = tool.get("function", tool) if isinstance(tool, dict) else None
             if isinstance(inner, dict) and isinstance(inner.get("name"), str):
                 yield inner["name"]
-
-
-def check_reach(
-    contract: Contract, refusal: Callable[[AnyFault], str | None], source_line: SourceLine | None = None
-) -> None:
-    """Raise InputError for faults that could never hit the agent: running them would prove nothing.
-
-    `refusal` says why a fault cannot hit; None if it can.
-    """
-    refused = [
-        Diagnostic(
-            code="fault-out-of-reach",
-            message=f"the fault `{fault.label}` of the scenario `{scenario.name}` can never hit this agent",
-            file=fault.span.file if fault.span else "<contract>",
-            span=fault.span,
-            excerpt=source_line(fault.span) if fault.span and source_line else None,
-            help=why,
-        )
-        for scenario in contract.scenarios
-        for fault in scenario.faults
-        if (why := refusal(fault)) is not None
-    ]
-    if refused:
-        raise InputError(refused)
-
-
-def check_conversations(contract: Contract, agent: object, source_line: SourceLine | None = None) -> None:
-    """Raise InputError for prompts of several messages where the agent cannot be told the earlier ones."""
-    why = getattr(agent, "why_no_conversation", lambda: None)()
-    refused = [
-        Diagnostic(
-            code="no-conversation",
-            message="this agent cannot be asked several messages in one conversation",
-            file=prompt.span.file if prompt.span else "<contract>",
-            span=prompt.span,
-            excerpt=source_line(prompt.span) if prompt.span and source_line else None,
-            help=why,
-        )
-        for prompt in contract.prompts
-        if why is not None and isinstance(prompt.text, Conversation)
-    ]
-    if refused:
-        raise InputError(refused)
-
-
-def doubt_tools(contract: Contract, agent: object, source_line: SourceLine | None = None) -> tuple[Diagnostic, ...]:
-    """Warnings about invariants that name a tool which the agent does not have, as far as its tools are known."""
-    return tuple(
-        Diagnostic(
-            code="unlikely-tool",
-            message=f"`{invariant.id}` names the tool `{name}`, which this agent does not have",
-            file=invariant.span.file if invariant.span else "<contract>",
-            severity="warning",
-            span=invariant.span,
-            excerpt=source_line(invariant.span) if invariant.span and source_line else None,
-            help=help,
-        )
-        for invariant, name, help in unknown_tools(contract, getattr(agent, "tools", ()))
-    )
 
 
 def compares_texts(contract: Contract) -> bool:

@@ -299,10 +299,6 @@ _ONLY_UNDER_FAULTS: tuple[When, ...] = ("tool_faults_active", "llm_faults_active
 VIOLATED_UNEXPOSED = "violated in a run in which no such fault fired, so it does not count"
 
 
-def _fired_in(scenario: Scenario, run: AgentRun) -> tuple[FaultCount, ...]:
-    return tuple(FaultCount(fault.label, n) for fault in scenario.faults if (n := run.fired.get(fault.id)))
-
-
 def _count_fired(runs: Iterable[AgentRun]) -> Counter[str]:
     fired: Counter[str] = Counter()
     for run in runs:
@@ -388,7 +384,7 @@ def _evidence(
         variation=None if varied is None else varied.variation,
         outcome=judgement.outcome,
         found=redactor.text(judgement.found),
-        faults=_fired_in(scenario, run),
+        faults=tuple(FaultCount(fault.label, n) for fault in scenario.faults if (n := run.fired.get(fault.id))),
         answer=None if run.answer is None else shown(run.answer),
         earlier_answers=tuple(map(shown, run.answers)),
         failure=redactor.text(f"{run.failure.kind}: {run.failure.reason}") if run.failure else None,

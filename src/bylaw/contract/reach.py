@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+
+from msgspec.structs import replace
 
 from bylaw.contract.faults.attempts import is_request
 from bylaw.contract.faults.model import AnyFault, ContextAttack, ToolFault
-from bylaw.contract.model import AgentSpec, Check, Contract, Invariant, KeepsRule
+from bylaw.contract.model import AgentSpec, Check, Contract, Conversation, Invariant, KeepsRule
 from bylaw.engine.compile import compile_rules
+from bylaw.errors import InputError
 from bylaw.model import demand as demands
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.source import Span
+from bylaw.rules import source_line
 from bylaw.rules.messages import near
 from bylaw.rules.names import names_in
 
@@ -86,3 +92,53 @@ def why_never_called(fault: ToolFault, seen: Collection[str], *, is_proxied: boo
         f"no call of the tool `{fault.tool}` was seen, and no request to a model that names its tools; if the tool is "
         "an HTTP request, write `match_url` in place of `tool`"
     )
+
+
+def check_reach(contract: Contract, refusal: Callable[[AnyFault], str | None]) -> None:
+    """Raise InputError for faults that could never hit the agent: running them would prove nothing.
+
+    `refusal` says why a fault cannot hit; None if it can.
+    """
+    faults = ((scenario, fault, refusal(fault)) for scenario in contract.scenarios for fault in scenario.faults)
+    refused = [
+        _problem(
+            "fault-out-of-reach",
+            f"the fault `{fault.label}` of the scenario `{scenario.name}` can never hit this agent",
+            fault.span,
+            why,
+        )
+        for scenario, fault, why in faults
+        if why is not None
+    ]
+    if refused:
+        raise InputError(refused)
+
+
+def check_conversations(contract: Contract, agent: object) -> None:
+    """Raise InputError for prompts of several messages where the agent cannot be told the earlier ones."""
+    why = getattr(agent, "why_no_conversation", lambda: None)()
+    message = "this agent cannot be asked several messages in one conversation"
+    prompts = [prompt for prompt in contract.prompts if isinstance(prompt.text, Conversation)]
+    if why is not None and prompts:
+        raise InputError([_problem("no-conversation", message, prompt.span, why) for prompt in prompts])
+
+
+def doubt_tools(contract: Contract, agent: object) -> tuple[Diagnostic, ...]:
+    """Warnings about invariants that name a tool which the agent does not have, as far as its tools are known."""
+    return tuple(
+        replace(
+            _problem(
+                "unlikely-tool",
+                f"`{invariant.id}` names the tool `{name}`, which this agent does not have",
+                invariant.span,
+                help,
+            ),
+            severity="warning",
+        )
+        for invariant, name, help in unknown_tools(contract, getattr(agent, "tools", ()))
+    )
+
+
+def _problem(code: str, message: str, span: Span | None, help: str) -> Diagnostic:
+    file, excerpt = (span.file, source_line(span)) if span else ("<contract>", None)
+    return Diagnostic(code=code, message=message, file=file, span=span, excerpt=excerpt, help=help)

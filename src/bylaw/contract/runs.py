@@ -252,7 +252,9 @@ class Runner:
             if self._agent.has_reset:
                 await self._agent.reset()
             faults, seed = self._matrix.scenario(key).faults, self._matrix.contract.seed
-            run = _readable(await self._agent.run(key.prompt, Injection(faults=faults, seed=seed, run=key.name)))
+            run = await self._agent.run(key.prompt, Injection(faults=faults, seed=seed, run=key.name))
+            if run.answer is not None:  # nothing that it says may end a report: no encoding has half a surrogate pair
+                run = replace(run, answer=clean(run.answer))
             trace = self._keep_trace(key.name, self._redactor.trace(run.trace)) if self._keep_trace else None
             self.made[key] = FinishedRun(run, trace)
             if self._on_progress:
@@ -266,11 +268,6 @@ class Runner:
         if len(failures) == GIVE_UP_AFTER and last and all(one and one.is_not_the_agents for one in failures):
             who = "its model out of reach" if last.kind == "upstream" else "the agent down"
             raise AgentUnreachable(f"the first {GIVE_UP_AFTER} runs found {who}: {last.reason}")
-
-
-def _readable(run: AgentRun) -> AgentRun:
-    """Nothing that an agent says may end a report: no encoding has half a surrogate pair."""
-    return run if run.answer is None else replace(run, answer=clean(run.answer))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

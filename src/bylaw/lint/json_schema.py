@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bylaw.contract.file.schema import contract_defs, contract_sections
+from bylaw.contract.file.loader import contract_defs, contract_sections
 from bylaw.diff.expectations import EXPECTED_SCHEMA
 from bylaw.model.guard_policy import MODES as EXECUTION_MODES
 from bylaw.rules.conditions import conditions_schema

@@ -11,8 +11,8 @@ import httpx2
 import openai
 import pytest
 
+from bylaw.contract.agents.external_agent import ProxiedRun
 from bylaw.contract.agents.mcp_calls import McpRun
-from bylaw.contract.agents.proxy import ProxiedRun
 from bylaw.contract.faults.model import Injection
 from tests.live.proxy.support import fired, llm, proxied, server, tool
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from bylaw.contract.agents import open_agent
-from bylaw.contract.agents.agent_environment import AgentEnvironment
-from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.agents.external_agent import ExternalAgent, ProxiedRun
 from bylaw.contract.faults.model import AnyFault, Injection
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun
@@ -112,7 +111,7 @@ def test_a_contract_honours_the_base_url_that_is_named(
         monkeypatch.setenv(name, value)
 
     async def go() -> tuple[str | None, str, str, dict[str, str]]:
-        of_agent = AgentEnvironment(spec(**keys), tmp_path)
+        of_agent = ExternalAgent(spec(**keys), base=tmp_path)
         await of_agent.start()
         assert of_agent.proxy is not None
         try:

@@ -1,8 +1,8 @@
 """The agent under test, running: a Python object, a URL or a command.
 
 `python_agent`, `http_agent` and `command_agent` implement `contract.live_agent.LiveAgent`. A Python agent runs in this
-process, where HTTP libraries and frameworks are patched. The other two run behind the chaos proxy (`proxy`), which
-`agent_environment` starts and points them at.
+process, where HTTP libraries and frameworks are patched. The other two run behind the chaos proxy, which
+`external_agent` starts and points them at.
 """
 
 from __future__ import annotations

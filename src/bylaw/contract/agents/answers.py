@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from bylaw.contract.faults.effects import as_text
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, Failure
@@ -284,10 +285,6 @@ def _described(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}"
     return json_type(value)
-
-
-def as_text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def agent_run(

@@ -8,9 +8,8 @@ from asyncio.subprocess import Process
 from contextlib import suppress
 from pathlib import Path
 
-from bylaw.contract.agents.agent_environment import ExternalAgent, Outcome
 from bylaw.contract.agents.answers import MOST_ANSWER, TOO_LARGE
-from bylaw.contract.agents.dialogue import Dialogue
+from bylaw.contract.agents.external_agent import ExternalAgent, Outcome, ProxiedRun
 from bylaw.contract.agents.processes import (
     Tail,
     TooLarge,
@@ -21,8 +20,7 @@ from bylaw.contract.agents.processes import (
     start_process,
     termination,
 )
-from bylaw.contract.agents.prompts import filled
-from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.agents.prompts import Dialogue, filled
 from bylaw.contract.agents.replies import read_output
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun, Failure
@@ -45,12 +43,12 @@ class CommandAgent(ExternalAgent):
         return await self._run_proxied(prompt, injection, self._ask)
 
     async def _ask(self, prompt: str, dialogue: Dialogue, run: ProxiedRun) -> Outcome:
-        variables = self._environment.variables(run)
+        variables = self.variables(run)
         values = {**dialogue.values(prompt), "prompt": prompt}
-        command = tuple(filled(part, values, as_text=True) for part in self._spec.command)
+        command = tuple(filled(part, values, always_text=True) for part in self._spec.command)
         began = time.perf_counter()
         try:
-            process = await start_process(command, cwd=self._environment.folder, env=variables)
+            process = await start_process(command, cwd=self.folder, env=variables)
         except (OSError, ValueError) as error:
             reason = f"the command `{self._spec.command[0]}` cannot be started: {error}"
             return Failure("down", reason), (time.perf_counter() - began) * 1000

@@ -12,18 +12,17 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from bylaw.contract.agents.agent_environment import ExternalAgent, Outcome
 from bylaw.contract.agents.answers import MOST_ANSWER, TOO_LARGE, agent_run
-from bylaw.contract.agents.dialogue import Dialogue
+from bylaw.contract.agents.external_agent import ExternalAgent, Outcome, ProxiedRun
 from bylaw.contract.agents.processes import ServerProcess
-from bylaw.contract.agents.prompts import prompt_request
-from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.agents.prompts import Dialogue, prompt_request
 from bylaw.contract.agents.replies import read_reply
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec, messages_of
+from bylaw.contract.reach import is_proxied
 from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.upstream import UpstreamFailure, proxy_for
 from bylaw.wire.values import one_line
@@ -46,7 +45,7 @@ class HttpAgent(ExternalAgent):
 
     @property
     def concurrency(self) -> int:
-        return 1 if self._environment.is_proxied else self._spec.concurrency
+        return 1 if is_proxied(self._spec) else self._spec.concurrency
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -59,15 +58,12 @@ class HttpAgent(ExternalAgent):
         reused = None if self._url.startswith("https:") else 0
         limits = httpx2.Limits(max_keepalive_connections=reused)
         timeout = httpx2.Timeout(None, connect=CONNECT_WITHIN)
-        self._client = httpx2.AsyncClient(trust_env=False, proxy=self._proxy(), timeout=timeout, limits=limits)
+        self._client = httpx2.AsyncClient(trust_env=False, proxy=self._users_proxy(), timeout=timeout, limits=limits)
         if self._spec.command:
-            environment = self._environment
-            self._server = ServerProcess(
-                self._spec.command, self._url, cwd=environment.folder, env=environment.variables()
-            )
+            self._server = ServerProcess(self._spec.command, self._url, cwd=self.folder, env=self.variables())
             await self._server.start()
 
-    def _proxy(self) -> str | None:
+    def _users_proxy(self) -> str | None:
         """The proxy that the user's environment names for the agent's host; none for an agent on this machine."""
         parts = urlsplit(self._url)
         host, secure = parts.hostname or "", parts.scheme == "https"
@@ -91,7 +87,7 @@ class HttpAgent(ExternalAgent):
         await super().reset()
 
     async def run(self, prompt: str, injection: Injection) -> AgentRun:
-        if self._environment.proxy is None:
+        if self.proxy is None:
             return await self._run_unseen(prompt, injection)
         try:
             await self._restart_if_ended()

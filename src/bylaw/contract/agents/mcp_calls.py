@@ -13,7 +13,16 @@ import msgspec
 
 from bylaw.contract.faults import network
 from bylaw.contract.faults.attacks import attack_result, attack_text, beside
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
+from bylaw.contract.faults.effects import (
+    DEFAULT_PAYLOAD,
+    aged,
+    as_text,
+    delay_of,
+    emptied,
+    malformed,
+    reason_of,
+    wrong_data,
+)
 from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
@@ -167,8 +176,7 @@ def _text_of(result: Message) -> str:
 
 def _with_value(result: Message, value: Any) -> Message:
     """The result as if the tool had returned this value, in both forms if the real one has both."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    changed = _with_text(result, text)
+    changed = _with_text(result, as_text(value))
     structured = result.get("structuredContent")
     if isinstance(structured, dict):
         is_wrapped = structured.keys() == {_WRAPPER} or not isinstance(value, dict)

@@ -1,19 +1,23 @@
-"""Prompts in templates: the body and the query of an HTTP request, and the state that a graph is asked with.
+"""How an agent is asked: prompts in templates, and the messages of a conversation.
 
-A template is read as JSON first, and the prompt is put into its texts, so quotes and newlines are escaped and no prompt
-can add a field. A template that is not JSON is text. All placeholders are replaced in one pass, so that a placeholder
-inside a prompt is left as it is.
+A template is the body or the query of an HTTP request, or the state that a graph is asked with. It is read as JSON
+first, and the prompt is put into its texts, so quotes and newlines are escaped and no prompt can add a field. A
+template that is not JSON is text. All placeholders are replaced in one pass, so that a placeholder inside a prompt is
+left as it is.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
-from typing import Any
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from bylaw.contract.faults.effects import as_text
 from bylaw.contract.model import AgentSpec
 
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
@@ -33,7 +37,7 @@ class PromptRequest(Struct, frozen=True):
 def prompt_request(spec: AgentSpec, prompt: str, others: Mapping[str, Any] | None = None) -> PromptRequest:
     """`others`: placeholders beside the prompt, as those of a conversation."""
     values = {**(fields_in(prompt) if spec.parse_structured_input else {}), **(others or {}), "prompt": prompt}
-    params = {name: filled(value, values, as_text=True) for name, value in spec.query_params.items()}
+    params = {name: filled(value, values, always_text=True) for name, value in spec.query_params.items()}
     headers = {name.lower(): value for name, value in spec.headers.items()}
     template = _read(spec.request_template)
     if spec.method in _BODYLESS:
@@ -57,25 +61,21 @@ def fields_in(prompt: str) -> dict[str, str]:
     return {field[1].strip().lower().replace(" ", "_"): field[2] for field in found if field is not None}
 
 
-def filled(template: Any, values: Mapping[str, Any], *, as_text: bool = False) -> Any:
+def filled(template: Any, values: Mapping[str, Any], *, always_text: bool = False) -> Any:
     """The template with the placeholders in its texts replaced; a placeholder without a value stays.
 
-    A text that is one placeholder becomes its value, which may be a list of messages, unless `as_text`.
+    A text that is one placeholder becomes its value, which may be a list of messages, unless `always_text`.
     """
     if isinstance(template, str):
         whole = _PLACE.fullmatch(template)
-        if whole and not as_text and isinstance(values.get(whole[1]), list):
+        if whole and not always_text and isinstance(values.get(whole[1]), list):
             return values[whole[1]]
-        return _PLACE.sub(lambda place: _text(values.get(place[1], values.get(place[1].lower(), place[0]))), template)
+        return _PLACE.sub(lambda place: as_text(values.get(place[1], values.get(place[1].lower(), place[0]))), template)
     if isinstance(template, list):
         return [filled(item, values) for item in template]
     if isinstance(template, dict):
         return {key: filled(item, values) for key, item in template.items()}
     return template
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _read(template: str | None) -> Any:
@@ -94,4 +94,150 @@ def _in_query(template: Any, spec: AgentSpec, params: dict[str, str], values: Ma
         return params
     fields = template if isinstance(template, dict) else {"input": template}
     texts = {key: filled(value, values) for key, value in fields.items()}
-    return {**{key: v if isinstance(v, str) else msgspec.json.encode(v).decode() for key, v in texts.items()}, **params}
+    return {**{key: as_text(text) for key, text in texts.items()}, **params}
+
+
+# Conversations
+#
+# A Python agent gets the conversation as its framework has it: earlier messages, or the thread of a graph that stores
+# them. A plain function takes `history` (or `messages`) or `session` (or `session_id`, `thread_id`, `conversation_id`).
+# Behind HTTP, and for commands, `{history}`, `{messages}` and `{session}` are placeholders. An agent that is made anew
+# for each run (`factory`), or that is reset before each, stores its conversation itself.
+
+
+Message: TypeAlias = dict[str, str]
+Talk: TypeAlias = Callable[[str], Any]
+"""answers one message of a conversation; an awaitable where the agent is asynchronous"""
+
+HISTORY = ("history", "messages", "chat_history")
+SESSION = ("session", "session_id", "thread_id", "conversation_id")
+_TOLD = re.compile(r"\{(history|messages|session)\}")
+
+
+class Dialogue:
+    """One conversation with an agent in another process, message by message."""
+
+    def __init__(self) -> None:
+        self.session = uuid.uuid4().hex
+        self.history: list[Message] = []
+
+    def values(self, prompt: str) -> dict[str, Any]:
+        """The placeholders of a template for the next message; `messages` includes it, `history` does not."""
+        messages = [*self.history, {"role": "user", "content": prompt}]
+        return {"session": self.session, "history": list(self.history), "messages": messages}
+
+    def add(self, prompt: str, answer: str) -> None:
+        self.history += [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+
+
+def why_no_conversation(spec: AgentSpec) -> str | None:
+    """Why an agent in another process cannot be asked more than one message; None if it can."""
+    if spec.reset_endpoint or spec.reset_function:
+        return None
+    if spec.endpoint is not None:
+        texts = [spec.request_template or "", *spec.query_params.values()]
+        where = "`agent.request_template`"
+    else:
+        texts, where = list(spec.command), "an argument of `agent.command`"
+    if any(_TOLD.search(text) for text in texts):
+        return None
+    return (
+        f"each message is asked for itself, so the agent does not know the earlier ones; put `{{history}}`, "
+        f"`{{messages}}` or `{{session}}` into {where}, or give `agent.reset_endpoint` if it stores the conversation "
+        "itself"
+    )
+
+
+NOT_TOLD = (
+    "the function takes neither `history` nor `session`, so it does not know the earlier messages; let it take one of "
+    "these, or write `factory: true` or `reset_function` if the agent stores the conversation itself"
+)
+
+
+def talk_to_function(asked: Callable[..., Any]) -> Callable[[], Talk] | None:
+    """Starts a conversation with a function that takes the earlier messages or the name of the session."""
+    try:
+        names = inspect.signature(asked).parameters
+    except (TypeError, ValueError):  # a function without a signature
+        return None
+    history_name = next((name for name in HISTORY if name in names), None)
+    session_name = next((name for name in SESSION if name in names), None)
+    if history_name is None and session_name is None:
+        return None
+
+    def start() -> Talk:
+        dialogue = Dialogue()
+
+        def ask(prompt: str) -> Any:
+            given: dict[str, Any] = {} if history_name is None else {history_name: list(dialogue.history)}
+            given |= {} if session_name is None else {session_name: dialogue.session}
+            return asked(prompt, **given)
+
+        ask.dialogue = dialogue  # type: ignore[attr-defined]  # whoever has the answer adds it
+        return ask
+
+    given = [names[name] for name in (history_name, session_name) if name is not None]
+    start.is_needed = any(one.default is one.empty for one in given)  # type: ignore[attr-defined]
+    return start
+
+
+def needs_talk(start: Callable[[], Talk] | None) -> bool:
+    """Whether a function cannot be called without its history or session, even with a single prompt."""
+    return getattr(start, "is_needed", False)
+
+
+Arguments: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+"""makes the arguments of one run, which are the same for all messages of a conversation"""
+
+
+def talk_with_history(run: Callable[..., Any], messages_in: str, arguments: Arguments) -> Callable[[], Talk]:
+    """`run` takes a prompt, the earlier messages and arguments; the method `messages_in` of its result has them all."""
+
+    def start() -> Talk:
+        earlier: list[Any] = []
+        given: dict[str, Any] = {}
+
+        async def ask(prompt: str) -> Any:
+            given.update({} if given else await arguments())
+            result = await run(prompt, list(earlier), **given)
+            earlier[:] = getattr(result, messages_in)()
+            return result
+
+        return ask
+
+    return start
+
+
+def talk_to_graph(
+    agent: Any,
+    invoke: Callable[[Any, dict[str, Any], dict[str, Any]], Any],
+    first: Callable[[str], Any],
+    config: dict[str, Any],
+) -> Callable[[], Talk] | None:
+    """A graph that stores threads gets the same thread again, another one all messages so far.
+
+    `invoke` takes the input, the configuration, and a mapping in which it stores arguments for the next message.
+    """
+    stores = bool(getattr(agent, "checkpointer", None))
+    sample = first("")
+    if not stores and not (isinstance(sample, dict) and isinstance(sample.get("messages"), list)):
+        return None
+
+    def start() -> Talk:
+        earlier: list[Any] = []
+        given: dict[str, Any] = {}
+        thread = {"thread_id": uuid.uuid4().hex}
+        own = {**config, "configurable": {**thread, **(config.get("configurable") or {})}} if stores else config
+
+        async def ask(prompt: str) -> Any:
+            asked = first(prompt)
+            if not stores:
+                asked = {**asked, "messages": [*earlier, *asked["messages"]]}
+            result = await invoke(asked, own, given)
+            if isinstance(result, dict) and isinstance(result.get("messages"), list):
+                earlier[:] = result["messages"]
+            return result
+
+        return ask
+
+    return start

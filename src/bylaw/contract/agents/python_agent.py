@@ -24,10 +24,8 @@ from bylaw.contract.agents.answers import (
     answer_text,
     plain_value,
 )
-from bylaw.contract.agents.chunks import Chunks, join_chunks
-from bylaw.contract.agents.dialogue import NOT_TOLD, needs_talk
-from bylaw.contract.agents.leftovers import Leftovers
-from bylaw.contract.agents.prompts import fill_template
+from bylaw.contract.agents.processes import Leftovers
+from bylaw.contract.agents.prompts import NOT_TOLD, fill_template, needs_talk
 from bylaw.contract.agents.python_target import (
     Setup,
     Target,
@@ -41,14 +39,21 @@ from bylaw.contract.agents.python_target import (
     target_of,
     tool_names,
 )
-from bylaw.contract.agents.python_workers import Outcome, Workers
-from bylaw.contract.agents.reset import RESET_SECONDS, has_reset, reset_by_function, reset_by_request
+from bylaw.contract.agents.python_workers import (
+    RESET_SECONDS,
+    Outcome,
+    Workers,
+    has_reset,
+    reset_by_function,
+    reset_by_request,
+)
+from bylaw.contract.agents.replies import Chunks, join_chunks
 from bylaw.contract.agents.streams import read_at, read_list, read_text
 from bylaw.contract.faults.live_run import LiveRun, current_run
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.plan import Plan, PromptPlan
 from bylaw.contract.faults.recorder import Recorder
-from bylaw.contract.frameworks import FRAMEWORKS
+from bylaw.contract.frameworks import FRAMEWORKS, why_no_pydantic_ai
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.contract.tools import as_tool
@@ -139,9 +144,7 @@ class PythonAgent:
                 self.load()
         is_url = isinstance(fault, ToolFault) and fault.match_url
         if self._target is not None and self._target.framework == "pydantic_ai" and not is_url:
-            from bylaw.contract.frameworks.pydantic_ai import why_unreachable
-
-            reason = why_unreachable()
+            reason = why_no_pydantic_ai()
             if reason is not None:
                 return reason
         tool = fault.tool if isinstance(fault, ToolFault | ContextAttack) else None
@@ -175,7 +178,8 @@ class PythonAgent:
         if self._spec.factory:  # for each run a new agent
             target = replace(target, ask=lambda prompt: target_of(made_by(found, address), address, setup).ask(prompt))
         self._asks_model = True if target.framework is not None else None
-        self._names = tool_names(self._agent) | {_tool_name(tool) for tool in self._spec.tools}
+        listed = {tool.rpartition(":")[2].rpartition(".")[2] for tool in self._spec.tools}
+        self._names = tool_names(self._agent) | listed
         self._target = target
 
     def _mark_tools(self) -> None:
@@ -257,7 +261,9 @@ class PythonAgent:
                 outcome = await self._ask(run, message, ask)
                 elapsed = (asyncio.get_running_loop().time() - began) * 1000
                 latency = max(latency, elapsed if outcome is None else outcome.latency_ms)
-                answer = self._answer(outcome) if run.exit_status is None else _exited(run.exit_status)
+                answer = self._answer(outcome)
+                if run.exit_status is not None:
+                    answer = Failure("crash", f"the agent ended its process: os._exit({run.exit_status})")
                 if isinstance(answer, Failure):
                     break
                 answers.append(answer)
@@ -295,7 +301,8 @@ class PythonAgent:
         if isinstance(outcome.value, Chunks):
             return join_chunks(outcome.value, self._spec.response_path)
         try:
-            return _bounded(self._read(outcome.value, self._spec.response_path))
+            answer = self._read(outcome.value, self._spec.response_path)
+            return TOO_LARGE if isinstance(answer, str) and len(answer) > MOST_ANSWER else answer
         except NoAnswer as problem:
             return Failure("bad_answer", f"the agent returned {problem}")
         except ReportsFailure as reported:
@@ -313,14 +320,6 @@ class PythonAgent:
         return Failure("bad_answer", "the agent returned nothing") if text is None else read_text(text, path)
 
 
-def _bounded(answer: str | Failure) -> str | Failure:
-    return TOO_LARGE if isinstance(answer, str) and len(answer) > MOST_ANSWER else answer
-
-
-def _tool_name(tool: str) -> str:
-    return tool.rpartition(":")[2].rpartition(".")[2]
-
-
 def _exit_of_agent(original: Any) -> Any:
     """`os._exit` ends the run of an agent that calls it, not Bylaw. A process that the agent forked does end."""
     our_process = os.getpid()
@@ -334,10 +333,6 @@ def _exit_of_agent(original: Any) -> Any:
             raise SystemExit(status)
 
     return _exit
-
-
-def _exited(status: int) -> Failure:
-    return Failure("crash", f"the agent ended its process: os._exit({status})")
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.contract.agents.dialogue import talk_to_function, talk_to_graph, talk_to_openai_agent, talk_to_pydantic_ai
+from bylaw.contract.agents.prompts import talk_to_function, talk_to_graph, talk_with_history
 from bylaw.contract.live_agent import AgentUnreachable
 from bylaw.contract.tools import marked_names
 from bylaw.wire.values import one_line
@@ -159,7 +159,10 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
         async def run_pydantic_ai(prompt: str) -> Any:
             return await agent.run(prompt, **await setup.arguments("deps", kind))
 
-        talk = talk_to_pydantic_ai(agent, lambda: setup.arguments("deps", kind))
+        def continue_pydantic_ai(prompt: str, earlier: list[Any], **given: Any) -> Any:
+            return agent.run(prompt, message_history=earlier, **given)
+
+        talk = talk_with_history(continue_pydantic_ai, "all_messages", lambda: setup.arguments("deps", kind))
         return Target(run_pydantic_ai, True, "pydantic_ai", talk)
     openai_agents: Any = sys.modules.get("agents")
     if hasattr(openai_agents, "Runner") and isinstance(agent, getattr(openai_agents, "Agent", ())):
@@ -169,7 +172,10 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
         async def run_openai_agent(prompt: str) -> Any:
             return await run(agent, prompt, **await setup.arguments("context"))
 
-        talk = talk_to_openai_agent(agent, run, lambda: setup.arguments("context"))
+        def continue_openai_agent(prompt: str, earlier: list[Any], **given: Any) -> Any:
+            return run(agent, [*earlier, {"role": "user", "content": prompt}], **given)
+
+        talk = talk_with_history(continue_openai_agent, "to_input_list", lambda: setup.arguments("context"))
         return Target(run_openai_agent, True, "openai_agents", talk)
     langchain = sys.modules.get("langchain_core.runnables")
     if langchain is not None and isinstance(agent, langchain.Runnable):

@@ -3,6 +3,8 @@
 A function runs in a thread of its own, which is abandoned when its time is over. A coroutine runs on a loop that all
 runs of the agent share, because clients that an agent keeps belong to a loop. If that loop no longer responds, the next
 run gets a new one.
+
+A reset before a run is code of the agent's owner too: a function, which gets a thread of its own, or a POST to a URL.
 """
 
 from __future__ import annotations
@@ -11,17 +13,24 @@ import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
+import http.client
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from bylaw.contract.agents.answers import MOST_ANSWER
-from bylaw.contract.agents.chunks import Chunks
+from bylaw.contract.agents.python_target import import_path, load
+from bylaw.contract.agents.replies import Chunks
+from bylaw.contract.live_agent import AgentUnreachable
+from bylaw.contract.model import AgentSpec, shown_url
 from bylaw.wire.listeners import Run, RunOver, current_run, run_context, unobserved
+from bylaw.wire.values import one_line
 
 GRACE = 0.5
 """seconds that a cancelled agent has to clean up"""
@@ -51,38 +60,24 @@ class Workers:
         done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
         thread = threading.Thread(target=_in_context(run, lambda: _timed(function, done)), daemon=True, name="agent")
         thread.start()
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(done), seconds)
-        except TimeoutError:
+
+        async def abandon() -> None:
             self._abandoned.append(thread)
-            return None
-        except asyncio.CancelledError:
-            self._abandoned.append(thread)
-            raise
-        finally:
-            run.end()
+
+        return await _wait(done, seconds, abandon, run)
 
     async def coroutine(self, run: Run | None, function: Callable[[], Any], seconds: float) -> Outcome | None:
         """The same for a function that returns an awaitable. Without a run it is not observed."""
         loop = self._loop = self._loop or LoopThread()
         done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
         task = loop.begin(run, function, done)
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(done), seconds)
-        except TimeoutError:
-            await self._cancel(loop, task)
-            return None
-        except asyncio.CancelledError:
-            await self._cancel(loop, task)
-            raise
-        finally:
-            if run is not None:
-                run.end()
 
-    async def _cancel(self, loop: LoopThread, task: Callable[[], None]) -> None:
-        if not await loop.cancel(task):
-            self._abandoned.append(loop.thread)
-            self._loop = None
+        async def cancel() -> None:
+            if not await loop.cancel(task):
+                self._abandoned.append(loop.thread)
+                self._loop = None
+
+        return await _wait(done, seconds, cancel, run)
 
     async def close(self) -> None:
         """Give abandoned code a moment to end."""
@@ -92,6 +87,23 @@ class Workers:
         if self._loop is not None:
             self._loop.close()
             self._loop = None
+
+
+async def _wait(
+    done: concurrent.futures.Future[Outcome], seconds: float, stop: Callable[[], Awaitable[None]], run: Run | None
+) -> Outcome | None:
+    """The outcome; None if the time is over. `stop` is called if it is not awaited to its end."""
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(done), seconds)
+    except TimeoutError:
+        await stop()
+        return None
+    except asyncio.CancelledError:
+        await stop()
+        raise
+    finally:
+        if run is not None:
+            run.end()
 
 
 class LoopThread:
@@ -181,7 +193,7 @@ def _in_context(
 def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
     with _outcome(done) as values:
         value = function()
-        if _needs_loop(value):
+        if inspect.isawaitable(value) or hasattr(value, "__aiter__") or hasattr(value, "stream_events"):
             values.append(asyncio.run(_whole(value)))
         else:
             values.append(_drained(value) if hasattr(value, "__next__") else value)
@@ -190,10 +202,6 @@ def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]
 async def _timed_async(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
     with _outcome(done) as values:
         values.append(await _whole(function()))
-
-
-def _needs_loop(value: Any) -> bool:
-    return inspect.isawaitable(value) or hasattr(value, "__aiter__") or hasattr(value, "stream_events")
 
 
 async def _whole(value: Any) -> Any:
@@ -256,3 +264,79 @@ def _outcome(done: concurrent.futures.Future[Outcome]) -> Iterator[list[Any]]:
         error = raised
     with contextlib.suppress(concurrent.futures.InvalidStateError):  # the run was abandoned meanwhile
         done.set_result(Outcome(values[0] if values else None, error, (time.perf_counter() - began) * 1000))
+
+
+# Resets
+
+
+RESET_SECONDS = 30.0
+
+
+def has_reset(spec: AgentSpec) -> bool:
+    return bool(spec.reset_endpoint or spec.reset_function)
+
+
+async def reset_agent(spec: AgentSpec, base: Path) -> None:
+    """Reset an agent that runs in another process. Raises AgentUnreachable."""
+    if spec.reset_function:
+        with import_path(base):
+            await reset_by_function(load(spec.reset_function, base), spec.reset_function)
+    if spec.reset_endpoint:
+        await reset_by_request(spec.reset_endpoint)
+
+
+async def reset_by_function(function: Callable[[], Any], name: str) -> None:
+    """Call it in a thread, which is abandoned when the time is over. A coroutine function is awaited here."""
+    try:
+        async with asyncio.timeout(RESET_SECONDS):
+            with unobserved():
+                value = function() if inspect.iscoroutinefunction(function) else await _in_thread(function)
+                if inspect.isawaitable(value):
+                    await value
+    except TimeoutError:
+        raise AgentUnreachable(f"the reset function `{name}` did not return within {RESET_SECONDS:g} s") from None
+    except Exception as error:  # the agent's own code
+        raise AgentUnreachable(f"the reset function `{name}` failed: {one_line(error)}") from error
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def call() -> None:
+        with unobserved(), contextlib.suppress(concurrent.futures.InvalidStateError):  # abandoned meanwhile
+            try:
+                done.set_result(function())
+            except Exception as error:
+                done.set_exception(error)
+            except SystemExit as error:  # must not end Bylaw
+                done.set_exception(RuntimeError(one_line(error)))
+
+    threading.Thread(target=call, daemon=True, name="agent-reset").start()
+    return await asyncio.wrap_future(done)
+
+
+async def reset_by_request(url: str) -> None:
+    """Send a POST. Any status other than 2xx is a failure. Raises AgentUnreachable."""
+    try:
+        status = await asyncio.to_thread(_post, url)
+    except (OSError, ValueError) as error:
+        raise AgentUnreachable(f"the reset endpoint `{shown_url(url)}` did not answer: {one_line(error)}") from error
+    if not 200 <= status < 300:
+        raise AgentUnreachable(f"the reset endpoint `{shown_url(url)}` answered {status}")
+
+
+def _post(url: str) -> int:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it must be an absolute http or https URL")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=RESET_SECONDS)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        with unobserved():
+            connection.request("POST", target, headers={"Content-Length": "0"})
+            return connection.getresponse().status
+    except http.client.HTTPException as error:
+        raise OSError(one_line(error)) from error
+    finally:
+        connection.close()

@@ -1,4 +1,4 @@
-"""Puts a streamed answer together: a stream in an HTTP reply, in a text, or as a JSON list. `chunks` reads generators.
+"""Puts a streamed answer together: a stream in an HTTP reply, in a text, or as a JSON list. `replies` reads generators.
 
 Known are the streams of OpenAI (chat, Responses), Anthropic and Gemini, events and lines with one field of text each,
 plain text in events, and data streams of Vercel's AI SDK. A stream in which no text is found, or that is cut off, is a
@@ -17,15 +17,16 @@ import msgspec
 
 from bylaw.contract.agents.answers import answer_text, at_path, excerpt, reported_failure
 from bylaw.contract.agents.event_text import (
+    DONE,
     error_in,
     has_other_text,
     is_aside,
     join_pieces,
     join_values,
+    missing_end,
     own_piece,
     provider_pieces,
 )
-from bylaw.contract.agents.stream_ends import DONE, missing_end
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
 from bylaw.wire.formats import FORMATS

@@ -394,14 +394,15 @@ def _other_format(text: str) -> str:
     fenced = _FENCE.match(text)
     inside = json_container(fenced.group(1) if fenced else text)
     if isinstance(inside, dict):
-        return "Here is what I found. " + " ".join(f"The {key} is {_as_text(value)}." for key, value in inside.items())
+        return "Here is what I found. " + " ".join(f"The {key} is {as_text(value)}." for key, value in inside.items())
     if isinstance(inside, list):
-        return "Here is what I found: " + ", ".join(_as_text(item) for item in inside) + "."
+        return "Here is what I found: " + ", ".join(as_text(item) for item in inside) + "."
     sentences = [part for part in re.split(r"(?<=[.!?])\s+", text.strip()) if part]
     return "## Answer\n\n" + "\n".join(f"- **{sentence}**" for sentence in sentences) if sentences else text
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A text as it is, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

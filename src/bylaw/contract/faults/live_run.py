@@ -144,8 +144,10 @@ class _ToolCall:
         """whether the fault gives the result, so that the tool is not called"""
         if fault is not None and fault.mode in ("timeout", "slow", "error", *network.BEFORE, *network.AFTER):
             run.plan.hit(fault, self._attempt)
-            is_random = fault.mode == "jitter"
-            self.delay = network.jitter_of(fault, run.plan.random(fault)) if is_random else _delay_of(fault)
+            if fault.mode == "jitter":
+                self.delay = network.jitter_of(fault, run.plan.random(fault))
+            elif fault.mode in ("timeout", "slow", "slow_body"):
+                self.delay = delay_of(fault)
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
@@ -214,10 +216,6 @@ class _ToolCall:
 
     def _elapsed_ms(self) -> float:
         return (time.perf_counter() - self._began) * 1000
-
-
-def _delay_of(fault: ToolFault) -> float:
-    return delay_of(fault) if fault.mode in ("timeout", "slow", "slow_body") else 0.0
 
 
 def _malformed(value: Any) -> Any:

@@ -1,22 +1,32 @@
-"""Files and texts → a ContractFile."""
+"""Files and texts → a ContractFile, and the JSON Schema of such files."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
-from bylaw.contract.file.agent import read_agent
-from bylaw.contract.file.invariants import DANGEROUS_PROMPTS, FileRules, file_rules, read_invariants
-from bylaw.contract.file.scenarios import PROFILES, read_scenarios
-from bylaw.contract.file.sections import read_prompts, read_scoring
+from bylaw.contract.file.agent import AGENT, read_agent
+from bylaw.contract.file.faults import ATTACK, LLM_FAULT, OK, SEQUENCE, STEP, TOOL_FAULT
+from bylaw.contract.file.invariants import (
+    CHECKS,
+    DANGEROUS_PROMPTS,
+    INVARIANT,
+    SHORT,
+    FileRules,
+    file_rules,
+    read_invariants,
+)
+from bylaw.contract.file.scenarios import PROFILES, SCENARIO, read_scenarios
+from bylaw.contract.file.sections import PROMPT, SCORING, VARIATIONS, read_prompts, read_scoring
 from bylaw.contract.file.types import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
-from bylaw.contract.file.variations import PARAM as VARIATIONS
 from bylaw.contract.model import (
     AgentSpec,
     Contract,
@@ -40,7 +50,7 @@ from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_fi
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import MapNode, Node
 from bylaw.rules.messages import did_you_mean, listing, quote
-from bylaw.rules.params import Context, Param
+from bylaw.rules.params import TEXTS_SCHEMA, Context, Param, params_schema
 from bylaw.rules.policy import CONTRACT, holds_contract, read_file_keys, read_policy
 from bylaw.rules.readers import report_wrong_type
 from bylaw.rules.rule_fields import Ids
@@ -196,12 +206,17 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
     if _has_errors(context):
         return None
     assert values is not None and agent is not None
-    _warn_never_applies(invariants, scenarios, context.problems)
-    _warn_never_varied(prompts, scenarios, context.problems)
-    _warn_fault_outlasts_agent(scenarios, agent, context.problems)
-    _warn_may_never_fire(scenarios, invariants, context.problems)
-    _warn_calls_unseen(invariants, agent, context.problems)
-    _warn_always_true(invariants, context.problems)
+    doubts = (
+        _doubt_whens(invariants, scenarios),
+        _doubt_variations(prompts, scenarios),
+        _doubt_delays(scenarios, agent),
+        _doubt_faults(scenarios, invariants),
+        _doubt_sight(invariants, agent),
+        _doubt_demands(invariants),
+    )
+    for span, code, message, help in chain.from_iterable(doubts):
+        if span is not None:
+            context.problems.warn(code=code, message=message, at=_At(span), help=help)
     return Contract(
         name=values["name"],
         description=values.get("description"),
@@ -252,16 +267,15 @@ def _check_variations(prompts: Sequence[Prompt], invariants: Sequence[Invariant]
             )
 
 
-def _warn_never_varied(prompts: Sequence[Prompt], scenarios: Sequence[Scenario], problems: Problems) -> None:
-    prompt = next((one for one in prompts if one.variations and one.span is not None), None)
-    if prompt is None or prompt.span is None or any(not scenario.faults for scenario in scenarios):
-        return
-    problems.warn(
-        code="never-applies",
-        message="variations of prompts are never asked: something goes wrong in every scenario",
-        at=_At(prompt.span),
-        help="add a scenario in which nothing goes wrong: `- name: calm`",
-    )
+_Doubt: TypeAlias = tuple[Span | None, str, str, str]
+"""where, the code of the warning, its message and its help"""
+
+
+def _doubt_variations(prompts: Sequence[Prompt], scenarios: Sequence[Scenario]) -> Iterator[_Doubt]:
+    prompt = next((one for one in prompts if one.variations), None)
+    if prompt is not None and all(scenario.faults for scenario in scenarios):
+        message = "variations of prompts are never asked: something goes wrong in every scenario"
+        yield prompt.span, "never-applies", message, "add a scenario in which nothing goes wrong: `- name: calm`"
 
 
 _NEVER_APPLIES: Mapping[When, str] = {
@@ -272,22 +286,18 @@ _NEVER_APPLIES: Mapping[When, str] = {
 }
 
 
-def _warn_never_applies(invariants: Sequence[Invariant], scenarios: Sequence[Scenario], problems: Problems) -> None:
-    for invariant in invariants:
-        if invariant.span is None or any(applies(invariant.when, scenario) for scenario in scenarios):
-            continue
-        problems.warn(
-            code="never-applies",
-            message=f"the invariant `{invariant.id}` is never judged: {_NEVER_APPLIES[invariant.when]}",
-            at=_At(invariant.span),
-            help=f"add a scenario for `when: {invariant.when}`, or change `when`",
-        )
+def _doubt_whens(invariants: Sequence[Invariant], scenarios: Sequence[Scenario]) -> Iterator[_Doubt]:
+    for one in invariants:
+        if not any(applies(one.when, scenario) for scenario in scenarios):
+            message = f"the invariant `{one.id}` is never judged: {_NEVER_APPLIES[one.when]}"
+            yield one.span, "never-applies", message, f"add a scenario for `when: {one.when}`, or change `when`"
 
 
-def _warn_may_never_fire(scenarios: Sequence[Scenario], invariants: Sequence[Invariant], problems: Problems) -> None:
+def _doubt_faults(scenarios: Sequence[Scenario], invariants: Sequence[Invariant]) -> Iterator[_Doubt]:
     """Faults that change only some answers or results, where nothing in the file says so, and shadowed faults."""
     is_json = any(isinstance(invariant.check, JsonSchema | ValidJson) for invariant in invariants)
     own = ((scenario, fault) for scenario in scenarios for fault in scenario.faults if fault.profile is None)
+    help = "a fault that never fires makes its cells vacuous; use another mode, or another call"
     for scenario, fault in own:
         why = None
         if (other := _shadow_of(fault, scenario)) is not None:
@@ -296,13 +306,8 @@ def _warn_may_never_fire(scenarios: Sequence[Scenario], invariants: Sequence[Inv
             why = "renames fields of JSON, and no invariant says that the model answers JSON"
         elif isinstance(fault, ToolFault) and fault.mode == "stale" and fault.timing.nth == (1,):
             why = "answers an earlier result, and there is none at the first call: only dates in the result are changed"
-        if why is not None and fault.span is not None:
-            problems.warn(
-                code="may-never-fire",
-                message=f"the fault `{fault.label}` may never fire: it {why}",
-                at=_At(fault.span),
-                help="a fault that never fires makes its cells vacuous; use another mode, or another call",
-            )
+        if why is not None:
+            yield fault.span, "may-never-fire", f"the fault `{fault.label}` may never fire: it {why}", help
 
 
 def _shadow_of(fault: AnyFault, scenario: Scenario) -> AnyFault | None:
@@ -318,38 +323,31 @@ def _shadow_of(fault: AnyFault, scenario: Scenario) -> AnyFault | None:
     return None
 
 
-def _warn_fault_outlasts_agent(scenarios: Sequence[Scenario], agent: AgentSpec, problems: Problems) -> None:
+def _doubt_delays(scenarios: Sequence[Scenario], agent: AgentSpec) -> Iterator[_Doubt]:
     """A fault as long as the agent's own timeout leaves the agent no time to react."""
     for fault in (fault for scenario in scenarios for fault in scenario.faults):
         delay = None if isinstance(fault, ContextAttack) else fault.delay_ms
-        if fault.span is None or delay is None or delay < agent.timeout_ms:
-            continue
-        problems.warn(
-            code="fault-outlasts-agent",
-            message=f"the fault lasts {delay} ms, and the agent has {agent.timeout_ms} ms for its whole answer",
-            at=_At(fault.span),
-            help="set a smaller `delay_ms`, or a larger `timeout` of the agent",
-        )
+        if delay is not None and delay >= agent.timeout_ms:
+            message = f"the fault lasts {delay} ms, and the agent has {agent.timeout_ms} ms for its whole answer"
+            help = "set a smaller `delay_ms`, or a larger `timeout` of the agent"
+            yield fault.span, "fault-outlasts-agent", message, help
 
 
-def _warn_calls_unseen(invariants: Sequence[Invariant], agent: AgentSpec, problems: Problems) -> None:
+def _doubt_sight(invariants: Sequence[Invariant], agent: AgentSpec) -> Iterator[_Doubt]:
     """An agent behind HTTP without the proxy shows its answer and nothing else."""
-    if agent.type == "python" or is_proxied(agent):
-        return
-    blind = [one for one in invariants if one.span is not None and needs_calls(one.check)]
+    is_seen = agent.type == "python" or is_proxied(agent)
+    blind = [] if is_seen else [one for one in invariants if one.span is not None and needs_calls(one.check)]
     if blind:
         names = ", ".join(f"`{invariant.id}`" for invariant in blind)
-        assert blind[0].span is not None
-        problems.warn(
-            code="calls-unseen",
-            message=f"nobody sees the calls of this agent, so a run shows nothing about {names}",
-            at=_At(blind[0].span),
-            help=f"write `proxy_port: {EXAMPLE_PORT}` under `agent:` and start the agent with the base URL of the "
-            "proxy, or write `command: […]` and Bylaw does",
+        help = (
+            f"write `proxy_port: {EXAMPLE_PORT}` under `agent:` and start the agent with the base URL of the "
+            "proxy, or write `command: […]` and Bylaw does"
         )
+        message = f"nobody sees the calls of this agent, so a run shows nothing about {names}"
+        yield blind[0].span, "calls-unseen", message, help
 
 
-def _warn_always_true(invariants: Sequence[Invariant], problems: Problems) -> None:
+def _doubt_demands(invariants: Sequence[Invariant]) -> Iterator[_Doubt]:
     """An invariant that any answer keeps demands nothing."""
     for invariant in invariants:
         check, why = invariant.check, None
@@ -357,14 +355,63 @@ def _warn_always_true(invariants: Sequence[Invariant], problems: Problems) -> No
             why = "no answer is less similar than 0"
         elif isinstance(check, Matches) and all(compile_regex(check.pattern).search(text) for text in _ANY_ANSWERS):
             why = "its pattern is found in any text"
-        if why is not None and not invariant.negate and invariant.span is not None:
-            problems.warn(
-                code="always-true",
-                message=f"any answer keeps the invariant `{invariant.id}`: {why}",
-                at=_At(invariant.span),
-                help="demand more, or write `type: completes` if an answer is all that is wanted",
-            )
+        if why is not None and not invariant.negate:
+            help = "demand more, or write `type: completes` if an answer is all that is wanted"
+            yield invariant.span, "always-true", f"any answer keeps the invariant `{invariant.id}`: {why}", help
 
 
 _ANY_ANSWERS = ("", "\ue000", "\ue000 \ue001\n\ue000")
 """texts that nobody looks for"""
+
+
+# The JSON Schema, from the tables that read the file
+
+
+def contract_sections() -> dict[str, Any]:
+    """The sections of a file that make up a contract."""
+    prompt = {"anyOf": [TEXTS_SCHEMA, PROMPT.schema()]}
+    return {
+        "contract": {**SECTION.schema(), "description": "what must hold of the live agent"},
+        "chaos_matrix": MATRIX_SCHEMA,
+        "agent": {**AGENT.schema(), **AGENT.needs_schema(), "description": "how the agent is reached"},
+        "golden_prompts": {"type": "array", "items": prompt, "minItems": 1, "description": "what it is asked"},
+        "scoring": {**SCORING.schema(), "description": "what each part weighs in `bylaw ci`"},
+    }
+
+
+def contract_defs() -> dict[str, Any]:
+    return {
+        "invariant": _invariant(),
+        "scenario": SCENARIO.schema(),
+        "toolFault": _tool_fault(),
+        "llmFault": LLM_FAULT.variants_schema(),
+        "contextAttack": ATTACK.variants_schema(),
+        "profile": {"oneOf": [{"const": name, "description": one.doc} for name, one in PROFILES.items()]},
+    }
+
+
+def _invariant() -> dict[str, Any]:
+    """An invariant with a `type`, or one of the types that may be keys themselves."""
+    short = INVARIANT.schema()
+    for name, param in SHORT.items():
+        own: dict[str, Any] = params_schema(CHECKS[name].params)
+        if param is not None:
+            own = {"anyOf": [own, own["properties"][param]]}
+        elif not CHECKS[name].params:
+            own = {"const": True}
+        short["properties"][name] = {**own, "description": CHECKS[name].doc}
+    short |= {"anyOf": [{"required": [name]} for name in SHORT]}
+    written_out = INVARIANT.variants_schema({name: check.doc for name, check in CHECKS.items()})
+    return {"if": {"required": ["type"]}, "then": written_out, "else": short}
+
+
+def _tool_fault() -> dict[str, Any]:
+    sequence = SEQUENCE.schema()
+    step = {"anyOf": [{"enum": [OK, *STEP.kinds]}, STEP.variants_schema()]}
+    sequence["properties"]["sequence"] |= {"type": "array", "items": step, "minItems": 1}
+    return {
+        "if": {"required": ["sequence"]},
+        "then": sequence,
+        "else": TOOL_FAULT.variants_schema(),
+        **TOOL_FAULT.needs_schema(),
+    }

@@ -13,7 +13,16 @@ from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plai
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.params import PATTERN as TEXT_OR_PATTERN
 from bylaw.rules.params import PATTERNS as TEXTS_OR_PATTERNS
-from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, Values, take_params
+from bylaw.rules.params import (
+    TEXT_SCHEMA,
+    TEXTS_SCHEMA,
+    Context,
+    Param,
+    ParamType,
+    Values,
+    params_schema,
+    take_params,
+)
 from bylaw.rules.readers import (
     Fields,
     read_count,
@@ -263,6 +272,15 @@ class Table:
     def _synonyms(self) -> dict[str, str]:
         return synonyms(self.also)
 
+    def schema(self, more: tuple[Param, ...] = ()) -> dict[str, Any]:
+        """The JSON Schema of the mapping, with `more` keys."""
+        schema = params_schema((*self.params, *more))
+        schema["properties"] |= {key: {} for key in self.unused}
+        return schema
+
+    def needs_schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"required": [key]} for key in self.needs]}
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -302,6 +320,17 @@ class Variants(Table):
         fields.what = f"{self.what} of {self.key} `{tag}`"
         values = self._take(fields, (*self.params, *self.kinds[tag]), self._all_hints, context)
         return None if values is None else Variant(tag, values, fields.node)
+
+    def variants_schema(self, docs: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The key that decides, and for each of its values the other keys."""
+        choices = []
+        for tag, params in self.kinds.items():
+            schema = self.schema(params)
+            schema["properties"][self.key] = {"const": tag, **({"description": docs[tag]} if docs else {})}
+            condition = {"properties": {self.key: {"const": tag}}, "required": [self.key]}
+            choices.append({"if": condition, "then": schema})
+        tags = {"enum": list(self.kinds)}
+        return {"type": "object", "properties": {self.key: tags}, "required": [self.key], "allOf": choices}
 
     @cached_property
     def _all_hints(self) -> dict[str, str]:
