@@ -28,7 +28,7 @@ from bylaw.inspect.model import (
     model_of,
 )
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
-from bylaw.text.prices import Prices, cost_of
+from bylaw.text.prices import cost_of
 
 MOST_NAMES = 1_000
 """names counted of each kind, which bounds the memory"""
@@ -79,9 +79,8 @@ class Prescan:
 class TotalsCounter:
     """Counts events one by one, also those that are not shown."""
 
-    def __init__(self, prices: Prices | None = None) -> None:
+    def __init__(self) -> None:
         self.totals = Totals()
-        self._prices = prices
         self._starts: dict[str, float | None] = {}
         """session → its first recorded time"""
 
@@ -106,9 +105,6 @@ class TotalsCounter:
         elif isinstance(event, SessionEnd):
             self._starts.pop(event.origin.session, None)
 
-    def cost(self, response: Response) -> float | None:
-        return cost_of(response, prices=self._prices)
-
     def seconds_since_start(self, event: Event) -> float | None:
         """Seconds since the first recorded time of the event's session."""
         time, start = event.time, self._starts.get(event.origin.session)
@@ -117,7 +113,7 @@ class TotalsCounter:
     def _add_turn(self, response: Response, session: SessionTotals | None) -> None:
         totals, usage = self.totals, response.usage
         totals.turns += 1
-        cost = self.cost(response)
+        cost = cost_of(response)
         if session is not None:
             session.turns += 1
             session.cost.add(cost)
@@ -212,14 +208,13 @@ class Timeline:
         events: Iterable[Event],
         selection: Selection | None = None,
         *,
-        prices: Prices | None = None,
         by_session: Mapping[str, SessionTotals] | None = None,
     ) -> None:
         """`by_session`: the totals of sessions, if they are known before the events are read."""
         self._by_session = by_session or {}
         self._events = events
         self._selection = selection or Selection()
-        self._counter = TotalsCounter(prices)
+        self._counter = TotalsCounter()
         self._tree = AgentTree()
         self._histories = Histories()
         self._draft: _Draft | None = None
@@ -348,7 +343,7 @@ class Timeline:
             calls=_with_results(calls, draft.results),
             other_calls=len(draft.calls) - len(calls),
             beside=tuple(event for event in draft.beside if self._selection.takes_event(event)),
-            cost=self._counter.cost(draft.response),
+            cost=cost_of(draft.response),
             since=self._counter.seconds_since_start(draft.response),
             whole=draft.whole,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -111,7 +110,7 @@ def _pull(
     traces = rows = 0
     try:
         with open_destination(target, overwrite=force, private=True) as file:
-            for batch in _batches(chosen):
+            while batch := list(islice(chosen, _BATCH)):
                 traces += len(batch)
                 for row in source.rows(batch):
                     rows += 1
@@ -122,11 +121,6 @@ def _pull(
     except _Empty:
         return 0, 0, False
     return traces, rows, traces == limit and next(found, None) is not None
-
-
-def _batches(traces: Iterator[str]) -> Iterator[list[str]]:
-    while batch := list(islice(traces, _BATCH)):
-        yield batch
 
 
 def _print(line: str) -> None:

@@ -46,7 +46,9 @@ class Langfuse:
             if seen:
                 raise
             self._has_traces = False
-            for page in self._observations({"isRootObservation": "true", "fields": "core", **_from(since)}):
+            start = since.isoformat() if since else None
+            query = {"isRootObservation": "true", "fields": "core", "fromStartTime": start}
+            for page in self._observations(query):
                 new = [one for one in dict.fromkeys(ids_of(page, "traceId")) if one not in seen]
                 seen.update(new)
                 yield from new
@@ -85,10 +87,6 @@ class Langfuse:
             cursor = meta.get("cursor") if isinstance(meta, dict) else None
             if not cursor:
                 return
-
-
-def _from(since: datetime | None) -> dict[str, str]:
-    return {} if since is None else {"fromStartTime": since.isoformat()}
 
 
 LANGSMITH_CLOUD = "https://api.smith.langchain.com"

@@ -22,7 +22,6 @@ from bylaw.record.frameworks import FRAMEWORKS, carried, set_writer
 from bylaw.record.recording import Recording
 from bylaw.record.turns import ModelCall
 from bylaw.text.redaction.redactor import recording_redactor
-from bylaw.wire.exchange import Exchange
 from bylaw.wire.listeners import Listener, set_listeners
 from bylaw.wire.patch_on_import import LIBRARIES
 
@@ -202,11 +201,7 @@ def _recordings() -> list[tuple[Recording, str | None]]:
 
 
 def _listeners() -> Sequence[Listener]:
-    return [functools.partial(_listen, recording, session) for recording, session in _recordings()]
-
-
-def _listen(recording: Recording, session: str | None, exchange: Exchange) -> Exchange:
-    return recording.listen(exchange, session=session)
+    return [functools.partial(recording.listen, session=session) for recording, session in _recordings()]
 
 
 def _write(call: ModelCall | Exception) -> None:

@@ -306,7 +306,8 @@ def _agents_stream(original: Any) -> Any:
                 response = getattr(event, "response", None) if event.type in _ENDS else response
                 yield event
         finally:
-            said = response or _Spoken([_message("".join(pieces))])
+            block = {"type": "output_text", "text": "".join(pieces)}
+            said = response or _Spoken([{"type": "message", "role": "assistant", "content": [block]}])
             asking.finish(lambda: [_of_agents(self, args, kwargs, said)], is_whole=response is not None)
             if hasattr(source, "aclose"):
                 await source.aclose()
@@ -321,10 +322,6 @@ class _Spoken(Struct):
     """A response that broke off."""
 
     output: list[Any]
-
-
-def _message(text: str) -> Json:
-    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
 def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> ModelCall:

@@ -93,17 +93,14 @@ def _messages(call: ModelCall) -> list[Any]:
 
 def _new_results(messages: list[Any], known: set[str]) -> Iterator[Result]:
     """The results that this request is the first to contain: those after the last message of the model."""
-    last = max((at for at, one in enumerate(messages) if _role(one) == "assistant"), default=-1)
+    answers = (at for at, one in enumerate(messages) if isinstance(one, dict) and one.get("role") == "assistant")
+    last = max(answers, default=-1)
     for message in messages[last + 1 :]:
         for result in results_in(message) if isinstance(message, dict) else ():
             if result.call_id is None or result.call_id not in known:
                 if result.call_id is not None:
                     known.add(result.call_id)
                 yield result
-
-
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else None
 
 
 def _request_line(call: ModelCall, messages: list[Any]) -> RequestLine:

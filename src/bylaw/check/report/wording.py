@@ -33,7 +33,8 @@ def headline(report: CheckReport) -> str:
     missed += [_skipped(report)] if _skipped(report) else []
     passed = f"PASSED, but {'; '.join(missed)}" if missed else "PASSED"
     if report.outcomes.violated or report.outcomes.error:
-        return f"{passed}{': ' if passed == 'PASSED' else '; '}{_tolerated(report)}"
+        tolerated = f"{_broken(report)}, but none fails with `--fail-on {report.fail_on}`"
+        return f"{passed}{': ' if passed == 'PASSED' else '; '}{tolerated}"
     return "PASSED: no rule broken" if passed == "PASSED" else passed
 
 
@@ -47,10 +48,6 @@ def _skipped(report: CheckReport) -> str:
     records, files = sum(trace.skipped for trace in report.traces), len(report.unread)
     parts = [count(number, noun) for number, noun in ((records, "record"), (files, "file")) if number]
     return f"{' and '.join(parts)} {'was' if records + files == 1 else 'were'} skipped" if parts else ""
-
-
-def _tolerated(report: CheckReport) -> str:
-    return f"{_broken(report)}, but none fails with `--fail-on {report.fail_on}`"
 
 
 def _unchecked(report: CheckReport, rules: list[str]) -> str:

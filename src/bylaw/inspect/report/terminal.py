@@ -108,7 +108,12 @@ def turn_blocks(entry: TurnEntry, view: View, *, model: bool = False) -> list[Bl
     for number, called in enumerate(entry.calls):
         opening, middle = _bracket(entry.calls, number)
         blocks.append(Block(f"call {number}", list(_call_lines(called.call, opening, middle, view))))
-        blocks.append(Block(f"result {number}", list(_results(called, middle, view))))
+        results = [
+            shown
+            for one in called.results
+            for shown in _result_lines(None, one.content, one.is_error, one.latency_ms, view, middle)
+        ]
+        blocks.append(Block(f"result {number}", results))
     blocks.append(Block("beside", list(_beside(entry, view))))
     return [Block(block.key, indented(block.lines, entry.depth)) for block in blocks if block.lines]
 
@@ -211,11 +216,6 @@ def _bracket(calls: tuple[Called, ...], number: int) -> tuple[str, str]:
     before = any(called.parallel == group for called in calls[:number])
     after = any(called.parallel == group for called in calls[number + 1 :])
     return ("├" if before else "╭") if after else "╰", "│" if after else " "
-
-
-def _results(called: Called, middle: str, view: View) -> Iterator[Line]:
-    for result in called.results:
-        yield from _result_lines(None, result.content, result.is_error, result.latency_ms, view, middle)
 
 
 def _call_lines(call: ToolCall, opening: str, middle: str, view: View) -> Iterator[Line]:
