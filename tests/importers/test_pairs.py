@@ -142,3 +142,22 @@ def test_two_different_records_with_one_id_are_told() -> None:
 def test_an_id_that_a_server_gives_to_all_its_responses_tells_nothing() -> None:
     trace = load_trace(lines(*({**one, "litellm_call_id": "x", "id": "chatcmpl-1"} for one in LOGGED)))
     assert (story(trace), codes(trace)) == (STORY, [])
+
+
+def test_which_of_two_equal_conversations_goes_on_is_told_as_unclear() -> None:
+    def log(answer: dict[str, Any], *messages: Any) -> dict[str, Any]:
+        return {"request": {"messages": [USER, *messages]}, "response": {"choices": [{"message": answer}]}}
+
+    def answer(*ids: str) -> dict[str, Any]:
+        uses = [{"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}} for id in ids]
+        return {"role": "assistant", "content": "Let me look.", **({"tool_calls": uses} if uses else {})}
+
+    done = {"role": "assistant", "content": "Done."}
+    more = {"role": "user", "content": "And?"}
+    equal = load_trace(lines(log(answer()), log(answer()), log(done, answer(), more)))
+    assert (len(equal.sessions), codes(equal)) == (2, ["unclear-session"])
+    # an id that both have decides nothing, one that only the first has does
+    first, second = answer("c0", "c1"), answer("c0", "c2")
+    told = load_trace(lines(log(first), log(second), log(done, first, more)))
+    assert (len(told.sessions), codes(told)) == (2, [])
+    assert [one.text for one in responses(told) if one.origin.session == "1"] == ["Let me look.", "Done."]

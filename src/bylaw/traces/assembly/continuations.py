@@ -224,8 +224,10 @@ class _Conversation(Struct, eq=False):
 
 
 class Found(Struct, frozen=True):
-    session: str | None = None
-    """None: the request begins a session"""
+    """The conversation that a request continues."""
+
+    session: str = ""
+    """empty: the request begins one"""
     is_certain: bool = True
 
 
@@ -257,9 +259,9 @@ class Continuations:
             self._put_in_index(open_one)
             self._open = None
         for at in reversed(asked.answers[-_MOST_TOKENS:]):
-            for token in asked.messages[at].says:
-                if found := self._pick(hash((_ANSWER, asked.beginnings[at], token)), parent, current):
-                    return Found(found)
+            places = (hash((_ANSWER, asked.beginnings[at], token)) for token in asked.messages[at].says)
+            if found := self._pick_one(places, parent, current):
+                return found
         return (
             self._by_late_answer(asked, parent, current)
             or self._by_results(asked, parent, current)
@@ -273,9 +275,9 @@ class Continuations:
             for token in messages[at].says:
                 for earlier in range(at - 1, 0, -1) if at == answers[-1] else ():
                     if found := self._pick(hash((_ANSWER, beginnings[earlier], token)), parent, current):
-                        return Found(found)
+                        return found
                 if at and (found := self._pick(hash((_AFTER, messages[at - 1].key, token)), parent, current)):
-                    return Found(found)
+                    return found
         return None
 
     def _by_results(self, asked: Asked, parent: str | None, current: str) -> Found | None:
@@ -284,29 +286,28 @@ class Continuations:
         after = asked.answers[-1] + 1 if asked.answers else 0
         results = {token for message in messages[after:] for token in message.results}
         for end in range(len(messages) - 1, 0, -1) if results else ():
-            for name in self._latest(hash((_REQUEST, beginnings[end]))):
-                if not results.isdisjoint(self._conversations[name].says):
-                    return Found(name)
-        for token in results:
-            if found := self._pick(hash((_CALL, token)), parent, current):
-                return Found(found, isinstance(self._index[hash((_CALL, token))], str))
-        return None
+            names = self._latest(hash((_REQUEST, beginnings[end])))
+            fitting = [name for name in names if not results.isdisjoint(self._conversations[name].says)]
+            if fitting:
+                return Found(fitting[0], len(fitting) == 1)
+        return self._pick_one((hash((_CALL, token)) for token in results), parent, current)
 
     def _by_messages(self, asked: Asked, parent: str | None, current: str) -> Found:
         """It is the latest request of a conversation again, or begins with it but does not repeat its answer."""
         messages, beginnings = asked.messages, asked.beginnings
         if again := self._pick(hash((_REQUEST, beginnings[-1])), parent, current):
-            one = self._conversations[again]
+            one = self._conversations[again.session]
             if one.goes_on or (not one.is_answered and any(message.is_answer for message in messages)):
-                return Found(again, is_certain=False)  # or somebody else asks the same
+                return Found(again.session, is_certain=False)  # or somebody else asks the same
         has_answer = False
         for end in range(len(messages) - 1, 0, -1):
             has_answer = has_answer or messages[end].is_answer
             if not has_answer and not self._compare:
                 continue
             if found := self._pick(hash((_REQUEST, beginnings[end])), parent, current):
-                one = self._conversations[found]
-                return Found(found, self._compare or not (one.is_answered and one.says))
+                one = self._conversations[found.session]
+                is_next = self._compare or not (one.is_answered and one.says)
+                return Found(found.session, found.is_certain and is_next)
         # Unknown answers are those of an unknown conversation, unless another request has the same in front of its
         # question: then they are examples.
         has_known = not has_answer or not self._conversations or hash((_EXAMPLES, beginnings[-2])) in self._index
@@ -320,8 +321,9 @@ class Continuations:
             self._put_in_index(self._open)
             self._open = None
         if parent is not None and (found := self._pick(hash((_RECORD, parent)), parent, current)):
-            return found
-        return None if call_id is None else self._pick(hash((_CALL, hash(("call", call_id)))), parent, current)
+            return found.session
+        found = None if call_id is None else self._pick(hash((_CALL, hash(("call", call_id)))), parent, current)
+        return None if found is None else found.session
 
     # What happens in a conversation
 
@@ -370,16 +372,28 @@ class Continuations:
 
     # The index
 
-    def _pick(self, place: int, parent: str | None, current: str) -> str | None:
+    def _pick(self, place: int, parent: str | None, current: str) -> Found | None:
         """The conversation in this place: if several are, the one that `parent` names, else the current or latest."""
         names = self._index.get(place)
-        if names is None or type(names) is str:
-            return names
+        if names is None:
+            return None
+        if isinstance(names, str):
+            return Found(names)
         if parent is not None:
             for name in self._latest(place):
                 if self._conversations[name].record == parent:
-                    return name
-        return current if current in names else next(reversed(names))
+                    return Found(name)
+        return Found(current if current in names else next(reversed(names)), is_certain=False)
+
+    def _pick_one(self, places: Iterable[int], parent: str | None, current: str) -> Found | None:
+        """The conversation in one of these places: the first that is certain, else the first."""
+        first = None
+        for place in places:
+            found = self._pick(place, parent, current)
+            if found is not None and found.is_certain:
+                return found
+            first = first or found
+        return first
 
     def _latest(self, place: int) -> Iterable[str]:
         names = self._index.get(place, {})

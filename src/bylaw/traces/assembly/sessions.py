@@ -278,7 +278,7 @@ class SessionsInOrder:
         continuations, current = self._continuations, self.current.origin.session
         asked = self._messages.read(messages)
         found = continuations.find(asked, parent, current)
-        if found.session is None or not (found.session == current or self._resume(found.session)):
+        if not found.session or not (found.session == current or self._resume(found.session)):
             self._begin_afresh()
         continuations.ask(self.current.origin.session, asked)
         return found.is_certain
