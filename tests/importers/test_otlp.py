@@ -12,7 +12,19 @@ import pytest
 from bylaw.errors import InputError
 from bylaw.traces import load_trace
 from bylaw.traces.formats.spans import reader as spans_reader
-from tests.importers.support import calls, export, lines, log, read, requests, responses, results, span, story
+from tests.importers.support import (
+    attributes,
+    calls,
+    export,
+    lines,
+    log,
+    read,
+    requests,
+    responses,
+    results,
+    span,
+    story,
+)
 
 CHAT = {"gen_ai.operation.name": "chat"}
 TOOL = {"gen_ai.operation.name": "execute_tool"}
@@ -395,6 +407,34 @@ def test_broken_protobuf_is_reported() -> None:
     assert [p.code for p in error.value.diagnostics] == ["bad-protobuf", "bad-protobuf"]
     trace = load_trace(good + broken + framed(packed_span(b"b" * 8, 20, CHAT)), skip_bad=True)
     assert (trace.skipped, len(trace.turns)) == (1, 2)
+
+
+LITELLM = {
+    **CHAT,
+    "gen_ai.completion.0.function_call.name": "refund",
+    "gen_ai.completion.0.function_call.arguments": '{"order": 7}',
+    "gen_ai.completion.1.function_call.name": "refund",
+    "gen_ai.completion.1.function_call.arguments": '{"order": 8}',
+    "gen_ai.response.finish_reasons": '["stop"]',
+}
+
+
+@pytest.mark.parametrize("output", [None, "", "I do it."], ids=["calls alone", "empty text", "text"])
+def test_calls_that_stand_beside_the_text_of_an_answer(output: str | None) -> None:
+    said = {} if output is None else {"gen_ai.output.messages": json.dumps([text("assistant", output)])}
+    trace = read(export(span("a", 0, 1, {**LITELLM, **said})))
+    assert [(call.name, call.arguments) for call in calls(trace)] == [
+        ("refund", {"order": 7}),
+        ("refund", {"order": 8}),
+    ]
+    assert (responses(trace)[0].text or None, trace.problems) == (output or None, ())
+
+
+def test_a_choice_that_holds_the_calls_beside_the_text_of_the_span() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": "{}"}}
+    event = {"name": "gen_ai.choice", "attributes": attributes({"message": json.dumps({"tool_calls": [call]})})}
+    trace = read(export({**chat("a", 0, ASKED, text("assistant", "I do it.")), "events": [event]}))
+    assert ([call.name for call in calls(trace)], responses(trace)[0].text) == (["refund"], "I do it.")
 
 
 # Spellings of the keys

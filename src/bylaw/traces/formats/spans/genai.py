@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.bodies import has_calls
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
 from bylaw.traces.formats.spans.recorded_input import RecordedInput
@@ -159,15 +160,36 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | No
     system = parsed(attributes.get("gen_ai.system_instructions"))
     if recorded is None:
         recorded = unflatten(attributes, "gen_ai.prompt")
-    if outputs is None:
-        outputs = chat_messages(unflatten(attributes, "gen_ai.completion"), "assistant")
     recorded_messages, choice, reason = _message_events(span) if span.events else ([], None, None)
+    answer = first_answer(outputs)
+    if answer is None or not has_calls(answer):  # LiteLLM writes its text here and its calls there
+        answer = _united(answer, _completion(attributes), choice)
     recorded = recorded_messages or None if recorded is None else recorded
     instructions: list[dict[str, Any]] | None = None
     if system is not None:
         instructions = chat_messages({"role": "system", "parts": system if isinstance(system, list) else [system]})
     messages = None if recorded is None and instructions is None else RecordedInput(recorded, system=instructions)
-    return messages, first_answer(outputs) or choice, reason
+    return messages, answer, reason
+
+
+def _completion(attributes: dict[str, Any]) -> dict[str, Any] | None:
+    """The answer under its older name. LiteLLM has one element for each call."""
+    recorded = unflatten(attributes, "gen_ai.completion")
+    listed = [one for one in recorded if isinstance(one, dict)] if isinstance(recorded, list) else []
+    calls = [one["function_call"] for one in listed if isinstance(one.get("function_call"), dict)]
+    if calls and all(one.keys() == {"function_call"} for one in listed[1:]):
+        whole = {"content": None, **listed[0], "role": "assistant", "tool_calls": [{"function": one} for one in calls]}
+        recorded = [{key: value for key, value in whole.items() if key != "function_call"}]
+    return first_answer(chat_messages(recorded, "assistant"))
+
+
+def _united(*answers: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The first of several records of one answer, with the calls of another one if it has none."""
+    found = [answer for answer in answers if answer is not None]
+    calling = next((answer for answer in found if has_calls(answer)), None)
+    if calling is None or calling is found[0]:
+        return found[0] if found else None
+    return {**calling, "content": calling.get("content") or found[0].get("content")}
 
 
 def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | None, str | None]:
