@@ -437,6 +437,31 @@ def test_a_choice_that_holds_the_calls_beside_the_text_of_the_span() -> None:
     assert ([call.name for call in calls(trace)], responses(trace)[0].text) == (["refund"], "I do it.")
 
 
+def test_bodies_and_tools_as_langsmith_writes_them() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"order": 7}'}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    bodies = [
+        {"object": "chat.completion", "choices": [{"index": 0, "finish_reason": reason, "message": message}]}
+        for reason, message in (("tool_calls", asked), ("stop", {"role": "assistant", "content": "It is done."}))
+    ]
+    user = {"role": "user", "content": "refund order 7"}
+    inputs = [[user], [user, asked, {"role": "tool", "tool_call_id": "c1", "content": "done"}]]
+    spans = [
+        span(id, at, at + 1, {**CHAT, "gen_ai.prompt": json.dumps({"messages": messages, "model": "m"}),
+                              "gen_ai.completion": json.dumps(body)})
+        for id, at, messages, body in zip("ab", (0, 4), inputs, bodies, strict=True)
+    ]  # fmt: skip
+    ran = {
+        **TOOL,
+        "gen_ai.tool.name": "refund",
+        "gen_ai.prompt": '{"order": 7}',
+        "gen_ai.completion": '{"output":"done"}',
+        "langsmith.span.kind": "tool",
+    }
+    trace = read(export(*spans, span("t", 2, 3, ran)))
+    assert (story(trace), trace.problems) == (STORY, ())
+
+
 # Spellings of the keys
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bylaw.traces.assembly.usage import usage_from_counts
-from bylaw.traces.formats.bodies import has_calls
+from bylaw.traces.formats.bodies import answer_of, has_calls
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
 from bylaw.traces.formats.spans.recorded_input import RecordedInput
@@ -31,6 +31,7 @@ _ARGUMENTS = (
     "gcp.vertex.agent.tool_call_args",
     "traceloop.entity.input",
     "input.value",
+    "gen_ai.prompt",
 )
 _RESULT = (
     "gen_ai.tool.call.result",
@@ -39,6 +40,7 @@ _RESULT = (
     "gcp.vertex.agent.tool_response",
     "traceloop.entity.output",
     "output.value",
+    "gen_ai.completion",
 )
 """what recorders wrote before there were names for it, and some still do"""
 _MERGED = "(merged tools)"
@@ -173,14 +175,14 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | No
 
 
 def _completion(attributes: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer under its older name. LiteLLM has one element for each call."""
+    """The answer under its older name. LiteLLM has one element for each call, LangSmith the whole body."""
     recorded = unflatten(attributes, "gen_ai.completion")
     listed = [one for one in recorded if isinstance(one, dict)] if isinstance(recorded, list) else []
     calls = [one["function_call"] for one in listed if isinstance(one.get("function_call"), dict)]
     if calls and all(one.keys() == {"function_call"} for one in listed[1:]):
         whole = {"content": None, **listed[0], "role": "assistant", "tool_calls": [{"function": one} for one in calls]}
         recorded = [{key: value for key, value in whole.items() if key != "function_call"}]
-    return first_answer(chat_messages(recorded, "assistant"))
+    return answer_of(recorded)
 
 
 def _united(*answers: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -246,6 +248,8 @@ def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
             given = body.get("content")
         elif event == _CHOICE and result is None:
             result = _only_text(_blocks(body.get("message")))
+    if "langsmith.span.kind" in attributes and isinstance(found := parsed(result), dict) and found.keys() == {"output"}:
+        result = found["output"]  # LangSmith wraps what is no object
     return ToolRun.recorded(
         name,
         given,
