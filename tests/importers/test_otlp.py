@@ -437,6 +437,17 @@ def test_a_choice_that_holds_the_calls_beside_the_text_of_the_span() -> None:
     assert ([call.name for call in calls(trace)], responses(trace)[0].text) == (["refund"], "I do it.")
 
 
+@pytest.mark.parametrize("said", [None, "I do it."])
+def test_calls_under_an_unknown_name_are_told(said: str | None) -> None:
+    values = {**CHAT, "acme.response.tool_calls.0.label": "refund"}
+    if said is not None:
+        values["gen_ai.output.messages"] = json.dumps([text("assistant", said)])
+    trace = read(export(span("a", 0, 1, values)))
+    assert (responses(trace)[0].unread, responses(trace)[0].text or None) == (("*",), said)
+    empty = read(export(span("a", 0, 1, {**CHAT, "acme.response.tool_calls": "[]", "acme.input.tool_calls": "[1]"})))
+    assert (responses(empty)[0].unread, empty.problems) == ((), ())
+
+
 def test_bodies_and_tools_as_langsmith_writes_them() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"order": 7}'}}
     asked = {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from bylaw.traces.assembly.usage import usage_from_counts
@@ -65,6 +66,8 @@ _REASONING = (
     "gen_ai.usage.reasoning_tokens",
     "gen_ai.usage.details.reasoning_tokens",
 )
+_CALL_KEY = re.compile(r"(?:completion|output|response|choice|generation).*(?:tool|function)_?calls?", re.IGNORECASE)
+_EMPTY = ("[]", "{}", "null", "None")
 EVENT_NAMES = frozenset((DETAILS, _CHOICE, *_MESSAGE_EVENTS, *_CONTENT_EVENTS))
 _PARAMS = {
     f"gen_ai.request.{name}": name
@@ -166,6 +169,8 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | No
     answer = first_answer(outputs)
     if answer is None or not has_calls(answer):  # LiteLLM writes its text here and its calls there
         answer = _united(answer, _completion(attributes), choice)
+        if (answer is None or not has_calls(answer)) and (unread := _unread_calls(attributes)):
+            answer = {"role": "assistant", "content": None, **(answer or {}), "toolCalls": unread}  # told as unread
     recorded = recorded_messages or None if recorded is None else recorded
     instructions: list[dict[str, Any]] | None = None
     if system is not None:
@@ -183,6 +188,15 @@ def _completion(attributes: dict[str, Any]) -> dict[str, Any] | None:
         whole = {"content": None, **listed[0], "role": "assistant", "tool_calls": [{"function": one} for one in calls]}
         recorded = [{key: value for key, value in whole.items() if key != "function_call"}]
     return answer_of(recorded)
+
+
+def _unread_calls(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes that are named as calls of an answer, of a recorder whose names are not known."""
+    return {
+        key: value
+        for key, value in attributes.items()
+        if "call" in key.lower() and value and value not in _EMPTY and _CALL_KEY.search(key) is not None
+    }
 
 
 def _united(*answers: dict[str, Any] | None) -> dict[str, Any] | None:
