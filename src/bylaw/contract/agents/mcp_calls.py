@@ -13,16 +13,7 @@ import msgspec
 
 from bylaw.contract.faults import network
 from bylaw.contract.faults.attacks import attack_result, attack_text, beside
-from bylaw.contract.faults.effects import (
-    DEFAULT_PAYLOAD,
-    aged,
-    as_text,
-    delay_of,
-    emptied,
-    malformed,
-    reason_of,
-    wrong_data,
-)
+from bylaw.contract.faults.effects import aged, as_text, delay_of, emptied, malformed, payload_of, reason_of, wrong_data
 from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
@@ -124,11 +115,9 @@ class McpCall:
 
     def _altered(self, result: Message, fault: ToolFault) -> Message:
         random = self._run.plan.random(fault)
+        if (payload := payload_of(fault)) is not None:
+            return _with_value(result, payload)
         match fault.mode:
-            case "malicious_response":
-                return _with_value(result, DEFAULT_PAYLOAD if fault.payload is None else fault.payload)
-            case "wrong_data" if fault.payload is not None:
-                return _with_value(result, fault.payload)
             case "wrong_data":
                 return _changed(result, lambda value: wrong_data(value, random))
             case "empty":

@@ -55,6 +55,13 @@ def delay_of(fault: ToolFault | LlmFault) -> float:
     return (DEFAULT_DELAYS_MS.get(fault.mode, 0) if fault.delay_ms is None else fault.delay_ms) / 1000
 
 
+def payload_of(fault: ToolFault) -> Any:
+    """What the fault answers in place of the tool; None if it changes what the tool answers."""
+    if fault.mode == "malicious_response":
+        return DEFAULT_PAYLOAD if fault.payload is None else fault.payload
+    return fault.payload if fault.mode == "wrong_data" else None
+
+
 def reason_of(status: int) -> str:
     """What a tool says that fails with this status, in the words of HTTP: an agent must not see that it is tested."""
     return responses.get(status, "Service Unavailable")

@@ -19,12 +19,12 @@ from bylaw.contract.faults import attempts, network
 from bylaw.contract.faults.attacks import attack_request, attack_result, attack_text, beside
 from bylaw.contract.faults.attempts import MODEL
 from bylaw.contract.faults.effects import (
-    DEFAULT_PAYLOAD,
     aged,
     altered_text,
     broken_arguments,
     delay_of,
     malformed,
+    payload_of,
     reason_of,
     words_left,
     wrong_data,
@@ -310,18 +310,15 @@ class ToolExchange(Exchange):
         value = json_of(body)
         is_json = value is not msgspec.UNSET
         text = body.decode("utf-8", "replace")
+        if (payload := payload_of(fault)) is not None:
+            return _with_payload(reply, payload, as_json=is_json)
         match fault.mode:
-            case "malicious_response":
-                payload = DEFAULT_PAYLOAD if fault.payload is None else fault.payload
-                return _with_payload(reply, payload, as_json=is_json)
             case "malformed":
                 changed: bytes = malformed(text).encode()
             case "empty":
                 changed = b""
             case "stale":
                 changed = first if first != body else _encoded(aged(value if is_json else text), body, value)
-            case "wrong_data" if fault.payload is not None:
-                return _with_payload(reply, fault.payload, as_json=is_json)
             case "wrong_data":
                 random = self._plan.random(fault)
                 changed = _encoded(wrong_data(value if is_json else text, random), body, value)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from bylaw.contract.faults import attempts, network
 from bylaw.contract.faults.attacks import attack_result, attack_text, beside, combined
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
+from bylaw.contract.faults.effects import aged, delay_of, emptied, malformed, payload_of, reason_of, wrong_data
 from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
@@ -138,9 +138,7 @@ class _ToolCall:
         self._began = time.perf_counter()
         self.delay = 0.0
         """seconds before anything else happens"""
-        self.is_replaced = fault is not None and (
-            fault.mode == "malicious_response" or (fault.mode == "wrong_data" and fault.payload is not None)
-        )
+        self.is_replaced = fault is not None and payload_of(fault) is not None
         """whether the fault gives the result, so that the tool is not called"""
         if fault is not None and fault.mode in ("timeout", "slow", "error", *network.BEFORE, *network.AFTER):
             run.plan.hit(fault, self._attempt)
@@ -172,7 +170,7 @@ class _ToolCall:
     def replacement(self) -> Any:
         assert self._fault is not None
         self._run.plan.hit(self._fault, self._attempt)
-        return DEFAULT_PAYLOAD if self._fault.payload is None else self._fault.payload
+        return payload_of(self._fault)
 
     def result(self, returned: Any) -> Any:
         """What the agent receives instead of what the tool returned; its reply may be lost on the way."""

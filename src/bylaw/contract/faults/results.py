@@ -17,11 +17,11 @@ from bylaw.contract.faults import network
 from bylaw.contract.faults.attacks import attack_result, attack_text, beside
 from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.faults.effects import (
-    DEFAULT_PAYLOAD,
     aged,
     delay_of,
     json_container,
     malformed,
+    payload_of,
     reason_of,
     wrong_data,
 )
@@ -125,6 +125,8 @@ class ResultFaults:
         value = text if inside is None else inside
         if (lost := network.described(fault)) is not None:
             return json.dumps({"error": lost}) if inside is not None else f"error: {lost}"
+        if (payload := payload_of(fault)) is not None:
+            return _as_text(payload)
         match fault.mode:
             case "error":
                 return _failure(
@@ -136,10 +138,6 @@ class ResultFaults:
                 return malformed(text)
             case "empty":
                 return ""
-            case "malicious_response":
-                return _as_text(DEFAULT_PAYLOAD if fault.payload is None else fault.payload)
-            case "wrong_data" if fault.payload is not None:
-                return _as_text(fault.payload)
             case "wrong_data":
                 return _as_text(wrong_data(value, self._plan.random(fault)))
             case "stale":
