@@ -194,6 +194,8 @@ def _hash(row: AuditRow) -> str:
         return ""  # no row that a store has written
 
 
+# -- what a link says about the other tables -------------------------------------------------------------------------
+
 SESSIONS, REVIEWS, SWITCHES, FOLLOWED = "sessions", "reviews", "switches", "followed"
 RULES, FLOOR, EVENTS = "rules", "floor", "events"
 COMMITTED = (SESSIONS, REVIEWS, SWITCHES, FOLLOWED, RULES, FLOOR)

@@ -176,6 +176,9 @@ class MemoryStore:
         self._lock.release()
 
 
+# -- pruning ----------------------------------------------------------------------------------------------------------
+
+
 def prune(tables: Tables, transaction: MemoryTransaction, *, before: float, now: float) -> dict[str, int]:
     """Reviews before sessions: a session with an open review is not deleted."""
     commitments = transaction.commitments

@@ -190,6 +190,8 @@ def _column(text: str | None) -> str | bytes | None:
     return None if text is None else to_column(text)
 
 
+# -- pruning ----------------------------------------------------------------------------------------------------------
+
 _Read: TypeAlias = Callable[[str, Any], list[tuple[Any, ...]]]
 
 STEP = 500
