@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bylaw.engine.temporal.analysis import can_skip
-from bylaw.engine.temporal.shape import parts_of
+from bylaw.engine.temporal.shape import can_skip, parts_of
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Response, ToolCall, ToolResult
 from bylaw.model.temporal import (

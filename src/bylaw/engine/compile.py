@@ -15,12 +15,21 @@ from typing import Any, TypeAlias, TypeVar, assert_never
 
 from msgspec import Struct
 
-from bylaw.engine.gated import Gated
+from bylaw.engine.gated import Gated, OfAgents
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import Ended, Monitor, Step
-from bylaw.engine.operators.quantifiers import Always, Constant, NeverCalls, NeverText, SometimeEach, SometimeText
+from bylaw.engine.operators.quantifiers import (
+    Always,
+    Constant,
+    NeverCalls,
+    NeverText,
+    SometimeEach,
+    SometimeText,
+    TallyCalls,
+    TallyTokens,
+    TallyTurns,
+)
 from bylaw.engine.operators.sequence import Before, Next
-from bylaw.engine.operators.tally import TallyCalls, TallyTokens, TallyTurns
 from bylaw.engine.probes import (
     CHUNK_KEYS,
     MEASURES,
@@ -179,11 +188,7 @@ def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool =
 def _compile(rule: Rule) -> Monitor:
     monitor = _lower(rule.demand)
     gated = Gated(monitor, rule.when) if rule.when else monitor
-    if not rule.agents:
-        return gated
-    from bylaw.engine.gated import OfAgents
-
-    return OfAgents(gated, rule.agents, below=rule.sub_agents)
+    return OfAgents(gated, rule.agents, below=rule.sub_agents) if rule.agents else gated
 
 
 def _lower(demand: demands.Demand) -> Monitor:
@@ -284,8 +289,7 @@ def _prevention(rule: Rule) -> Prevention:
 
 def _temporal_prevention(formula: Formula) -> Prevention:
     """What cannot be prevented decides, except that a part which only the end decides leaves the others preventable."""
-    from bylaw.engine.temporal.analysis import only_at_calls, only_at_end
-    from bylaw.engine.temporal.shape import parts_of
+    from bylaw.engine.temporal.shape import only_at_calls, only_at_end, parts_of
 
     open_parts = [part for part in parts_of(formula) if not only_at_end(part)]
     if not open_parts:

@@ -106,11 +106,6 @@ _TAG_DIRECTIVE = re.compile(r"^%TAG\b[^\r\n]*", re.MULTILINE)
 _ANCHOR = re.compile(r"&[^\s,\[\]{}]+\s*")
 
 
-def parse_yaml(source: Source, problems: Problems) -> Node | None:
-    """The one document of the text; None where nothing can be made of it."""
-    return next(iter(parse_yaml_documents(source, problems)), None)
-
-
 def parse_yaml_documents(
     source: Source,
     problems: Problems,

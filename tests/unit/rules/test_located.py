@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.located_json import parse_json
-from bylaw.rules.located_yaml import parse_yaml
+from bylaw.rules.located_yaml import parse_yaml_documents
 from bylaw.rules.source import Problems, Source
 
 
 def yaml_node(text: str) -> Node:
     source = Source("f", text)
     problems = Problems(source)
-    node = parse_yaml(source, problems)
+    (node,) = parse_yaml_documents(source, problems)
     assert problems.all == ()
-    assert node is not None
     return node
 
 

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.rules.located import ListNode, Node, ScalarNode
+from bylaw.rules.located import ListNode, ScalarNode
 from bylaw.rules.located_json import parse_json
-from bylaw.rules.located_yaml import parse_yaml
+from bylaw.rules.located_yaml import parse_yaml_documents
 from bylaw.rules.source import Problems, Source
 from bylaw.rules.temporal.formula import Places
 from bylaw.rules.temporal.scanner import Spot
@@ -20,7 +20,7 @@ from bylaw.rules.temporal.scanner import Spot
 def scalar(text: str, format: str = "yaml") -> ScalarNode:
     source = Source("f", text)
     problems = Problems(source)
-    node: Node | None = parse_yaml(source, problems) if format == "yaml" else parse_json(source, problems)
+    (node,) = parse_yaml_documents(source, problems) if format == "yaml" else [parse_json(source, problems)]
     assert isinstance(node, ListNode), problems.all
     only = node.items[0]
     assert isinstance(only, ScalarNode)

@@ -378,7 +378,7 @@ def opposite(tests: Sequence[ArgTest]) -> tuple[ArgTest, ...]:
     )
 
 
-def in_words(tests: Sequence[ArgTest], *, is_negated: bool = False) -> str:
+def in_words(tests: Sequence[ArgTest]) -> str:
     """Tests of arguments as they stand in an action: `amount > 500`, `reason in "late", "lost"`.
 
     Patterns and tests without a value are left out.
@@ -387,10 +387,9 @@ def in_words(tests: Sequence[ArgTest], *, is_negated: bool = False) -> str:
     for param, operator, value in tests:
         if value is not None and operator != "matches":
             values = value if isinstance(value, list) else [value]
-            sign = _OPPOSITE[operator] if is_negated else operator
-            sign = {"in": "=", "not in": "!="}.get(sign, sign) if len(values) == 1 else sign
+            sign = {"in": "=", "not in": "!="}.get(operator, operator) if len(values) == 1 else operator
             words.append(f"{param} {sign} {', '.join(json.dumps(one, ensure_ascii=False) for one in values)}")
-    return (" or " if is_negated else " and ").join(words)
+    return " and ".join(words)
 
 
 def calls_with(tools: Bound, tests: Sequence[ArgTest]) -> str:

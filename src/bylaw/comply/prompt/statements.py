@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity, Tier
-from bylaw.comply.prompt.actions import read_wording
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive, names_tool
 from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, is_plain
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
@@ -30,6 +29,7 @@ from bylaw.comply.prompt.unread import (
     is_passed_over,
     only_permits,
     read_label,
+    read_wording,
     unread_reading,
 )
 from bylaw.comply.prompt.vocabulary import Tools, any_case

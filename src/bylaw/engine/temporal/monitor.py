@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import NOTHING, OK, STOPPED_EARLY, VACUOUS, Conclusion, Ended, Found, Monitor, Step
-from bylaw.engine.temporal.analysis import can_skip, watches
 from bylaw.engine.temporal.atom_values import AtomReader
 from bylaw.engine.temporal.build import Builder
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, position_of
@@ -22,7 +21,7 @@ from bylaw.engine.temporal.resolution import (
     undecided_reason,
     unmet_obligations,
 )
-from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
+from bylaw.engine.temporal.shape import Part, can_skip, parts_of, watches, windows, yesterdays
 from bylaw.engine.temporal.truth import may_have_failed
 from bylaw.engine.temporal.variables import AtomValues
 from bylaw.model.demand import Temporal
