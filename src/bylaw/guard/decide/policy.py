@@ -8,9 +8,8 @@ begins with an empty state.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +20,7 @@ from bylaw.engine.compile import Memo, Prevention, Program, compile_rules
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.predicates import tools_of
 from bylaw.guard.policies import clause_text, policy_hash, rule_hashes
-from bylaw.model.canonical import canonical_json
+from bylaw.model.canonical import short_digest
 from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import GuardPolicy, GuardRule
@@ -41,6 +40,10 @@ from bylaw.rules.messages import near_name
 from bylaw.rules.names import names_in
 from bylaw.rules.versions import qualified_id
 
+RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
+MOST_SEEN = 4_096
+"""names of tools, and chains of agents, that are remembered: a host may invent names without end"""
+_log = logging.getLogger("bylaw")
 _LIMITS = {"max_calls": "limit", "max_sum": "limit", "temporal": "at_most"}
 """kind → the parameter that limits a count and has no influence on how it is counted"""
 
@@ -66,7 +69,7 @@ class StateNames:
         self.counters = tuple(map(_counters, attempts.monitors))
         """by index of the rule about attempts"""
         self.agent = "" if agent is None else f"={agent}"
-        self.key = f"{self.agent} {_digest(sorted(self.indices))}"
+        self.key = f"{self.agent} {short_digest(sorted(self.indices))}"
         """equal for policies of one agent whose rules about calls remember the same"""
 
     def known(self) -> set[str]:
@@ -77,7 +80,7 @@ def rule_name(rule: Rule) -> str:
     """Of a rule about calls."""
     limit = _LIMITS.get(rule.kind)
     params = {name: value for name, value in rule.params.items() if name != limit}
-    return _digest([rule.kind, params, [clause_text(clause) for clause in rule.when], list(rule.agents)])
+    return short_digest([rule.kind, params, [clause_text(clause) for clause in rule.when], list(rule.agents)])
 
 
 def remembered_by(rule: Rule, monitor: object) -> tuple[str, ...]:
@@ -102,17 +105,6 @@ def _counter_name(counted: CountOver) -> str:
     window = "" if counted.seconds is None else f" {counted.seconds:g}s"
     across = "" if counted.across == "session" else f" {counted.across}"
     return f"{counted.over}{window}{across}" + ("" if counted.tool is None else f": {counted.tool}")
-
-
-def _digest(content: Sequence[object] | Iterable[object]) -> str:
-    return hashlib.sha256(canonical_json(content)).hexdigest()[:16]
-
-
-_log = logging.getLogger("bylaw")
-
-RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
-MOST_SEEN = 4_096
-"""names of tools, and chains of agents, that are remembered: a host may invent names without end"""
 
 
 class CompiledPolicy:

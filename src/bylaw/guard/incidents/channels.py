@@ -215,7 +215,9 @@ class Mailer:
         exchange.join(self._seconds)
         if results:
             return results[0]
-        _hang_up(server)
+        if server.sock is not None:
+            with suppress(OSError):
+                server.sock.shutdown(socket.SHUT_RDWR)
         return Posted(problem=f"no answer within {self._seconds:g} s")
 
     def _make_client(self) -> smtplib.SMTP:
@@ -256,12 +258,6 @@ class Mailer:
         lines = [told.title, "", *(f"{label}: {value}" for label, value in told.facts)]
         mail.set_content("\n".join([*lines, "", told.link] if told.link else lines) + "\n")
         return mail
-
-
-def _hang_up(server: smtplib.SMTP) -> None:
-    if server.sock is not None:
-        with suppress(OSError):
-            server.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _taken(refused: Mapping[str, object]) -> Posted:

@@ -148,14 +148,13 @@ def _without_implied(orders: Sequence[Order]) -> Iterator[Order]:
     for order in orders:
         needed = order.after[0]
         between = [a for (b, a) in plain if b == order.tool and (a, needed.tool) in plain and a != needed.tool]
-        if len(order.after) > 1 or not any(_implies(plain, order.tool, a, needed) for a in between):
+        implied = False
+        for a in between:
+            near, far = plain[order.tool, a], plain[a, needed.tool]
+            same = needed.path is None or needed.path == near.path == far.path
+            implied |= same and needed.flag in (None, far.flag)
+        if len(order.after) > 1 or not implied:
             yield order
-
-
-def _implies(plain: dict[tuple[str, str], Earlier], tool: str, between: str, needed: Earlier) -> bool:
-    near, far = plain[tool, between], plain[between, needed.tool]
-    same = needed.path is None or needed.path == near.path == far.path
-    return same and needed.flag in (None, far.flag)
 
 
 # -- as a sentence and as a rule --------------------------------------------------------------------------------------

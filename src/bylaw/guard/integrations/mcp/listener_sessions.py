@@ -18,6 +18,7 @@ from bylaw.guard.integrations.mcp.messages import (
     is_answer,
     is_request,
     key_of,
+    meta_of,
     params_of,
     with_id,
 )
@@ -62,7 +63,7 @@ class Exchange:
                 message = with_id(message, self.id)
             elif "progressToken" in params and self.token is not None:
                 message = Message.of({**body, "params": {**params, "progressToken": self.token[0]}})
-            elif _SUBSCRIPTION in (meta := _meta_of(body)):
+            elif _SUBSCRIPTION in (meta := meta_of(body)):
                 message = Message.of({**body, "params": {**params, "_meta": {**meta, _SUBSCRIPTION: self.id}}})
         if is_answer(body) or self.messages.qsize() < MOST_QUEUED:
             self.messages.put(message)
@@ -165,7 +166,7 @@ class HttpSession:
             return self._exchanges.pop(key_of(body["id"]), None)  # nothing comes after it
         if about in self._exchanges:
             return self._exchanges[about]
-        token = params_of(body).get("progressToken", _meta_of(body).get(_SUBSCRIPTION))
+        token = params_of(body).get("progressToken", meta_of(body).get(_SUBSCRIPTION))
         for exchange in self._exchanges.values():
             own = exchange.sent.body["id"] if self.is_shared and exchange.sent is not None else None
             if token is not None and (token == own if self.is_shared else (token,) == exchange.token):
@@ -245,11 +246,6 @@ class SessionTable:
             session.close()
 
 
-def _meta_of(body: Any) -> dict[str, Any]:
-    meta = params_of(body).get("_meta")
-    return meta if isinstance(meta, dict) else {}
-
-
 def _token_of(body: Any) -> tuple[Any] | None:
-    meta = _meta_of(body)
+    meta = meta_of(body)
     return (meta["progressToken"],) if "progressToken" in meta else None

@@ -99,10 +99,14 @@ def params_of(body: Mapping[str, Any]) -> dict[str, Any]:
     return params if isinstance(params, dict) else {}
 
 
+def meta_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    meta = params_of(body).get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
 def version_of(body: Mapping[str, Any]) -> str | None:
     """The protocol version that a request names, since 2026-07-28."""
-    meta = params_of(body).get("_meta")
-    version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+    version = meta_of(body).get(VERSION_KEY)
     return version if isinstance(version, str) else None
 
 

@@ -28,6 +28,7 @@ from bylaw.guard.integrations.mcp.messages import (
     is_request,
     key_of,
     lenient_id,
+    meta_of,
     params_of,
     with_id,
 )
@@ -206,9 +207,9 @@ class Router:
         if is_answer(body):
             self._answered(name, message, body)
         elif is_request(body):
-            token = _token_of(body)
-            if token is not None and len(self._tokens) < _MOST_KNOWN:
-                self._tokens[token] = name
+            meta = meta_of(body)
+            if "progressToken" in meta and len(self._tokens) < _MOST_KNOWN:
+                self._tokens[key_of(meta["progressToken"])] = name
             self._receive(with_id(message, f"{name}{SEPARATOR}{key_of(body['id'])}"))
         else:
             self._receive(message)
@@ -302,11 +303,6 @@ class Router:
 
     def _fail(self, message: Message, code: int, text: str) -> None:
         self._receive(Message.of(error_of(message.body["id"], code, text), message.about))
-
-
-def _token_of(body: Mapping[str, Any]) -> str | None:
-    meta = params_of(body).get("_meta")
-    return key_of(meta["progressToken"]) if isinstance(meta, dict) and "progressToken" in meta else None
 
 
 def _read_cursor(text: Any) -> dict[str, str] | None:
