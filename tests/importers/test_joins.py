@@ -349,3 +349,24 @@ def test_a_result_with_a_record_is_not_read_from_the_next_request_too() -> None:
     for data in (asked + answered + lines(record) + later + end, asked + answered + later + lines(record) + end):
         trace = load_trace(data)
         assert (sorted(pairs(trace)), codes(trace)) == ([("Berlin", "rain"), ("Oslo", "snow")], [])
+
+
+@pytest.mark.parametrize("written", ALL)
+def test_a_result_that_names_another_tool_than_its_call_is_told(written: Any) -> None:
+    asked = asks("x", cities=("Berlin",))
+    trace = load_trace(written(asked, shows("x", "snow", name="map")))
+    assert ([(one.name, one.is_guessed) for one in results(trace)], codes(trace)) == (
+        [("map", True)],
+        ["disagreeing-call"],
+    )
+    assert trace.turns[0].response.unread == ("map", "weather")
+    assert set(outcomes(trace, FITS).values()) == {"inconclusive"}
+    qualified = load_trace(written(asked, shows("x", "snow", name="geo__weather")))
+    assert (pairs(qualified), codes(qualified)) == ([("Berlin", "snow")], [])
+
+
+@pytest.mark.parametrize("written", REQUESTS)
+def test_a_result_that_comes_some_answers_later_is_read(written: Any) -> None:
+    asked, waiting = asks("x", cities=("Oslo",)), {"role": "assistant", "content": "Please wait."}
+    trace = load_trace(written(asked, shows("x", "rain"), before=(asked, USER, waiting)))
+    assert (pairs(trace), codes(trace)) == ([("Oslo", "rain")], [])

@@ -33,12 +33,15 @@ from bylaw.traces.assembly.content import (
 from bylaw.traces.assembly.session_buffer import (
     GUESSED,
     GUESSED_HELP,
+    OTHER_NAME,
+    OTHER_NAME_HELP,
     SHARED_ID,
     WITHOUT_CALL,
     WITHOUT_CALL_HELP,
     KnownCall,
     SessionBuffer,
     SessionBuffers,
+    fits_name,
     origin_beside,
     same_call,
     same_result,
@@ -239,7 +242,7 @@ class Assembler(SessionBuffers):
         `arguments`: those of the call, in formats that repeat them. `is_repeated`: a request shows it, so a record of
         its own may follow.
         """
-        call_id = result.call_id or None
+        call_id, was_guessed = result.call_id or None, result.is_guessed
         known = buffer.find_call(call_id, result.name, arguments)
         if known is not None:
             if is_repeated:
@@ -247,10 +250,9 @@ class Assembler(SessionBuffers):
             elif known.repeated is not UNSET and same_result(known.repeated, result.content):
                 known.repeated = UNSET
                 return
-            was_guessed = result.is_guessed
             result = buffer.pair(known, result, arguments)
             if result.is_guessed and not was_guessed:
-                self._guess(buffer, known.call)
+                self._guess(buffer, known.call, result)
         elif buffer.pending:
             buffer.pending.append(result)
             return
@@ -321,13 +323,15 @@ class Assembler(SessionBuffers):
         assert isinstance(response, Response)
         self._events[at] = replace(response, unread=united(response.unread, tools))
 
-    def _guess(self, buffer: SessionBuffer, call: ToolCall) -> None:
+    def _guess(self, buffer: SessionBuffer, call: ToolCall, result: ToolResult) -> None:
         """Nothing says that a result answers this call, and not another one: its pairing is a guess."""
-        if not self.has_guess:  # once for the whole file
+        if not fits_name(call, result.name):
+            self._warn(result, "disagreeing-call", OTHER_NAME.format(result.name, call.name), OTHER_NAME_HELP)
+            self.lack_call(buffer, result.name or EVERYTHING[0])
+        elif not self.has_guess:  # once for the whole file
             self.has_guess = True
             self._warn(call, "guessed-call", GUESSED.format(call.name), GUESSED_HELP)
-        if self._grows(buffer):
-            self._mark_unread(buffer, call.name)
+        self.lack_call(buffer, call.name)
 
     def _miss_call(self, buffer: SessionBuffer, result: ToolResult) -> None:
         """A result shows that a tool was called, and no call of the session is recorded that it could answer."""

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from bylaw.model.events import Deferred, Origin, Request, Response, ToolCall, ToolResult, Usage
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.session_buffer import SessionBuffer
+from bylaw.traces.assembly.session_buffer import SessionBuffer, fits_name
 
 MOST_MESSAGES = 10_000
 """messages of a streamed conversation that its requests can show"""
@@ -113,7 +113,7 @@ class Conversation:
         buffer = self._buffer
         known = None if call_id is None else buffer.calls.get(call_id)
         call = None if known is None or known.call.origin is not buffer.origin else known.call
-        if call_id in buffer.shared:
+        if call_id in buffer.shared or (call is not None and not fits_name(call, name)):
             call = None
         result = ToolResult(
             origin=buffer.origin,

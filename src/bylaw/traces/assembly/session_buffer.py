@@ -15,6 +15,8 @@ from bylaw.model.events import Event, Origin, Request, SessionEnd, ToolCall, Too
 SHARED_ID = "two different calls of this response have the id `{}`"
 GUESSED = "nothing says which of several calls of `{}` this result answers: the first that waits is taken"
 GUESSED_HELP = "results are paired in the order of the calls, and rules about the tool are inconclusive"
+OTHER_NAME = "this result of `{}` has the id of a call of `{}`"
+OTHER_NAME_HELP = "nobody knows which is right, so rules about either are inconclusive"
 WITHOUT_CALL = "this result{} answers no call that is recorded"
 WITHOUT_CALL_HELP = "the call may have been left out of the recording, so rules about the tool are inconclusive"
 _RESULT_SIGNS = (
@@ -22,6 +24,8 @@ _RESULT_SIGNS = (
     b'"role":"tool"', b'"role": "tool"', b'"role":"function"', b'"role": "function"',
 )  # fmt: skip
 """what the JSON of a message with a result contains, in the words of any API"""
+_LATEST = 16
+"""calls whose results may still be shown only by a later request"""
 MOST_SESSIONS = 1 << 14
 """sessions that are buffered at once"""
 MOST_CALLS = 256
@@ -87,13 +91,9 @@ class SessionBuffer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a call of the latest turn has no result."""
-        for known in reversed(self.calls.values()):
-            if known.call.turn != self.turn:
-                return False
-            if not known.answered:
-                return True
-        return False
+        """Whether one of the latest calls has no result."""
+        latest = zip(reversed(self.calls.values()), range(_LATEST), strict=False)
+        return any(not known.answered for known, _ in latest)
 
     def may_lack_results(self, request: bytes) -> bool:
         """Whether its next request, in JSON, may show results that were not read. A quick look.
@@ -148,7 +148,9 @@ class SessionBuffer:
         """The result with its call, which is answered now. It says if that is a guess."""
         call, recorded, is_guessed = known.call, result.call_id or None, result.is_guessed
         name: str | None = result.name or call.name
-        if (recorded != call.call_id or recorded in self.shared) and not is_guessed:
+        if not fits_name(call, result.name):
+            is_guessed = True
+        elif (recorded != call.call_id or recorded in self.shared) and not is_guessed:
             is_guessed = self._is_guess(known, recorded, result.name, arguments)
             if is_guessed and not result.name and not self._has_one_name(known, recorded):
                 name = None
@@ -269,6 +271,11 @@ def _insert(calls: dict[str, Any], call_id: str, call: Any) -> Any:
     calls.pop(call_id, None)  # of two calls with one id, the later is the youngest
     calls[call_id] = call
     return calls.pop(next(iter(calls))) if len(calls) > MOST_CALLS else None
+
+
+def fits_name(call: ToolCall, name: str | None) -> bool:
+    """Whether a result with this name can be that of a call. One of them may be qualified, as in `server__tool`."""
+    return not name or name == call.name or name.endswith(call.name) or call.name.endswith(name)
 
 
 def same_call(left: ToolCall, right: ToolCall) -> bool:

@@ -42,6 +42,8 @@ class Run(Struct, eq=False):
     """nothing recorded says which of several calls of the tool this one is"""
     has_result: bool = False
     """the result was emitted"""
+    disagrees: bool = False
+    """the call in the answer has another name, or other arguments"""
     unordered: tuple[str, ...] = ()
 
     @property

@@ -106,6 +106,7 @@ class SessionSpans:
         by_id = [run for run in self._runs if run.tool.call_id is not None]
         for run in (*by_id, *(run for run in self._runs if run.tool.call_id is None)):
             if issued is not None and not issued.claim(run):
+                run.disagrees = True
                 message = f"call `{run.tool.call_id}` is recorded twice, with a different name or different arguments"
                 help = "the call in the model's answer is used, and rules about either are inconclusive"
                 self._warn(run.span, "disagreeing-call", message, help)
@@ -288,7 +289,7 @@ class SessionSpans:
                 content=span.error if content is UNSET else content,
                 is_error=shown.is_error if shown is not None and tool.is_error is None else tool.is_error,
                 latency_ms=span.latency_ms,
-                is_guessed=run.is_guess,
+                is_guessed=run.is_guess or run.disagrees,
             ),
             tool.given,
         )
