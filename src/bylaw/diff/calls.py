@@ -10,8 +10,8 @@ from typing import Any
 
 from bylaw.diff.columns import Column
 from bylaw.model.canonical import canonical_json
+from bylaw.text.decision_words import one_sided, sides_taken
 from bylaw.text.decisions import decisions, is_prose, quantities
-from bylaw.text.opposites import one_sided, sides_taken
 from bylaw.traces.comparison.recording import Context, Recording, arguments
 
 _MOST_VALUES = 2_000

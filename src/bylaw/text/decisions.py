@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.model.canonical import json_type
-from bylaw.text.names import names
-from bylaw.text.opposites import first_word, is_negated, one_sided, sides_taken
+from bylaw.text.decision_words import first_word, is_negated, names, one_sided, sides_taken
 
 MOST_TEXT = 200_000
 """characters of a text that are looked at"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bylaw.text.decision_words import is_negated
 from bylaw.text.decisions import decisions, disagree, is_prose
-from bylaw.text.opposites import is_negated
 
 FLIPS = [
     ('{"approved": true}', '{"approved": false}'),
