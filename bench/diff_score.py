@@ -79,9 +79,16 @@ def statistics(draws: int) -> None:
     print(f"95 % intervals, {4 * draws} simulations, turns and sessions correlated: share that covers")
     for noise in NOISES:
         for tasks in (10, 20, 40, 80):
-            found = [coverage(4 * draws, tasks, noise=noise, trials=trials) for trials in (1, 3)]
+            found = [coverage(4 * draws, tasks, noise=noise, trials=trials)[0] for trials in (1, 3)]
             label = f"{noise}, {tasks} tasks"
             print(f"  {label:42} {found[0]:6.3f} with one trial, {found[1]:.3f} with three", flush=True)
+    print(f"the same, {2 * draws} simulations, the candidate slower: share that covers the mean over all tasks")
+    for noise in NOISES:
+        for tasks in (10, 20, 40):
+            for factor in (1.2, 1.5):
+                of_all, of_these = coverage(2 * draws, tasks, noise=noise, factor=factor)
+                label = f"{noise}, {tasks} tasks, {factor - 1:.0%} slower"
+                print(f"  {label:42} {of_all:6.3f}, over these tasks {of_these:.3f}", flush=True)
 
 
 def _trials(design: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Simulations without a change, of the statistics alone: p-values, intervals, and both families of tests together."""
+"""Simulations of the statistics alone: p-values, intervals, and both families of tests together."""
 
 from __future__ import annotations
 
@@ -29,18 +29,25 @@ def distance_from_uniform(p: list[float] | Matrix) -> float:
     return float(np.max(np.maximum(np.abs(np.sort(p) - ranks), np.abs(np.sort(p) - ranks + 1 / len(p)))))
 
 
-def coverage(draws: int, tasks: int, *, noise: str = "lopsided", trials: int = 1) -> float:
-    """How often the interval of a mean difference covers it. Turns of a session, and sessions of a task, are alike."""
+def coverage(
+    draws: int, tasks: int, *, noise: str = "lopsided", trials: int = 1, factor: float = 1.0
+) -> tuple[float, float]:
+    """How often the interval of a mean difference covers the mean over all tasks that there could be, and the mean over
+    the very tasks that were drawn. Turns of a session, and sessions of a task, are alike. `factor`: how much slower the
+    candidate is; tasks differ tenfold, so their differences do.
+    """
     rng = np.random.default_rng(7)
-    covered = 0
+    expected = 6 * np.exp(0.02) * float(_noise(np.random.default_rng(1), noise, (4_000_000,)).mean())
+    covered = np.zeros(2)
     for _ in range(draws):
         of_tasks = rng.lognormal(0, 0.8, (tasks, 1, 1))
-        of_sessions = of_tasks * _noise(rng, noise, (2, tasks, trials, 1))
+        of_sessions = of_tasks * _noise(rng, noise, (2, tasks, trials, 1)) * np.array([1, factor]).reshape(2, 1, 1, 1)
         turns = of_sessions * rng.lognormal(0, 0.2, (2, tasks, trials, 6))
         sums = turns.sum(axis=3).mean(axis=2)
         low, high = interval(sums[1] - sums[0])
-        covered += low <= 0 <= high
-    return covered / draws
+        means = np.array([np.exp(0.32), of_tasks.mean()]) * expected * (factor - 1)
+        covered += (low <= means) & (means <= high)
+    return float(covered[0]) / draws, float(covered[1]) / draws
 
 
 def _noise(rng: np.random.Generator, noise: str, shape: tuple[int, ...]) -> Matrix:

@@ -147,6 +147,18 @@ def test_a_few_long_sessions_do_not_hide_a_change_in_many() -> None:
     assert "pay" in {one.tool for one in report.findings}
 
 
+def test_sessions_that_no_longer_call_a_tool_fail_though_others_call_it_in_varying_numbers() -> None:
+    times = [(8, 1) if i % 2 else (1, 8) for i in range(16)] + [(1, 0)] * 10
+    before, after = (
+        [run(f"s{i}", f"Please settle case {i}.", [{"name": "look"}] * counts[side]) for i, counts in enumerate(times)]
+        for side in (0, 1)
+    )
+    assert diff(before[:16], after[:16]).exit_code == 0
+    report = diff(before, after)
+    assert report.exit_code == 1
+    assert "10 of 26 sessions no longer call `look` (100% → 62% of sessions" in headline(report)
+
+
 def test_another_unit_fails_and_one_that_is_left_out_does_not() -> None:
     """Each session has another number, so that no single quantity is common."""
 

@@ -37,7 +37,7 @@ def test_p_values_of_one_recording_on_each_side_are_uniform_in_many_simulations(
 
 @pytest.mark.parametrize(("tasks", "noise"), [(20, "lopsided"), (40, "heavy tails")])
 def test_intervals_cover_with_correlated_turns(tasks: int, noise: str) -> None:
-    assert 0.90 <= coverage(150, tasks, noise=noise) <= 0.99
+    assert 0.90 <= coverage(150, tasks, noise=noise)[0] <= 0.99
 
 
 @pytest.mark.proof
@@ -45,9 +45,21 @@ def test_intervals_cover_with_correlated_turns(tasks: int, noise: str) -> None:
 @pytest.mark.parametrize("trials", [1, 3])
 @pytest.mark.parametrize("noise", NOISES)
 def test_intervals_cover_at_length(tasks: int, trials: int, noise: str) -> None:
-    found = coverage(2_000, tasks, noise=noise, trials=trials)
+    found, _ = coverage(2_000, tasks, noise=noise, trials=trials)
     print(f"\n95 % interval, {tasks} tasks, {trials} trials, {noise}: covers {found:.3f}")
     assert 0.93 <= found <= 0.97
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("tasks", [10, 20, 40])
+@pytest.mark.parametrize("factor", [1.2, 1.5])
+@pytest.mark.parametrize("noise", NOISES)
+def test_intervals_of_a_change_cover_it_at_length(tasks: int, factor: float, noise: str) -> None:
+    """Tasks differ tenfold, so ten of them often miss the slow ones: no interval knows of these."""
+    of_all, of_these = coverage(1_000, tasks, noise=noise, factor=factor)
+    print(f"\n{noise}, {tasks} tasks, slower by {factor:.1f}: covers {of_all:.3f}, of these tasks {of_these:.3f}")
+    assert of_these >= 0.93
+    assert of_all >= (0.89 if tasks == 10 else 0.91)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1)])

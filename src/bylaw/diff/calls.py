@@ -68,6 +68,8 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
                         yield Column("trajectory", "argument source", call.name, f"{path}={source}"), 1
             if context.text:
                 yield Column("trajectory", "values from nowhere", call.name), strange
+    for tool in first:  # apart from how often: in a sum of counts, sessions with many calls hide those with none
+        yield Column("trajectory", "called", tool), 1
     for one, other in combinations(sorted(list(first)[:_MOST_ORDERED]), 2):
         if first[one] != first[other]:
             yield Column("trajectory", "order", one, other), 1 if first[one] < first[other] else -1

@@ -73,7 +73,7 @@ class Expectation(Struct, frozen=True):
             return False
         if self.change is None:
             return True
-        return finding.what in ("calls", "argument names") and self.holds(finding.baseline, finding.candidate)
+        return finding.what in ("calls", "called", "argument names") and self.holds(finding.baseline, finding.candidate)
 
     def holds(self, baseline: float, candidate: float) -> bool:
         """Whether calls per session changed as expected."""

@@ -16,8 +16,9 @@ from bylaw.diff.model import Finding
 from bylaw.diff.units import mean_change
 
 _OF_ARGUMENTS = ("argument values", "argument fact", "argument name", "argument source")
+_CALLED = ("calls", "called")
 _COARSE_FIRST = (
-    "calls",
+    *_CALLED,
     "argument names",
     "argument negation",
     "argument opposite",
@@ -90,7 +91,9 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
         )
         if column.what == "order":
             calls = [one for tool in (column.subject, column.detail) for one in shown.get((column.axis, tool), ())]
-            is_told = any(one.column.what == "calls" and abs(one.delta) >= abs(figure.delta) - 1e-9 for one in calls)
+            is_told = any(one.column.what in _CALLED and abs(one.delta) >= abs(figure.delta) - 1e-9 for one in calls)
+        if column.what == "called":
+            is_told = any(abs(one.delta) >= abs(figure.delta) - 1e-9 and one.delta * figure.delta > 0 for one in before)
         if column.what in _DENIALS:
             plainer = [one for one in figures if one.column.what in _DENIALS[: _DENIALS.index(column.what)]]
             is_told = any(one.column.subject != "yes" and one.delta >= figure.delta - 1e-9 > 0 for one in plainer)
@@ -146,6 +149,9 @@ def describe(figure: Figure) -> str:
             return f"`{subject}` is new ({share} sessions call it)"
         case "calls":
             return f"`{subject}` is called {more} often in {share} sessions ({rates})"
+        case "called":
+            shares = f"{figure.baseline:.0%} → {figure.candidate:.0%} of sessions"
+            return f"{share} sessions {'now' if figure.delta > 0 else 'no longer'} call `{subject}` ({shares})"
         case "argument names":
             return f"`{column.detail}` is called {more} often in {share} sessions ({rates})"
         case "argument values":

@@ -43,6 +43,7 @@ DIMENSIONS: tuple[str, ...] = (
 )
 _CALLS = DIMENSIONS.index("tool_calls")
 _OF_CALLS = (DIMENSIONS.index("distinct_tools"), DIMENSIONS.index("log_argument_keys"))
+_LOGARITHMS = [place for place, name in enumerate(DIMENSIONS) if name.startswith("log_")]
 MOST_TASKS = 2_000
 """of more, consecutive ones are averaged, which bounds the time"""
 
@@ -57,21 +58,36 @@ _ROUNDING = 1e-12
 # -- vectors -----------------------------------------------------------------------------------------------------------
 
 
-def vector(response: Response) -> list[float]:
-    """One number for each of `DIMENSIONS`; NaN where it was not recorded."""
-    calls = response.tool_calls
-    usage = response.usage
-    return [
-        float(len(calls)),
+def vectors(session: Sequence[Response]) -> Matrix:
+    """One row per response, one number for each of `DIMENSIONS`; NaN where it was not recorded.
+
+    Filled row by row: as lists, the numbers of a long session would take several times the memory.
+    """
+    rows = np.empty((len(session), len(DIMENSIONS)))
+    for place, turn in enumerate(session):
+        rows[place] = _measured(turn)
+    rows[:, _LOGARITHMS] = np.log1p(rows[:, _LOGARITHMS])
+    return rows
+
+
+def _measured(response: Response) -> tuple[float | None, ...]:
+    """Before logarithms are taken; None is NaN in an array."""
+    calls, text, usage = response.tool_calls, response.text, response.usage
+    return (
+        len(calls),
         len({call.name for call in calls}) / len(calls) if calls else 0.0,
         *_stops(response.stop_reason),
-        _log(usage.output_tokens if usage else None),
-        _log(response.latency_ms),
-        math.nan if response.text is None and response.stop_reason is None else float(is_refusal(response)),
-        _log(None if response.text is None else len(response.text)),
-        _log(sum(len(given) for call in calls if isinstance(given := arguments(call), dict))),
-        *_words(response.text),
-    ]
+        _bounded(usage.output_tokens if usage else None),
+        _bounded(response.latency_ms),
+        None if text is None and response.stop_reason is None else is_refusal(response),
+        None if text is None else len(text),
+        sum(len(given) for call in calls if isinstance(given := arguments(call), dict)) if calls else 0,
+        *_words(text),
+    )
+
+
+def _bounded(value: float | None) -> float | None:
+    return None if value is None else min(max(value, 0.0), 1e15)
 
 
 def _stops(reason: str | None) -> tuple[float, float, float]:
@@ -80,10 +96,6 @@ def _stops(reason: str | None) -> tuple[float, float, float]:
     plain = reason.lower()
     end, tool = plain in _END, plain in _TOOL
     return float(end), float(tool), float(not end and not tool)
-
-
-def _log(value: float | None) -> float:
-    return math.nan if value is None else math.log1p(min(max(value, 0.0), 1e15))
 
 
 def _words(text: str | None) -> tuple[float, float]:
@@ -133,7 +145,7 @@ def compare(tasks: Sequence[tuple[Sessions, Sessions]], *, by_turn: bool = False
 
 
 def _rows(sessions: Sessions) -> Matrix:
-    rows = [_of_session(_vectors(session)) for session in sessions if session]
+    rows = [_of_session(vectors(session)) for session in sessions if session]
     return np.array(rows).reshape(len(rows), len(DIMENSIONS))
 
 
@@ -147,14 +159,6 @@ def _of_session(vectors: Matrix) -> Matrix:
     for place in _OF_CALLS:
         row[place] = calling[:, place].mean() if len(calling) else 0.0
     return row
-
-
-def _vectors(session: Sequence[Response]) -> Matrix:
-    """Filled row by row: as lists, the numbers of a long session would take several times the memory."""
-    rows = np.empty((len(session), len(DIMENSIONS)))
-    for place, turn in enumerate(session):
-        rows[place] = vector(turn)
-    return rows
 
 
 def _mean(rows: Matrix) -> Matrix:

@@ -314,7 +314,7 @@ def _distances(
 def interval(differences: Matrix, errors: Matrix | None = None, alpha: float = ALPHA) -> Interval:
     """An interval of the mean over tasks: at each end the wider one of the means of random subsets of the tasks and a
     studentized bootstrap. The first inverts the sign-flip test, so it covers exactly if nothing changed; the second
-    also follows lopsided changes.
+    also follows lopsided changes, and is wider by Student's factor, since resamples of few tasks vary too little.
 
     A task or two say nothing about the scatter of tasks. If both sides have repeats there, the scatter of sessions
     within the tasks gives the interval (`errors`, the squared standard error of each difference).
@@ -340,5 +340,12 @@ def interval(differences: Matrix, errors: Matrix | None = None, alpha: float = A
         means.append((chosen @ differences)[sizes > 0] / sizes[sizes > 0])
     ends = alpha / 2, 1 - alpha / 2
     low, high = np.quantile(np.concatenate(means), ends)
-    least, most = np.quantile(np.concatenate(shifts), ends)
+    least, most = np.quantile(np.concatenate(shifts), ends) * _student_factor(n - 1, alpha)
     return float(min(low, mean - most * spread)), float(max(high, mean - least * spread))
+
+
+def _student_factor(degrees: int, alpha: float) -> float:
+    """How much wider Student's interval is than the normal one (the first terms of Fisher's expansion)."""
+    z = NormalDist().inv_cdf(1 - alpha / 2)
+    second = (5 * z**4 + 16 * z**2 + 3) / (96 * degrees**2)
+    return 1 + (z**2 + 1) / (4 * degrees) + second

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 from bylaw.diff.model import PolicyChange, PolicyDiff, RuleRate
@@ -55,23 +56,25 @@ class _Places:
 
     def __init__(self, groups: Sequence[Group], comparisons: Sequence[Comparison]) -> None:
         self._groups: dict[tuple[int, str, str], str] = {}
-        self._turns: dict[tuple[int, str, int], int] = {}
         self._shares = {f"group {i}": len(group.candidate) / len(group.baseline) for i, group in enumerate(groups)}
         for number, group in enumerate(groups):
             for side, recordings in ((BASELINE, group.baseline), (CANDIDATE, group.candidate)):
                 for recording in recordings:
                     self._groups[side, recording.trace, recording.session] = f"group {number}"
         single = {id(group.baseline[0]) for group in groups if len(group.baseline) == len(group.candidate) == 1}
-        for comparison in comparisons:
-            if id(comparison.baseline) in single:
-                self._align(comparison)
+        self._aligned = [one for one in comparisons if id(one.baseline) in single]
 
-    def _align(self, comparison: Comparison) -> None:
-        for place, (b, c) in enumerate(comparison.sides):
-            if b is not None:
-                self._turns[BASELINE, comparison.baseline.trace, b.turn] = place
-            if c is not None:
-                self._turns[CANDIDATE, comparison.candidate.trace, c.turn] = place
+    @cached_property
+    def _turns(self) -> dict[tuple[int, str, int], int]:
+        """The place of each turn, for the first violation that has one: without any, a long trace needs no places."""
+        found = {}
+        for comparison in self._aligned:
+            for place, (b, c) in enumerate(comparison.sides):
+                if b is not None:
+                    found[BASELINE, comparison.baseline.trace, b.turn] = place
+                if c is not None:
+                    found[CANDIDATE, comparison.candidate.trace, c.turn] = place
+        return found
 
     def key(self, side: int, found: Found) -> Key:
         """Rule, task and aligned turn.

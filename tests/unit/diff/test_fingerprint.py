@@ -13,7 +13,7 @@ import pytest
 from numpy.random import Generator
 
 from bylaw.diff import fingerprint, hotelling, permutation
-from bylaw.diff.fingerprint import DIMENSIONS, vector
+from bylaw.diff.fingerprint import DIMENSIONS, vectors
 from bylaw.diff.fingerprint import compare as compare_tasks
 from bylaw.diff.hotelling import detectable_shift, judge, smallest_p
 from bylaw.diff.model import Fingerprint
@@ -47,7 +47,7 @@ def shift_found(baseline: int, candidate: int, dimensions: int) -> float:
 
 
 def dimension(name: str, turn: Response) -> float:
-    return vector(turn)[DIMENSIONS.index(name)]
+    return float(vectors([turn])[0][DIMENSIONS.index(name)])
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_vector(name: str, turn: Response, value: float) -> None:
 
 
 def test_an_unrecorded_value_is_not_zero() -> None:
-    bare = dict(zip(DIMENSIONS, vector(response(None)), strict=True))
+    bare = dict(zip(DIMENSIONS, vectors([response(None)])[0], strict=True))
     assert {name for name, value in bare.items() if math.isnan(value)} == set(DIMENSIONS) - {
         "tool_calls",
         "distinct_tools",
@@ -93,7 +93,7 @@ def test_an_unrecorded_value_is_not_zero() -> None:
 
 def test_a_vector_has_one_number_per_dimension() -> None:
     turn = response("12 apples", calls=(LOOK_UP,), stop_reason="tool_use", latency_ms=3.0, usage=Usage(1, 2))
-    assert len(vector(turn)) == len(DIMENSIONS) == 12
+    assert len(vectors([turn])[0]) == len(DIMENSIONS) == 12
 
 
 # -- agents, real enough -----------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def summary(report: DiffReport) -> Iterator[str]:
 
 def _advice(report: DiffReport) -> list[str]:
     """A call that is gone or new explains what else moved, such as the shape of the output."""
-    tools = [one for one in report.findings if one.what == "calls" and one.tool and one.severity.rank >= 2]
+    tools = [one for one in report.findings if one.what in ("calls", "called") and one.severity.rank >= 2]
     tools = [one for one in tools if one.expected is None]
     found = []
     if tools:

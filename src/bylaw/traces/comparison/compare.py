@@ -339,7 +339,7 @@ class Comparisons:
         return [
             min(
                 (self(baseline, candidate) for baseline in group.baseline[:MOST_COMPARED]),
-                key=lambda one: sum(one.trajectory()) + sum(one.semantic()),
+                key=(lambda one: sum(one.trajectory()) + sum(one.semantic())) if len(group.baseline) > 1 else id,
             )
             for candidate in group.candidate
         ]
