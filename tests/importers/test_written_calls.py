@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from bylaw.traces import load_trace
+from bylaw.traces.assembly.content import is_written_call
+from bylaw.traces.formats.body_text import is_unreadable
 from tests.importers.support import calls, export, lines, read, span
 
 USER = {"role": "user", "content": "refund 7"}
@@ -102,3 +105,19 @@ def test_a_call_whose_tool_was_recorded_is_read() -> None:
         (),
         (),
     )
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n", "<a", "assistant ", "Action:\n", " Action", "``` ", "[", "[f(a=", '{"a":', "A\n", "output"]
+)
+def test_the_time_grows_with_the_length_of_hostile_text(unit: str) -> None:
+    def taken(count: int) -> float:
+        text = unit * count + "!"
+        began = time.process_time()
+        is_written_call(text)
+        is_unreadable(text)
+        read(export(span("a", 0, 1, {"gen_ai.operation.name": "chat", f"{text}call": "x"})))
+        return time.process_time() - began
+
+    short = min(taken(2_000) for _ in range(3))
+    assert taken(32_000) < 64 * max(short, 0.001)  # 16 times as long, which takes 256 times as long if it is squared

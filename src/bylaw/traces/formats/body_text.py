@@ -18,7 +18,7 @@ from bylaw.traces.formats.stream_events import is_finished
 _STREAMS = ("data:", "event:", ":")
 _JSON_START = re.compile(r'\s*(?:\{\s*(?:"|$)|\[\s*\{)')
 _PAGE_START = re.compile(r"\s*<(?:!doctype\s|html[\s>]|\?xml\s)", re.IGNORECASE)
-_BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]{16,}={0,2}\s*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]{16,}+={0,2}+\s*+")
 _LEAST_ENCODED = 64
 """characters: shorter text may be one long word"""
 _CUT_MARK = re.compile(

@@ -68,6 +68,8 @@ _REASONING = (
 )
 _CALL_KEY = re.compile(r"(?:completion|output|response|choice|generation).*(?:tool|function)_?calls?", re.IGNORECASE)
 _EMPTY = ("[]", "{}", "null", "None")
+_MOST_CHARACTERS = 200
+"""of a key that are looked at"""
 EVENT_NAMES = frozenset((DETAILS, _CHOICE, *_MESSAGE_EVENTS, *_CONTENT_EVENTS))
 _PARAMS = {
     f"gen_ai.request.{name}": name
@@ -195,7 +197,10 @@ def _unread_calls(attributes: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in attributes.items()
-        if "call" in key.lower() and value and value not in _EMPTY and _CALL_KEY.search(key) is not None
+        if "call" in key.lower()
+        and value
+        and value not in _EMPTY
+        and _CALL_KEY.search(key[:_MOST_CHARACTERS]) is not None
     }
 
 
