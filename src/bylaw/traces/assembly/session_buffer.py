@@ -92,8 +92,14 @@ class SessionBuffer:
     @property
     def is_waiting(self) -> bool:
         """Whether one of the latest calls has no result."""
-        latest = zip(reversed(self.calls.values()), range(_LATEST), strict=False)
-        return any(not known.answered for known, _ in latest)
+        left = _LATEST
+        for known in reversed(self.calls.values()):
+            if not known.answered:
+                return True
+            left -= 1
+            if not left:
+                break
+        return False
 
     def may_lack_results(self, request: bytes) -> bool:
         """Whether its next request, in JSON, may show results that were not read. A quick look.

@@ -47,6 +47,7 @@ from bylaw.traces.formats.agentlog_records import (
     UnreadRequest,
     decode_record,
     decode_unread,
+    message_pieces,
     messages_in,
     others_in,
     raw_messages_in,
@@ -124,7 +125,7 @@ class AgentlogReader(AssemblingReader):
         if messages and buffer.may_lack_results(line):
             from bylaw.traces.formats.repeated_results import add_results_of_request
 
-            add_results_of_request(assembler, buffer, messages_in(line), source)
+            add_results_of_request(assembler, buffer, message_pieces(line), source)
         request = Request(
             origin=self._origin,
             turn=assembler.turns,

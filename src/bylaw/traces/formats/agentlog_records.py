@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
@@ -203,6 +204,17 @@ def raw_messages_in(line: bytes) -> bytes:
         return bytes(_decode_raw(line).payload.messages)
     except REFUSED:
         return msgspec.json.encode(messages_in(line))
+
+
+_decode_pieces = decoder_of(list[Raw])
+
+
+def message_pieces(line: bytes) -> Sequence[Any]:
+    """The messages of a request's record, each in JSON."""
+    try:
+        return _decode_pieces(raw_messages_in(line))
+    except REFUSED:
+        return messages_in(line) or ()
 
 
 class _SkimmedPayload(Struct, gc=False):

@@ -6,7 +6,7 @@ call: some clients and proxies write ids of their own. Then the repeated answer 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,15 +19,18 @@ from bylaw.traces.assembly.content import Result
 from bylaw.traces.assembly.session_buffer import MOST_CALLS, KnownCall, SessionBuffer
 from bylaw.traces.formats.bodies import has_calls
 from bylaw.traces.formats.chat_message import ASSISTANT, read_assistant, results_in, time_of
-from bylaw.traces.formats.messages import chat_messages
+from bylaw.traces.formats.messages import chat_message
 from bylaw.traces.formats.record import MalformedRecord
 
 
 def add_repeated_results(
-    assembler: Assembler, buffer: SessionBuffer, messages: list[dict[str, Any]], source: Locator | None
+    assembler: Assembler, buffer: SessionBuffer, messages: list[dict[str, Any]], source: Locator | None, before: int = 0
 ) -> None:
-    """Add the results among the messages of the next request of this session that were not read yet."""
-    for message, result in _new_results(buffer, messages):
+    """Add the results among the messages of the next request of this session that were not read yet.
+
+    `before`: how many messages stand before these.
+    """
+    for message, result in _new_results(buffer, messages, before):
         event = ToolResult(
             origin=buffer.origin,
             at=time_of(message),
@@ -40,12 +43,24 @@ def add_repeated_results(
         assembler.result(buffer, event, result.arguments, is_repeated=True)
 
 
-def add_results_of_request(assembler: Assembler, buffer: SessionBuffer, messages: Any, source: Locator | None) -> None:
-    """The same for messages in any shape."""
-    add_repeated_results(assembler, buffer, chat_messages(messages) or [], source)
+def add_results_of_request(
+    assembler: Assembler, buffer: SessionBuffer, recorded: Sequence[Any], source: Locator | None
+) -> None:
+    """The same for messages in any shape, decoded or not. They are looked at from the end, as far as is needed."""
+    messages: list[dict[str, Any]] = []
+    start = len(recorded)
+    while start > 0:
+        start -= 1
+        new = chat_message(recorded[start])
+        messages = [*new, *messages]
+        if new and new[-1].get("role") == ASSISTANT and (not buffer.is_waiting or _is_known(buffer, new, len(new))):
+            break
+    add_repeated_results(assembler, buffer, messages, source, start)
 
 
-def _new_results(buffer: SessionBuffer, messages: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Result]]:
+def _new_results(
+    buffer: SessionBuffer, messages: list[dict[str, Any]], before: int
+) -> Iterator[tuple[dict[str, Any], Result]]:
     end = _after_answer(messages, len(messages))
     yield from _of_waiting_calls(buffer, messages, end)
     if buffer.turn is None and end and has_calls(messages[end - 1]):
@@ -59,7 +74,7 @@ def _new_results(buffer: SessionBuffer, messages: list[dict[str, Any]]) -> Itera
                 if not known.answered or id(known) in fresh:
                     fresh.add(id(known))
                     yield messages[at], result
-            elif _is_new(buffer, at, result):
+            elif _is_new(buffer, before + at, result):
                 issued = _issued(messages, end) if issued is None else issued
                 name, arguments = issued.get(result.call_id or "", (None, None))
                 if result.arguments is None and name is not None:
@@ -72,7 +87,7 @@ def _of_waiting_calls(
 ) -> Iterator[tuple[dict[str, Any], Result]]:
     """Results before the latest answer, if the answers since the recorded one were left out of the recording."""
     is_waiting = buffer.is_waiting
-    while is_waiting and end > 0 and not any(call_id in buffer.calls for call_id in _issued(messages, end)):
+    while is_waiting and end > 0 and not _is_known(buffer, messages, end):
         start = _after_answer(messages, end - 1)
         found = [(message, one) for message in messages[start : end - 1] for one in results_in(message)]
         known = [_certain(buffer, result) for _, result in found]
@@ -82,6 +97,11 @@ def _of_waiting_calls(
         if not found or None not in known:
             return
         end = start
+
+
+def _is_known(buffer: SessionBuffer, messages: list[dict[str, Any]], end: int) -> bool:
+    """Whether the answer before `end` issues calls that are recorded."""
+    return any(call_id in buffer.calls for call_id in _issued(messages, end))
 
 
 def _after_answer(messages: list[dict[str, Any]], end: int) -> int:

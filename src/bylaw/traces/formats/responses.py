@@ -157,7 +157,7 @@ class ResponsesReader(ConversationReader):
         conversation = Conversation(self._assembler, buffer, settings, bounded=True)
         if buffer.turn is None or buffer.is_waiting:
             input = decode_whole(input)
-            add_results_of_request(self._assembler, buffer, input, source)
+            add_results_of_request(self._assembler, buffer, input if isinstance(input, list) else (), source)
         instructions = text_field(response, "instructions")
         has_input = input is not None or instructions is not None
         conversation.set_input(Deferred(_messages, (instructions, input)) if has_input else None, source)

@@ -87,7 +87,7 @@ class HandwrittenReader(LineReader):
             if line.messages and buffer.may_lack_results(raw):
                 from bylaw.traces.formats.repeated_results import add_results_of_request
 
-                add_results_of_request(assembler, buffer, messages_in(raw), source)
+                add_results_of_request(assembler, buffer, messages_in(raw) or (), source)
             request = Request(
                 origin=origin,
                 turn=assembler.turns,
