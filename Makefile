@@ -19,7 +19,7 @@ demo: .venv/.base  ## what Bylaw is for, in a minute
 
 # One process runs all tests of a file, so that they share what is set up and imported for them.
 test: .venv/.tests .venv/.chromium lint  ## lint, then every test but the long proofs
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest --processes auto
 
 lint: .venv/.dev  ## style, types, and the arrows between the folders
 	$(BIN)/ruff check
@@ -53,7 +53,7 @@ score: .venv/.dev  ## how well prompts are read, and how often the gate of diff 
 
 # The tests marked `proof`, and every property with a thousand random examples.
 proof: .venv/.tests .venv/.chromium .venv/.embeddings .venv/.openapi .venv/.otel fuzz  ## the long proofs, fuzzing included
-	HYPOTHESIS_PROFILE=proof $(BIN)/pytest -n auto -m "proof or hypothesis"
+	HYPOTHESIS_PROFILE=proof $(BIN)/pytest --processes auto -m "proof or hypothesis"
 	$(BIN)/pytest tests/unit/diff/test_embeddings.py tests/service/test_otel.py
 
 fuzz: .venv/.dev  ## FUZZ_INPUTS=200000 mutated traces and rule files

@@ -1,4 +1,4 @@
-"""Profiles for Hypothesis: the same 10 examples for everyone in `make test`, 1,000 random ones in `make proof`."""
+"""Profiles for Hypothesis: the same 6 examples for everyone in `make test`, 1,000 random ones in `make proof`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
+from tests.support import forked_tests
+from tests.support.forked_tests import count_processes
+
 # Threads of BLAS gain nothing on matrices this small, and wait for each other actively.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -22,7 +25,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-settings.register_profile("test", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_CALM)
+settings.register_profile("test", max_examples=6, deadline=None, derandomize=True, suppress_health_check=_CALM)
 settings.register_profile("proof", max_examples=1_000, deadline=None, suppress_health_check=_CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
@@ -39,10 +42,7 @@ def data() -> Path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Report one phase of each test, unless more failed or skipped: the other two cost as much as the shortest tests.
-
-    Every report is encoded, sent to the process that counts them and decoded there.
-    """
+    """Report one phase of each test, unless more failed: the other two cost as much as the shortest tests."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if report.when == "call" or not report.passed:
@@ -53,6 +53,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files in tests/golden")
+    parser.addoption(
+        "--processes", type=count_processes, default=1, metavar="N", help="run the tests in N processes, or `auto`"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(forked_tests)
 
 
 # Thousands of collected tests stay until the end: searching them for garbage again and again takes a tenth of the time.

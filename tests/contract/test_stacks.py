@@ -19,7 +19,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield copy
 
 
-@pytest.mark.parametrize("name", ["openai-command", pytest.param("node", marks=WITH_NODE), "starlette", "mcp"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "openai-command",
+        pytest.param("node", marks=WITH_NODE),
+        "starlette",
+        pytest.param("mcp", marks=pytest.mark.proof),
+    ],
+)
 def test_a_stack_has_the_expected_score(folder: Path, name: str) -> None:
     report = run_stack(folder, name)
     assert (name == "mcp") != any("127.0.0.1" in model for model in report.models)

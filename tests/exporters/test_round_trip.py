@@ -160,8 +160,8 @@ def test_lines_that_are_there_twice_count_once(trace: Trace, tmp_path: Path) -> 
 @pytest.mark.parametrize("format", ["bylaw", "otlp"])
 def test_memory_does_not_grow_with_the_trace(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that nothing answers wait for their result, but not for ever."""
-    monkeypatch.setattr(writer, "MOST_BEHIND", 64)
-    assert peak(1_500, format, tmp_path) < 1.5 * peak(600, format, tmp_path)
+    monkeypatch.setattr(writer, "MOST_BEHIND", 32)
+    assert peak(750, format, tmp_path) < 1.5 * peak(300, format, tmp_path)
 
 
 def peak(turns: int, format: str, folder: Path) -> int:

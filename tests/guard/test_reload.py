@@ -131,7 +131,7 @@ def test_no_decision_mixes_old_and_new_rules(guard: bylaw.Guard, file: Path) -> 
     threads = [threading.Thread(target=decide) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for i in range(30):
+    for i in range(10):
         file.write_text(json.dumps(_rules(2, reason=f"reason {i % 2}")))
         guard.reload()
         hashes.add(guard.policy)
