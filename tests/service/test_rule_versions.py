@@ -66,6 +66,53 @@ def test_a_mode_change_that_meets_pause_rules_and_a_bad_regex_are_refused(site: 
     assert not found["ok"] and found["diagnostics"][0]["span"]["line"] > 15
 
 
+PAUSE = {"id": "large", "when": {"arg_gt": {"path": "amount", "value": 3}}, "then": "pause"}
+SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"label": "v2"}, MANIFEST),
+    ({"label": "v2"}, {**MANIFEST, "versions": [version("v1", "deployed", 20)]}),
+    ({"label": "v2"}, {**MANIFEST, "versions": [version("v1", "deployed", 20), version("v2", "testing", 6)]}),
+    ({"label": "v2"}, {"guard": {"agent": "other", "rules": [{**PAUSE, "then": "block"}]}}),
+    ({"label": "v2"}, {"guard": {"agent": "support", "rules": [{**PAUSE, "then": "block"}]}}),
+    ({"mode": "request"}, {**MANIFEST, "versions": [{**version("v1", "deployed", 10), "rules": [PAUSE]}]}),
+    ({"mode": "sub_agent"}, MANIFEST),
+    ({"rules_on": False}, MANIFEST),
+]
+
+
+@pytest.mark.parametrize("changed, text", SETTINGS)
+def test_a_dry_run_answers_what_the_activation_then_does(changed: dict[str, Any], text: dict[str, Any]) -> None:
+    site = Site()
+    site.ops.rules.activate({"agents.json": json.dumps(MANIFEST)}, by="root")
+    before = site.ops.rules.change_agent("support", by="root", **changed)
+    site.decide("pay", {"amount": 7})
+    files = {"agents.json": json.dumps(text)}
+    checked = site.ops.rules.validate(files)
+    try:
+        compared = site.ops.rules.compare(files)
+    except Unusable as why:
+        assert not checked.ok and checked.diagnostics == why.details["diagnostics"]
+        with pytest.raises(Unusable) as refused:
+            site.ops.rules.activate(files, by="root")
+        assert checked.diagnostics == refused.value.details["diagnostics"]
+        return
+    made = site.ops.rules.activate(files, by="root")
+    assert (checked.ok, checked.policy, checked.same) == (True, made.policy, made.policy == before.policy)
+    assert checked.rules == site.ops.rules.active().rules == list(site.ops.rules.list())
+    assert compared.actions == site.ops.rules.compare(version=made.id).actions
+    assert checked.same is (text == MANIFEST)
+
+
+def test_text_without_an_agent_whose_version_was_chosen_can_be_activated() -> None:
+    site = Site()
+    site.ops.rules.activate({"agents.json": json.dumps(MANIFEST)}, by="root")
+    site.ops.rules.change_agent("support", by="root", label="v2")
+    other = json.dumps(MANIFEST).replace('"support"', '"other"')
+    assert site.ops.rules.validate({"agents.json": other}).ok
+    site.ops.rules.activate({"agents.json": other}, by="root")
+    site.ops.rules.activate({"agents.json": json.dumps(MANIFEST)}, by="root")
+    assert {rule.version for rule in site.ops.rules.list()} == {"v2"}, "the choice is kept"
+
+
 def test_a_testing_version_is_not_in_force_until_it_is_released(site: Site) -> None:
     rule = {"id": "no-mail", "when": {"tool_name_in": ["send_email"]}, "then": "block"}
     made = site.ask("admin", "POST", "/v1/rules/shadow", {"rules": [rule], "agent": "support", "testing": True})

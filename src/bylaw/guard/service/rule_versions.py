@@ -195,6 +195,10 @@ class RuleVersions:
         return LoadedRules(policies, list(found.policies), problems)
 
     def _chosen(self, policies: Sequence[GuardPolicy], labels: Mapping[str, str]) -> Any:
+        """As the service was started, with the `labels` of a version. Those of agents that the text no longer has are
+        kept and mean nothing, as their modes do."""
+        known = {policy.agent or NOBODY for policy in policies}
+        labels = {agent: label for agent, label in labels.items() if agent in known}
         if not labels:
             return self._labels
         versioned = {policy.agent or "": policy for policy in policies if policy.version is not None}

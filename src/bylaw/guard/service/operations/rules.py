@@ -21,7 +21,7 @@ from bylaw.guard.service.errors import BadRequest, Conflict, Unusable
 from bylaw.guard.service.operations.record import Decisions
 from bylaw.guard.service.rule_versions import RuleVersions, check_expected, paths_in
 from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
-from bylaw.guard.stores.records import RuleVersion
+from bylaw.guard.stores.records import RuleVersion, RuleVersionStatus
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy, GuardRule
 from bylaw.rules.promotion import NotPromoted, promotion
@@ -156,10 +156,12 @@ class Rules:
     # -- changes --------------------------------------------------------------------------------------------------
 
     def validate(self, files: Mapping[str, str]) -> Checked:
-        """Would these rules be accepted? Regular expressions, modes and pauses are checked too."""
-        _check_size(files, self._versions.active().files)
+        """Would `activate` accept these rules, and what would they mean? Regular expressions, modes and pauses are
+        checked too."""
+        active = self._versions.active()
+        _check_size(files, active.files)
         try:
-            loaded = self._versions.check(files)
+            loaded = self._versions.check(files, **_kept(active))
         except Unusable as bad:
             return Checked(ok=False, diagnostics=bad.details["diagnostics"])
         return Checked(
@@ -168,7 +170,7 @@ class Rules:
             policy=loaded.hash,
             rules=views_of(loaded.policies),
             unenforced=_unenforced(loaded.policies),
-            same=loaded.hash == self._versions.active().policy,
+            same=loaded.hash == active.policy,
         )
 
     def activate(
@@ -178,9 +180,8 @@ class Rules:
         seen. `testing`: store it, and bring it into force later with `release`. Raises Unusable, Conflict."""
         active = self._versions.active()
         _check_size(files, active.files)
-        kept = {name: getattr(active, name) for name in ("modes", "labels", "off")}
-        status = "testing" if testing else "released"
-        return self._versions.add(files, by=by, note=note, expected=expected, status=status, **kept)  # type: ignore[arg-type]
+        status: RuleVersionStatus = "testing" if testing else "released"
+        return self._versions.add(files, by=by, note=note, expected=expected, status=status, **_kept(active))
 
     def release(self, version_id: str, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
         """Bring an earlier or a testing version into force, as a new version."""
@@ -297,16 +298,17 @@ class Rules:
     def compare(
         self, files: Mapping[str, str] | None = None, *, version: str | None = None, most: int = MOST_EVENTS
     ) -> BacktestReport:
-        """What these rules, or those of a version, would have done to the recorded traffic, beside the rules in force:
-        `flips` are the decisions that differ."""
+        """What these rules, as `activate` would bring them into force, or those of a version, would have done to the
+        recorded traffic, beside the rules in force: `flips` are the decisions that differ."""
         if (files is None) == (version is None):
             raise BadRequest("pass either `files` or `version`")
+        active = self._versions.active()
         if files is not None:
-            _check_size(files, self._versions.active().files)
-            policies = self._versions.check(files).policies
+            _check_size(files, active.files)
+            policies = self._versions.check(files, **_kept(active)).policies
         else:
             policies = self._versions.load(self._versions.get(str(version))).policies
-        against = self._versions.load(self._versions.active()).policies
+        against = self._versions.load(active).policies
         return compare_policies(self._guard, policies, against, most=most)
 
     def shadow_report(self, *, rule: str | None = None) -> ShadowReport:
@@ -322,6 +324,11 @@ def compare_policies(
     job.trace = StoreTrace(guard.store, most=most)
     job.add(job.trace)
     return job.report()
+
+
+def _kept(active: RuleVersion) -> dict[str, Any]:
+    """The settings of the version in force that apply to new text too. Its folder does not: new text has no files."""
+    return {name: value for name, value in active.settings.items() if name != "folder"}
 
 
 def _unenforced(policies: Sequence[GuardPolicy]) -> list[str]:
