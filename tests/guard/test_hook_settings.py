@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from bylaw.guard.commands.hook import command as hook_command
 from bylaw.guard.integrations.hooks import settings
-from bylaw.guard.integrations.hooks.payloads import Client
+from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
 from bylaw.guard.integrations.json_files import FileProblem
 
 FOREIGN = [
@@ -159,3 +159,43 @@ def test_numbers_and_line_ends_stay(end: str, tmp_path: Path) -> None:
     written = path.read_bytes()
     assert written.count(end.encode()) == written.count(b"\n") > 20
     assert settings.uninstall("claude-code", path) and path.read_bytes() == text
+
+
+TEXTS = [
+    "{}", "{ }\n", "{}\r\n", "", "\n", '{"hooks": {}}', '{\n\t"hooks":{ }\n}', '{"version": 1}',
+    '{"version": 1, "hooks": {}}',
+    '{"hooks": {"PreToolUse": [], "preToolUse": []}}', '{"hooks": {"BeforeTool": []}, "a": 1}', '{"a": [1,2]}',
+    '{"hooks": {"Stop": []}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_file_is_as_it_was_before_byte_for_byte(text: str, client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_bytes(text.encode())
+    assert settings.install(client, path) and not settings.install(client, path)
+    assert settings.install(client, path, agent="coder")
+    assert settings.uninstall(client, path) and not settings.uninstall(client, path)
+    assert path.read_bytes() == text.encode()
+    assert list(tmp_path.iterdir()) == [path], "nothing else is left"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_others_add_to_a_file_that_was_empty_stays(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text("{}")
+    settings.install(client, path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "theme": "dark"}))
+    assert settings.uninstall(client, path)
+    left = json.loads(path.read_text())
+    assert left.pop("version", 1) == 1 and left == {"theme": "dark"} and list(tmp_path.iterdir()) == [path]
+
+
+def test_the_text_before_an_installation_that_was_removed_by_hand_is_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text("{}")
+    settings.install("claude-code", path)
+    path.unlink()
+    assert settings.install("claude-code", path) and settings.uninstall("claude-code", path)
+    assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,9 @@ so that installing twice changes nothing. A command that only mentions the hook,
 An event is guarded only if its entry is what installing would write: most other entries let calls run unasked. The
 command ends with `|| exit 2`: if `bylaw` cannot be started, clients would take any other exit code for a hook that does
 not object.
+
+The text before is stored beside the file only if removing our entries would not lead back to it, as for a file that
+holds `{}` or has another layout: without the stored text, a file in which nothing else is left was made by `install`, and is deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from bylaw.guard.integrations.hooks.payloads import MOMENTS, Client
-from bylaw.guard.integrations.json_files import FileProblem, read_object, write_object
+from bylaw.guard.integrations.json_files import FileProblem, read_object, render, replace_file, write_object
 
 Scope: TypeAlias = Literal["project", "user"]
 _WORD = r"""(?:'[^']*'|"[^"]*"|[^\s'"|;&<>()#`])+"""
@@ -88,9 +91,23 @@ def settings_file(client: Client, scope: Scope, folder: Path) -> Path:
 def install(client: Client, path: Path, *, serve: bool | None = None, **given: str | None) -> bool:
     """`given`: `root`, `policy`, `store` and `agent`. `serve`: whether a session starts the service. Those that are not
     given stay as the command that is there has them. Returns whether the file has changed. Raises FileProblem."""
+    existed = path.exists()
     settings, text = read_object(path)
+    before = deepcopy(settings)
     _install(client, settings, path, serve, given)
+    if not _remove(deepcopy(before), path):
+        left = deepcopy(settings)
+        _remove(left, path)
+        if existed and (_is_empty(left) or render(left, render(settings, text)) != text):
+            replace_file(_text_before(path), text)
+        else:  # of an installation that was removed by hand
+            _text_before(path).unlink(missing_ok=True)
     return write_object(path, settings, text)
+
+
+def _text_before(path: Path) -> Path:
+    """Where the text before is stored. MCP servers in the same file have a backup of another name."""
+    return path.with_name(f"{path.name}.before-bylaw-hook")
 
 
 def _install(
@@ -116,10 +133,32 @@ def _install(
 
 
 def uninstall(client: Client, path: Path) -> bool:
-    """Returns whether the file has changed. What only we have put there is removed with our entries."""
+    """Returns whether the file has changed. It is as it was before, except for what others have changed since. Raises
+    FileProblem."""
     if not path.exists():
         return False
     settings, text = read_object(path)
+    if not _remove(settings, path):
+        return False
+    stored = _text_before(path)
+    if not stored.exists():
+        if not _is_empty(settings):
+            return write_object(path, settings, text)
+        path.unlink()
+        return True
+    before, text_before = read_object(stored)
+    _install(client, before, path, None, {})
+    _remove(before, path)
+    if before == settings:
+        replace_file(path, text_before)
+    else:
+        write_object(path, settings, text)
+    stored.unlink()
+    return True
+
+
+def _remove(settings: dict[str, Any], path: Path) -> bool:
+    """Take our entries out, and the lists that are empty without them. Returns whether there were any."""
     hooks = _hooks(settings, path)
     found = False
     for event, entries in list(hooks.items()):
@@ -131,14 +170,13 @@ def uninstall(client: Client, path: Path) -> bool:
             hooks[event] = left
             if not left:
                 del hooks[event]
-    if not found:
-        return False
     if not hooks:
         del settings["hooks"]
-    if not settings.keys() - {"version"}:
-        path.unlink()
-        return True
-    return write_object(path, settings, text)
+    return found
+
+
+def _is_empty(settings: Mapping[str, Any]) -> bool:
+    return not settings.keys() - {"version"}
 
 
 def installed_events(client: Client, path: Path) -> dict[str, bool]:
