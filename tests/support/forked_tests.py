@@ -14,6 +14,7 @@ import os
 import selectors
 import signal
 import struct
+import tempfile
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -92,9 +93,7 @@ class _Worker:
 def _run(session: pytest.Session, files: list[list[pytest.Item]], waiting: int, output: int) -> None:
     """Run the files whose numbers this process reads, and send what happens to `output`."""
     plugins = session.config.pluginmanager
-    capture: Any = plugins.getplugin("capturemanager")
-    capture.stop_global_capturing()  # the files it captures into are shared by all processes
-    capture.start_global_capturing()
+    _capture_apart(plugins.getplugin("capturemanager"))
     plugins.unregister(name="terminalreporter")
     plugins.register(_Sender(session.config, output))
     upcoming = _next_items(files, waiting)
@@ -103,6 +102,18 @@ def _run(session: pytest.Session, files: list[list[pytest.Item]], waiting: int, 
         following = next(upcoming, None)  # decides which fixtures are torn down after `item`
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         item = following
+
+
+def _capture_apart(capture: Any) -> None:
+    """Capture output into files of this process; so far all processes share them, and their positions.
+
+    Libraries have kept the streams that they found when they were imported, so the streams stay.
+    """
+    capture.suspend_global_capture()
+    for stream in (capture._global_capturing.out, capture._global_capturing.err):
+        if hasattr(stream, "tmpfile"):  # there is none with `-s`
+            with tempfile.TemporaryFile() as own:
+                os.dup2(own.fileno(), stream.tmpfile.fileno())
 
 
 def _next_items(files: list[list[pytest.Item]], waiting: int) -> Iterator[pytest.Item]:
