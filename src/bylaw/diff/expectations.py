@@ -26,7 +26,7 @@ from bylaw.rules.loader import Rules, as_rules, read_rules
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.messages import did_you_mean, near, near_name, quote
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, read_choice, read_text, report_wrong_type
+from bylaw.rules.readers import Fields, Words, read_text, report_wrong_type
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.versions import VersionChoice
 from bylaw.traces.comparison.compare import Group
@@ -36,6 +36,8 @@ SECTION = "expected"
 KINDS = ("tool", "axis", "rule")
 CHANGES = ("more", "less", "new", "gone")
 EXPECTED_AXES = (*AXES, "answer")
+_AXIS = Words("axis", EXPECTED_AXES, "unknown-value", "unknown axis {}")
+_CHANGE = Words("change", CHANGES, "unknown-value", "unknown change {}")
 EXPECTED_SCHEMA: dict[str, Any] = {
     "type": "array",
     "description": "changes that `bylaw diff` shall show and not gate on",
@@ -120,7 +122,7 @@ def _read_one(node: Node, ids: Ids, context: Context) -> Expectation | None:
     at = values[kind]
     assert at is not None
     if kind == "axis":
-        name = read_choice(at, kind, EXPECTED_AXES, problems, code="unknown-value", message="unknown axis {}")
+        name = _AXIS.read(at, problems)
     else:
         name = read_text(at, kind, problems)
         if kind == "rule" and name is not None and name not in ids:
@@ -128,7 +130,7 @@ def _read_one(node: Node, ids: Ids, context: Context) -> Expectation | None:
             problems.warn(code="unknown-rule", message=f"there is no rule {quote(name)}", at=at, help=help)
     change = None
     if changed is not None:
-        change = read_choice(changed, "change", CHANGES, problems, code="unknown-value", message="unknown change {}")
+        change = _CHANGE.read(changed, problems)
         if kind != "tool":
             problems.error(code="unknown-key", message=f"`change` goes with `tool`, not with `{kind}`", at=changed)
     reason = read_text(why, "reason", problems)

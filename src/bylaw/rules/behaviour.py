@@ -10,7 +10,7 @@ from bylaw.rules.kinds import KINDS, Kind, kind_synonyms
 from bylaw.rules.located import MapNode, ScalarNode
 from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context, Values, plain_params, read_params
-from bylaw.rules.readers import Fields, read_choice, read_map
+from bylaw.rules.readers import Fields, Words, read_map
 from bylaw.rules.rule_fields import (
     ENFORCEMENT_KEYS,
     Enforcement,
@@ -112,15 +112,8 @@ def _read_kind(fields: Fields, context: Context) -> Kind | None:
     if context.is_shadow and isinstance(node, ScalarNode) and node.value in _SHADOW_KINDS:
         return KINDS[_SHADOW_KINDS[node.value]]
     known = isinstance(node, ScalarNode) and node.value in KINDS
-    name = read_choice(
-        node,
-        "kind",
-        KINDS,
-        fields.problems,
-        code="unknown-kind",
-        message="unknown rule kind {}",
-        synonyms={} if known else kind_synonyms(),
-    )
+    words = Words("kind", tuple(KINDS), "unknown-kind", "unknown rule kind {}", {} if known else kind_synonyms())
+    name = words.read(node, fields.problems)
     return None if name is None else KINDS[name]
 
 

@@ -10,7 +10,7 @@ from bylaw.model.condition import OPERATORS, Operator
 from bylaw.model.predicate import CountOver, Reach
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.messages import quote, synonyms
-from bylaw.rules.readers import Fields, read_choice, read_count, read_json, read_number, read_text, report_wrong_type
+from bylaw.rules.readers import Fields, Words, read_count, read_json, read_number, read_text, report_wrong_type
 from bylaw.rules.regexes import check_pattern, check_text
 from bylaw.rules.source import Problems
 
@@ -42,6 +42,7 @@ _OPERATOR_SYNONYMS = synonyms(
         "missing": "absent not_exists is_missing undefined arg_missing",
     }
 )
+_OPERATOR = Words("op", OPERATORS, "unknown-operator", "unknown operator {}", _OPERATOR_SYNONYMS)
 
 
 class Comparison(Struct, frozen=True):
@@ -81,16 +82,7 @@ def _read_operator(node: Node, problems: Problems) -> Operator | None:
             help='put the operator in quotes: `">"`',
         )
         return None
-    text = read_choice(
-        node,
-        "op",
-        OPERATORS,
-        problems,
-        code="unknown-operator",
-        message="unknown operator {}",
-        synonyms=_OPERATOR_SYNONYMS,
-    )
-    return cast(Operator | None, text)
+    return cast(Operator | None, _OPERATOR.read(node, problems))
 
 
 def _takes_none(op: Operator, node: Node | None, problems: Problems) -> bool:
@@ -161,6 +153,7 @@ REACHES: tuple[Reach, ...] = get_args(Reach)
 _COUNTER_SYNONYMS = synonyms({"tool": "tool_name tools name", "value": "count max limit threshold"})
 _WINDOW_SYNONYMS = synonyms({"windowSeconds": "window seconds within", "over": "across scope reach"})
 _REACH_SYNONYMS = synonyms({"all": "workspace every everyone global agents", "session": "conversation run"})
+_REACH = Words("over", REACHES, "unknown-reach", "a window does not reach over {}", _REACH_SYNONYMS)
 
 
 def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:
@@ -183,21 +176,8 @@ def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:
     wanted = "a number of seconds above 0"
     single = entry is not None and fields.has_one_of(SECONDS)
     seconds = read_number(entry.value, "windowSeconds", wanted, problems, above=0) if entry and single else None
-    reach = _read_reach(reach_node, problems) if reach_node else "session"
+    reach = cast(Reach | None, _REACH.read(reach_node, problems) if reach_node else "session")
     unusable = (tool_node and tool is None) or (window and seconds is None)
     if value is None or reach is None or unusable:
         return None
     return CountOver(OVER[key], value, tool, seconds and float(seconds), reach)
-
-
-def _read_reach(node: Node, problems: Problems) -> Reach | None:
-    text = read_choice(
-        node,
-        "over",
-        REACHES,
-        problems,
-        code="unknown-reach",
-        message="a window does not reach over {}",
-        synonyms=_REACH_SYNONYMS,
-    )
-    return cast(Reach | None, text)

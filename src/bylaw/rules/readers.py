@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import as_json, did_you_mean, listing, near, quote
 from bylaw.rules.source import Problems
@@ -158,25 +160,22 @@ def complete(read: Sequence[_T | None]) -> tuple[_T, ...] | None:
     return good if len(good) == len(read) else None
 
 
-def read_choice(
-    node: Node,
-    name: str,
-    choices: Iterable[str],
-    problems: Problems,
-    *,
-    code: str,
-    message: str,
-    synonyms: Mapping[str, str] = _NOTHING,
-    help: str | None = None,
-) -> str | None:
-    """One of these words. `message` is about any other, which goes into its braces: "unknown severity {}"."""
-    text = read_text(node, name, problems)
-    choices = tuple(choices)
-    if text is None or text in choices:
-        return text
-    advice = help or did_you_mean(text, choices, synonyms)
-    problems.error(code=code, message=message.format(quote(text)), at=node, help=advice)
-    return None
+class Words(Struct, frozen=True):
+    """The words that a key takes. `message` is about any other, which goes into its braces: "unknown severity {}"."""
+
+    key: str
+    choices: tuple[str, ...]
+    code: str
+    message: str
+    synonyms: Mapping[str, str] = {}
+
+    def read(self, node: Node, problems: Problems, *, help: str | None = None) -> str | None:
+        text = read_text(node, self.key, problems)
+        if text is None or text in self.choices:
+            return text
+        advice = help or did_you_mean(text, self.choices, self.synonyms)
+        problems.error(code=self.code, message=self.message.format(quote(text)), at=node, help=advice)
+        return None
 
 
 def read_number(node: Node, name: str, wanted: str, problems: Problems, *, above: float | None = None) -> Any:

@@ -7,13 +7,14 @@ from collections.abc import MutableMapping
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from bylaw.model.diagnostic import Related
 from bylaw.model.guard_policy import Action, GuardRule
 from bylaw.model.rule import Rule, Scope, Severity
 from bylaw.rules.located import Located, ScalarNode
 from bylaw.rules.messages import quote, synonyms
-from bylaw.rules.readers import Fields, read_choice, read_count, read_flag, read_text, read_texts
+from bylaw.rules.readers import Fields, Words, read_count, read_flag, read_text, read_texts
 
 Ids: TypeAlias = MutableMapping[str, Related]
 """the place of every id seen so far, in all files that are loaded together"""
@@ -26,6 +27,7 @@ ENFORCEMENT_KEYS = ("then", "reason", "mode", "shadow", "approvals", "approvers"
 """keys about calls that a behaviour rule may have too"""
 
 _SCOPE_SYNONYMS = synonyms({"trace": "all file global", "session": "conversation"})
+_SCOPE = Words("scope", SCOPES, "unknown-scope", "unknown scope {}", _SCOPE_SYNONYMS)
 _SEVERITY_SYNONYMS = synonyms(
     {
         "critical": "blocker fatal",
@@ -34,6 +36,7 @@ _SEVERITY_SYNONYMS = synonyms(
         "warning": "medium moderate warn",
     }
 )
+_SEVERITY = Words("severity", SEVERITIES, "unknown-severity", "unknown severity {}", _SEVERITY_SYNONYMS)
 _FOREIGN_SEVERITIES = ("high", "medium", "low")
 _ACTION_SYNONYMS = synonyms(
     {
@@ -43,7 +46,9 @@ _ACTION_SYNONYMS = synonyms(
         "terminate_session": "end_session kill terminate",
     }
 )
+_ACTION = Words("then", ACTIONS, "unknown-action", "unknown action {}", _ACTION_SYNONYMS)
 _MODE_SYNONYMS = synonyms({"enforce": "active on", "shadow": "audit dry_run log monitor observe warn"})
+_MODE = Words("mode", MODES, "unknown-mode", "unknown mode {} of a rule", _MODE_SYNONYMS)
 
 
 class Enforcement(Struct, frozen=True):
@@ -58,16 +63,7 @@ class Enforcement(Struct, frozen=True):
     approvers: tuple[str, ...] = ()
 
     def of(self, rule: Rule) -> GuardRule:
-        return GuardRule(
-            rule=rule,
-            then=self.then,
-            reason=self.reason,
-            inline=self.inline,
-            shadow=self.shadow,
-            approval=self.approval,
-            approvals=self.approvals,
-            approvers=self.approvers,
-        )
+        return GuardRule(rule=rule, **{key: value for key, value in asdict(self).items() if key != "at"})
 
 
 class Item(Struct, frozen=True):
@@ -103,16 +99,7 @@ def read_severity(fields: Fields, default: Severity) -> Severity | None:
     help = None
     if foreign in _FOREIGN_SEVERITIES:
         help = f"write `{_SEVERITY_SYNONYMS[foreign]}`: here high is `error`, medium is `warning`, low is `info`"
-    text = read_choice(
-        node,
-        "severity",
-        SEVERITIES,
-        fields.problems,
-        code="unknown-severity",
-        message="unknown severity {}",
-        synonyms=_SEVERITY_SYNONYMS,
-        help=help,
-    )
+    text = _SEVERITY.read(node, fields.problems, help=help)
     return None if text is None else Severity(text)
 
 
@@ -120,15 +107,7 @@ def read_scope(fields: Fields, default: Scope) -> Scope | None:
     node = fields.take("scope")
     if node is None:
         return default
-    text = read_choice(
-        node,
-        "scope",
-        SCOPES,
-        fields.problems,
-        code="unknown-scope",
-        message="unknown scope {}",
-        synonyms=_SCOPE_SYNONYMS,
-    )
+    text = _SCOPE.read(node, fields.problems)
     return None if text is None else Scope(text)
 
 
@@ -145,18 +124,7 @@ def read_tags(fields: Fields) -> tuple[str, ...] | None:
 def read_enforcement(fields: Fields, *, inline: bool = False, hint: str | None = None) -> Enforcement | None:
     """None where any of it is unusable. `inline`: whether that key is taken. `hint`: the help of an unknown action."""
     node = fields.require("then", help="write what happens to the call: `then: block`, say")
-    then = None
-    if node is not None:
-        then = read_choice(
-            node,
-            "then",
-            ACTIONS,
-            fields.problems,
-            code="unknown-action",
-            message="unknown action {}",
-            synonyms=_ACTION_SYNONYMS,
-            help=hint,
-        )
+    then = _ACTION.read(node, fields.problems, help=hint) if node else None
     reason = _read_reason(fields)
     shadow = _read_shadow(fields)
     gates = fields.read("inline", read_flag, False) if inline else False
@@ -216,13 +184,5 @@ def _read_shadow(fields: Fields) -> bool | None:
         )
     if mode is None:
         return False if flag is None else read_flag(flag.value, "shadow", fields.problems)
-    text = read_choice(
-        mode.value,
-        "mode",
-        MODES,
-        fields.problems,
-        code="unknown-mode",
-        message="unknown mode {} of a rule",
-        synonyms=_MODE_SYNONYMS,
-    )
+    text = _MODE.read(mode.value, fields.problems)
     return None if text is None else text == "shadow"

@@ -7,6 +7,7 @@ A rule that does less than it seems to is warned about. A window counter is judg
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from bylaw.model.demand import Attempt
 from bylaw.model.guard_policy import Action
@@ -40,29 +41,21 @@ _INLINE = "add `inline: true` to have it decide calls too, or count with `call_c
 def warn_of_gaps(when: When, enforcement: Enforcement, problems: Problems) -> None:
     if not enforcement.then.restricts:
         return
-    if not enforcement.inline:
-        _warn_of_windows(when, problems)
+    windows = [leaf for leaf in when.leaves if _is_window(leaf.predicate)]
+    # `over: all` says that it looks at what has happened
+    if windows and not enforcement.inline and reach_of(when.predicate) == "session":
+        _warn_of_windows(when, windows, problems)
     _warn_of_omission(when, problems)
 
 
-# windows
-
-
-def _warn_of_windows(when: When, problems: Problems) -> None:
-    windows = [leaf for leaf in when.leaves if _is_window(leaf.predicate)]
-    if not windows or reach_of(when.predicate) != "session":  # `over: all` says that it looks at what has happened
-        return
-    if under := _first_under_not(when, windows):
+def _warn_of_windows(when: When, windows: list[Leaf], problems: Problems) -> None:
+    negated = set(map(id, _under_not(when.predicate)))
+    if under := next((leaf for leaf in windows if id(leaf.predicate) in negated), None):
         message = "a window counter under `not` keeps the rule from deciding any call: it is judged only afterwards"
         problems.warn(code="window-not-inline", message=message, at=under.at, help=_INLINE)
     elif _value(when.predicate, lambda leaf: False if _is_window(leaf) else None) is False:
         message = "a window counter is judged only afterwards, so this rule never decides a call"
         problems.warn(code="window-not-inline", message=message, at=windows[0].at, help=_INLINE)
-
-
-def _first_under_not(when: When, windows: list[Leaf]) -> Leaf | None:
-    negated = set(map(id, _under_not(when.predicate)))
-    return next((leaf for leaf in windows if id(leaf.predicate) in negated), None)
 
 
 def _under_not(predicate: Predicate, below: bool = False) -> list[Predicate]:
@@ -79,87 +72,52 @@ def _is_window(predicate: Predicate) -> bool:
     return isinstance(predicate, CountOver) and predicate.over == "window"
 
 
-# omission
-
-
 def _warn_of_omission(when: When, problems: Problems) -> None:
-    tested = {p.path for leaf in when.leaves if isinstance(p := leaf.predicate, ArgumentIs) and _asks_presence(p)}
-    escaping = [leaf for leaf in when.leaves if _fails_when_missing(leaf, tested)]
+    arguments = [(leaf, leaf.predicate) for leaf in when.leaves if isinstance(leaf.predicate, ArgumentIs)]
+    tested = {test.path for _, test in arguments if test.op in ("missing", "present")}
+    escaping = [
+        (leaf, test)
+        for leaf, test in arguments
+        if test.path not in tested and (test.op in _TRUE_WHEN_MISSING) == leaf.negated
+    ]
     if not escaping or _value(when.predicate, _without_arguments) is not False:
         return
-    alone = next((leaf for leaf in escaping[:_LOOKED_AT] if _decides_alone(leaf, when)), None)
-    shown = [alone] if alone else escaping[:_LOOKED_AT]
-    paths = list(dict.fromkeys(_path(leaf) for leaf in shown))
+    shown = escaping[:_LOOKED_AT]
+    for one in shown:  # is leaving out this one argument enough?
+        if _value(when.predicate, partial(_without_arguments, path=one[1].path)) is False:
+            shown = [one]
+            break
+    leaf, test = shown[0]
+    paths = list(dict.fromkeys(path_text(one.path) for _, one in shown))
+    short = f"{{{test.name.partition(' ')[0]}: …}}"
+    short = f"{{not: {short}}}" if leaf.negated else short
     problems.warn(
         code="escapes-by-omission",
         message=f"a call without {listing(paths)} escapes this rule",
-        at=shown[0].at,
-        help=f"to match it too, write `any_of: [{_shown(shown[0])}, {{arg_missing: {{path: {paths[0]}}}}}]`",
+        at=leaf.at,
+        help=f"to match it too, write `any_of: [{short}, {{arg_missing: {{path: {paths[0]}}}}}]`",
     )
 
 
-def _fails_when_missing(leaf: Leaf, tested: set[tuple[str | None, ...]]) -> bool:
-    predicate = leaf.predicate
-    if not isinstance(predicate, ArgumentIs) or predicate.path in tested:
-        return False
-    return (predicate.op in _TRUE_WHEN_MISSING) == leaf.negated
-
-
-def _asks_presence(predicate: ArgumentIs) -> bool:
-    return predicate.op in ("missing", "present")
-
-
-def _decides_alone(leaf: Leaf, when: When) -> bool:
-    """Whether leaving out this one argument is enough."""
-    assert isinstance(leaf.predicate, ArgumentIs)
-    path = leaf.predicate.path
-
-    def judge(one: Predicate) -> bool | None:
-        return _without_arguments(one) if isinstance(one, ArgumentIs) and one.path == path else None
-
-    return _value(when.predicate, judge) is False
-
-
-def _without_arguments(predicate: Predicate) -> bool | None:
-    return predicate.op in _TRUE_WHEN_MISSING if isinstance(predicate, ArgumentIs) else None
-
-
-def _shown(leaf: Leaf) -> str:
-    """The predicate in short, as it would stand in a group."""
-    assert isinstance(leaf.predicate, ArgumentIs)
-    short = f"{{{leaf.predicate.name.partition(' ')[0]}: …}}"
-    return f"{{not: {short}}}" if leaf.negated else short
-
-
-def _path(leaf: Leaf) -> str:
-    assert isinstance(leaf.predicate, ArgumentIs)
-    return path_text(leaf.predicate.path)
-
-
-# three values
+def _without_arguments(predicate: Predicate, path: tuple[str | None, ...] | None = None) -> bool | None:
+    """What a test of an argument says where the argument is missing; `path`: only that argument is."""
+    if not isinstance(predicate, ArgumentIs) or path not in (None, predicate.path):
+        return None
+    return predicate.op in _TRUE_WHEN_MISSING
 
 
 def _value(predicate: Predicate, judge: Callable[[Predicate], bool | None]) -> bool | None:
     """Kleene's: None where what `judge` knows of the leaves does not decide."""
     match predicate:
-        case AllOf(of=of):
-            return _all([_value(one, judge) for one in of])
-        case AnyOf(of=of):
-            return _negated(_all([_negated(_value(one, judge)) for one in of]))
+        case AllOf(of=of) | AnyOf(of=of):
+            decisive = isinstance(predicate, AnyOf)
+            values = [_value(one, judge) for one in of]
+            return decisive if decisive in values else None if None in values else not decisive
         case NotOf(of=inner):
-            return _negated(_value(inner, judge))
+            value = _value(inner, judge)
+            return None if value is None else not value
         case _:
             return judge(predicate)
-
-
-def _all(values: list[bool | None]) -> bool | None:
-    if False in values:
-        return False
-    return None if None in values else True
-
-
-def _negated(value: bool | None) -> bool | None:
-    return None if value is None else not value
 
 
 _KEYS = ("id", "when", "then", "reason", "mode", "approvals", "approvers", "inline", "severity", "description", "tags")
@@ -185,7 +143,10 @@ def read_guard_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     problems = context.problems
     fields = Fields(node, problems, what="a guard rule")
     id = read_id(fields, ids)
-    when = _read_when(fields)
+    entry = fields.entry("when")
+    if entry is None:
+        fields.missing(("when",), help="say which calls it is about: `when: {tool_name_in: [refund]}`, say")
+    when = read_when(entry, problems) if entry else None
     enforcement = read_enforcement(fields, inline=True)
     severity = read_severity(fields, context.severity)
     description = read_optional_text(fields, "description")
@@ -218,30 +179,15 @@ def _refuse_mixture(when: When, enforcement: Enforcement, problems: Problems) ->
     assert isinstance(wide.predicate, CountOver)
     across = wide.predicate.across
     if enforcement.inline:
-        problems.error(
-            code="reach-not-inline",
-            message=f"a window over `{across}` is judged only afterwards, and `inline` asks for it at the call",
-            at=wide.at,
-            help="remove `inline`, or count in the session",
-        )
-        return True
-    if all(counter.across == across for _, counter in counters):
+        message = f"a window over `{across}` is judged only afterwards, and `inline` asks for it at the call"
+        help = "remove `inline`, or count in the session"
+    elif all(counter.across == across for _, counter in counters):
         return False
-    problems.error(
-        code="reach-not-inline",
-        message=f"a window over `{across}` cannot stand beside a counter that reaches less or more far",
-        at=wide.at,
-        help="write two rules",
-    )
+    else:
+        message = f"a window over `{across}` cannot stand beside a counter that reaches less or more far"
+        help = "write two rules"
+    problems.error(code="reach-not-inline", message=message, at=wide.at, help=help)
     return True
-
-
-def _read_when(fields: Fields) -> When | None:
-    entry = fields.entry("when")
-    if entry is None:
-        fields.missing(("when",), help="say which calls it is about: `when: {tool_name_in: [refund]}`, say")
-        return None
-    return read_when(entry, fields.problems)
 
 
 def read_items(node: ListNode, context: Context, ids: Ids, *, guarding: bool = False) -> list[Item]:

@@ -19,7 +19,7 @@ from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, complete, read_choice, read_text, report_wrong_type
+from bylaw.rules.readers import Fields, Words, complete, read_text, report_wrong_type
 from bylaw.rules.rule_fields import MODES as RULE_MODES
 from bylaw.rules.rule_fields import Ids, Item
 from bylaw.rules.source import Problems
@@ -226,6 +226,9 @@ _MODE_SYNONYMS = synonyms(
 )
 
 
+_MODE = Words("mode", MODES, "unknown-mode", "unknown mode {} of a guard", _MODE_SYNONYMS)
+
+
 def read_guards(node: Node, context: Context, ids: Ids) -> list[Guard]:
     """The guards of the section. Two of them may use the same id: no call is decided by both."""
     several = node.items if isinstance(node, ListNode) else [node]
@@ -276,17 +279,8 @@ def read_mode(node: Node, context: Context) -> ExecutionMode | None:
     if isinstance(node, ScalarNode) and (mode := parse_mode(node.value)):
         return mode
     misplaced = isinstance(node, ScalarNode) and node.value in RULE_MODES
-    text = read_choice(
-        node,
-        "mode",
-        MODES,
-        context.problems,
-        code="unknown-mode",
-        message="unknown mode {} of a guard",
-        synonyms=_MODE_SYNONYMS,
-        help=f"`mode: {node.raw}` stands in a rule" if misplaced else None,
-    )
-    return cast(ExecutionMode | None, text)
+    help = f"`mode: {node.raw}` stands in a rule" if misplaced else None
+    return cast(ExecutionMode | None, _MODE.read(node, context.problems, help=help))
 
 
 def _report_rule(node: MapNode, context: Context) -> None:
