@@ -47,14 +47,15 @@ def add_results_of_request(
     assembler: Assembler, buffer: SessionBuffer, recorded: Sequence[Any], source: Locator | None
 ) -> None:
     """The same for messages in any shape, decoded or not. They are looked at from the end, as far as is needed."""
-    messages: list[dict[str, Any]] = []
+    from_the_end: list[list[dict[str, Any]]] = []
     start = len(recorded)
     while start > 0:
         start -= 1
         new = chat_message(recorded[start])
-        messages = [*new, *messages]
+        from_the_end.append(new)
         if new and new[-1].get("role") == ASSISTANT and (not buffer.is_waiting or _is_known(buffer, new, len(new))):
             break
+    messages = [message for new in reversed(from_the_end) for message in new]
     add_repeated_results(assembler, buffer, messages, source, start)
 
 
