@@ -748,6 +748,84 @@ def test_a_result_of_a_blocked_or_unknown_call_is_recorded_as_a_bypass(project: 
     assert hook(payload("codex", project, "fetch", {}, tool_use_id="later")).code == 2, "they count"
 
 
+CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "Bash": ({"command": "git push"}, {"command": "git push --force"}),
+    "fetch": ({"n": 1}, {"n": 2}),
+    "Write": ({"file": "a"}, {"file": "a", "command": "git push --force"}),
+    "Other": ({"n": 1}, {"n": True}),
+}
+NAMED: list[Client] = ["claude-code", "codex", "cursor"]
+"""clients that give ids to calls"""
+
+
+@pytest.mark.parametrize("rules", ["as before", "that need no results"])
+@pytest.mark.parametrize("client", NAMED)
+@pytest.mark.parametrize("tool", CHANGED)
+def test_a_call_that_ran_with_other_arguments_is_judged_and_counted_as_it_ran(
+    tool: str, client: Client, rules: str, project: Path, caplog: Any
+) -> None:
+    if rules != "as before":
+        (project / "bylaw.yaml").write_text(RULES.partition("    - {id: failing")[0])
+    allowed, ran = CHANGED[tool]
+    assert hook(payload(client, project, tool, allowed)) == Answer()
+    answer = hook(after(client, project, tool, ran, "done"))
+    assert "has run" in caplog.text and "with other arguments than the guard had allowed" in caplog.text
+    is_stopped = "force" in str(ran)
+    assert ("`no-force`: no force pushes would have stopped" in answer.stderr) is is_stopped
+    assert is_stopped or answer == Answer(), "clients add to the arguments of some tools"
+    assert row_kinds(project) == ["decision", "release", "taken", "changed", "result"]
+    taken, result = (next(row for row in events(project) if row.kind == kind) for kind in ("taken", "result"))
+    assert taken.data["attempt"]["arguments"] == ran and taken.data["call_id"] == result.data["result_of"]
+    assert [match["rule"] for match in taken.data["matches"]] == ["no-force"] * is_stopped
+    again = hook(after(client, project, tool, ran, "done"))
+    assert again == Answer() and row_kinds(project)[-1] == "result", "a second result of the same call"
+    assert row_kinds(project).count("taken") == 1
+    if rules == "as before":
+        code = hook(payload(client, project, "fetch", {}, tool_use_id="later")).code
+        assert code == (2 if tool == "fetch" else 0), "one call has run"
+        assert hook(payload(client, project, "fetch", {}, tool_use_id="last")).code == 2
+
+
+def test_a_call_that_ran_with_other_arguments_opens_an_incident_if_a_rule_would_have_stopped_it(project: Path) -> None:
+    for id, (allowed, ran) in {"1": CHANGED["Bash"], "2": CHANGED["fetch"]}.items():
+        assert hook(payload("claude-code", project, "Bash", allowed, tool_use_id=id)) == Answer()
+        hook({**after("claude-code", project, "Bash", ran, "done"), "tool_use_id": id})
+    with Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db") as guard:
+        assert [incident.rule for incident in guard.replay().incidents] == ["no-force"]
+
+
+def test_arguments_that_were_approved_in_the_place_of_others_are_not_other_arguments(project: Path) -> None:
+    call = payload("claude-code", project, "Bash", {"command": "deploy"}, permission_mode="dontAsk")
+    hook(call)
+    with Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db") as guard:
+        [review] = guard.reviews.list(status="pending")
+        edit = {"tool": "Bash", "arguments": {"command": "deploy --dry-run"}}
+        guard.reviews.approve(review.id, by="ann", edited=edit)
+    assert "updatedInput" in hook({**call, "tool_use_id": "2"}).stdout
+    assert hook({**after("claude-code", project, "Bash", edit["arguments"], "x"), "tool_use_id": "2"}) == Answer()
+    assert "changed" not in row_kinds(project)
+
+
+def test_an_event_without_arguments_or_with_some_of_them_changes_no_call(project: Path) -> None:
+    given = {"command": "ls", "timeout": 5}
+    for id in ("1", "2", "3"):
+        assert hook(payload("cursor", project, "Shell", given, tool_use_id=id)) == Answer()
+    result = after("cursor", project, "Shell", given, "x")
+    bare = {key: value for key, value in result.items() if key != "tool_input"}
+    assert hook({**bare, "tool_use_id": "1"}) == Answer()
+    shell = {**bare, "hook_event_name": "afterShellExecution", "output": "x"}
+    assert hook({**shell, "command": "ls", "tool_use_id": "2"}) == Answer() and "changed" not in row_kinds(project)
+    hook({**shell, "command": "ls -l", "tool_use_id": "3"})
+    assert row_kinds(project).count("changed") == 1
+
+
+def test_a_call_with_the_longest_id_can_be_changed(project: Path) -> None:
+    for id in ("x" * 512, "y" * 512):
+        assert hook(payload("codex", project, "Bash", {"command": "ls"}, tool_use_id=id)) == Answer()
+        assert hook({**after("codex", project, "Bash", {"command": "date"}, "x"), "tool_use_id": id}) == Answer()
+    assert row_kinds(project).count("changed") == 2
+
+
 def test_a_call_that_the_client_itself_denied_is_no_bypass(project: Path) -> None:
     call = ("Shell", {"command": "deploy"})
     hook(payload("cursor", project, *call))

@@ -125,6 +125,11 @@ class CallIdUsed(Refused):
     """The id is that of another call, or it is not known of which."""
 
 
+def id_as_run(call_id: str) -> str:
+    """The id of the call that has run in place of the allowed one, with other arguments."""
+    return f"{call_id}-as-run"[-LONGEST_NAME:]
+
+
 def recorded_matches(store: GuardStore, call: ToolCall, opened: ToolCall | None, runs: Runs) -> tuple[Match, ...]:
     """What was found when this call was decided or told before. `opened`: the call that is open under its id, which may
     have values that the record lacks. `runs`: run → its agent and its parent run. Raises CallIdUsed."""

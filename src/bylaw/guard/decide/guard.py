@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from bylaw.guard.decide import records
-from bylaw.guard.decide.attempts import call_of, in_session, is_time, no_attempt, recorded_matches
+from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session, is_time, no_attempt, recorded_matches
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider
 from bylaw.guard.decide.evaluate import count_attempt, fallback, refusal
@@ -321,6 +321,14 @@ class BaseGuard(SessionChanges):
         stopped it, which is recorded too; a rule that ends the session ends it. The same call under the same id is not
         counted again: what was found at first is returned. Raises CallIdUsed if another call has the id."""
         return self._past_call(attempt, is_judged=True)
+
+    def record_changed_call(self, decision: Decision | str, attempt: Attempt) -> tuple[str, tuple[Match, ...]]:
+        """The call that was allowed has run as this attempt, with other arguments: the one that was allowed is
+        released, and the one that ran is judged as a past call. Returns the id for its result, and what would have
+        stopped it."""
+        call_id, _ = call_key(decision, attempt.session)
+        self.release(decision, session=attempt.session)
+        return self.judge_past_call(replace(attempt, call_id=id_as_run(call_id)))
 
     def _past_call(self, attempt: Attempt, *, is_judged: bool) -> tuple[str, tuple[Match, ...]]:
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"

@@ -55,6 +55,8 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     call_id: str | None = None
     tool: str = ""
     arguments: Any = None
+    is_partial: bool = False
+    """whether the event has only some of the arguments"""
     content: Any = None
     """the result, after a call"""
     is_error: bool | None = None
@@ -133,7 +135,7 @@ def _call(payload: Mapping[str, Any], event: str) -> dict[str, Any]:
     if not isinstance(tool, str):
         raise Unreadable("the payload names no tool")
     call_id = payload.get("tool_use_id")
-    found = {"tool": tool, "arguments": _arguments(payload, event)}
+    found = {"tool": tool, "arguments": _arguments(payload, event), "is_partial": event in _CURSOR_TOOLS}
     if isinstance(call_id, str) and call_id:
         found["call_id"] = call_id
     if MOMENTS[event] == "after":

@@ -17,7 +17,8 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.errors import InputError
-from bylaw.guard.decide.session import is_generated
+from bylaw.guard.decide.attempts import id_as_run
+from bylaw.guard.decide.session import SessionState, is_generated
 from bylaw.guard.guard import Guard, StrictGuard
 from bylaw.guard.integrations.hooks.connection import PROJECT
 from bylaw.guard.integrations.hooks.payloads import (
@@ -33,10 +34,11 @@ from bylaw.guard.integrations.hooks.payloads import (
     refuse,
     tell,
 )
-from bylaw.guard.model import Attempt, Decision, Denied
+from bylaw.guard.model import Attempt, Decision, Denied, Match
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import EventRow, ReviewRecord
+from bylaw.guard.tools import same_json
 from bylaw.model.guard_policy import Action
 
 
@@ -174,17 +176,19 @@ def _attempt(event: HookEvent, options: HookOptions) -> Attempt:
 
 
 def _record(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
-
-    attempt = _attempt(event, options)
-    call_id = find_call(guard, event, attempt)
+    attempt, state = _attempt(event, options), _state(guard, event)
+    call_id, texts = find_call(guard, event, attempt, state), []
     if call_id is None and event.never_ran:
         return allow()
-    said = None if call_id is not None else note_bypass(guard, event)
     if call_id is None:
+        texts.append(note_bypass(guard, event))
         call_id = guard.record_past_call(attempt)
+    elif not event.never_ran and is_changed(guard, event, call_id, state):
+        call_id, matches = guard.record_changed_call(call_id, attempt)
+        texts += note_change(guard, event, matches)
     broken = guard.record(call_id, event.content, session=event.session, is_error=event.is_error)
-    rules = "; ".join(f"`{verdict.rule.id}`: {verdict.message}" for verdict in broken)
-    texts = [*([said] if said else []), *([f"bylaw: the call has broken {rules}"] if rules else [])]
+    if rules := "; ".join(f"`{verdict.rule.id}`: {verdict.message}" for verdict in broken):
+        texts.append(f"bylaw: the call has broken {rules}")
     return tell(event, "\n".join(texts)) if texts else allow()
 
 
@@ -209,6 +213,17 @@ def note_bypass(guard: Guard, event: HookEvent) -> str:
     return f"bylaw: the guard was bypassed: {why}; stop, and tell the user"
 
 
+def note_change(guard: Guard, event: HookEvent, matches: Sequence[Match]) -> list[str]:
+    """A call that was allowed has run with other arguments. Returns what the model and the person are told: nothing if
+    no rule would have stopped it, since clients add to the arguments of some tools, such as the answers of a person."""
+    why = f"{event.client} has run `{event.tool}` ({event.call_id}) with other arguments than the guard had allowed"
+    stops = [match for match in matches if match.then is not Action.ALLOW and not match.shadow]
+    _log.log(logging.ERROR if stops else logging.WARNING, "session %s: %s", event.session, why)
+    _note(guard, event, "changed", why=why)
+    rules = "; ".join(f"`{match.rule}`: {match.reason or match.message}" for match in stops)
+    return [f"bylaw: {why}, which {rules} would have stopped; stop, and tell the user"] if stops else []
+
+
 def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:
     session = guard.session_key(event.session)
     data = {"how": how, "what": how, "why": None, "tool": event.tool, "call_id": event.call_id, **about}
@@ -216,22 +231,58 @@ def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:
         transaction.append_to_both(EventRow(session, "hook", time.time(), data))
 
 
-def find_call(guard: Guard, event: HookEvent, attempt: Attempt) -> str | None:
+def _state(guard: Guard, event: HookEvent) -> SessionState:
+    session = guard.session_key(event.session)
+    with guard._sessions.transaction(session) as transaction:
+        return guard._sessions.read(transaction, session)[1]
+
+
+def find_call(guard: Guard, event: HookEvent, attempt: Attempt, state: SessionState) -> str | None:
     """The id of the call that was allowed, or about which the client has asked: it has run, so the person has said yes.
     None if there is no such call."""
-    found = _allowed_call(guard, event)
+    found = _allowed_call(guard, event, state)
     return found or (None if event.never_ran else _approved_at_client(guard, event, attempt))
 
 
-def _allowed_call(guard: Guard, event: HookEvent) -> str | None:
+def is_changed(guard: Guard, event: HookEvent, call_id: str, state: SessionState) -> bool:
+    """Whether the result says that the call has run with other arguments than this one, as far as they were stored:
+    secrets were not, and what differs in them alone is not noticed."""
+    if event.arguments is None or call_id not in (event.call_id, id_as_run(event.call_id or "")):
+        return False
+    call = state.open.get(call_id)
+    tool, made = _logged_call(guard, event, call_id) if call is None else (call.name, call.arguments)
+    made = getattr(made, "written", made)
+    if tool is None:
+        return False
+    ran = guard._sessions.redact(event.arguments)
+    if event.is_partial:
+        ran = {**(made or {}), **ran}
+    return event.tool != tool or not same_json(ran, made or {})
+
+
+def _logged_call(guard: Guard, event: HookEvent, call_id: str) -> tuple[str | None, Any]:
+    """Tool and arguments of the last call with this id that was allowed, or judged after it ran; no tool if the log
+    does not have them."""
+    found: dict[str, Any] = {}
+    for row in _rows(guard, event):
+        data: Any = row.data
+        if row.kind == "decision" and data["decision"]["action"] == "allow":
+            found = data if data["decision"].get("call_id") == call_id else found
+        elif row.kind == "taken" and data.get("call_id") == call_id:
+            found = data
+    attempt = {} if "unwritten" in found else found.get("attempt", {})
+    return attempt.get("tool"), attempt.get("arguments")
+
+
+def _allowed_call(guard: Guard, event: HookEvent, state: SessionState) -> str | None:
     """The call with the id of the result. If either of them has no id, it is the oldest call that was allowed with
     these arguments and has no result yet: Gemini CLI and Copilot CLI give no ids, and Cursor only in some events."""
-    session, id = guard.session_key(event.session), event.call_id
-    with guard._sessions.transaction(session) as transaction:
-        _, state = guard._sessions.read(transaction, session)
+    id = event.call_id
     if id in state.open:
         return id
     if id is not None and state.is_used(id):
+        if state.is_used(id_as_run(id)):
+            return id_as_run(id)
         released = (row for row in _rows(guard, event) if row.kind == "release")
         is_released = any(row.data.get("call_id") == id for row in released)
         return None if is_released else id  # a second result

@@ -7,7 +7,8 @@ command ends with `|| exit 2`: if `bylaw` cannot be started, clients would take 
 not object.
 
 The text before is stored beside the file only if removing our entries would not lead back to it, as for a file that
-holds `{}` or has another layout: without the stored text, a file in which nothing else is left was made by `install`, and is deleted.
+holds `{}` or has another layout. Without the stored text, a file in which nothing else is left was made by `install`,
+and is deleted.
 """
 
 from __future__ import annotations
