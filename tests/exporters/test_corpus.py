@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bylaw.traces import find_traces, load_trace, open_trace
-from bylaw.traces.export import export_trace
-from bylaw.traces.export.conversion import EXPORTS
+from bylaw.traces.export import EXPORTS, export_trace
 
 pytestmark = pytest.mark.corpus
 

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from bylaw.model.events import Event, Origin, Response, ToolCall
 from bylaw.model.trace import Trace
 from bylaw.traces import load_trace, open_trace
-from bylaw.traces.export import export_trace
+from bylaw.traces.export import EXPORTS, export_trace
 from bylaw.traces.export import otlp as runs
 from bylaw.traces.export import otlp as writer
-from bylaw.traces.export.conversion import EXPORTS
 from tests import strategies
 from tests.exporters.support import refunds
 from tests.fuzz.foreign import archive_seed, foreign_seeds

@@ -12,7 +12,7 @@ from bylaw.model.events import Request
 from bylaw.traces import load_trace
 from bylaw.traces.formats.messages import chat_messages
 from bylaw.traces.formats.spans.attributes import elements, unflatten
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
+from bylaw.traces.formats.spans.span import RecordedInput
 from bylaw.traces.records.jsontext import REFUSED, decode_sparsely, decode_whole
 from tests.importers.support import lines, requests, results
 

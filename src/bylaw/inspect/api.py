@@ -9,8 +9,7 @@ from bylaw.inspect.model import Selection
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.ports import TraceSource
 from bylaw.traces import open_trace
-from bylaw.traces.export import export_trace, known_format
-from bylaw.traces.export.conversion import Conversion, SessionFilter
+from bylaw.traces.export import Conversion, SessionFilter, export_trace, known_format
 
 
 def timeline(

@@ -19,13 +19,13 @@ from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import Target, emit, open_target, parse_targets, wants_colour
 from bylaw.report.progress import watch_traces
 from bylaw.report.text import count, printable, terminal_width, wrap
-from bylaw.traces.export.conversion import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
+from bylaw.traces.export import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
 from bylaw.traces.export.destination import STDOUT, is_special, refuse_existing
 
 if TYPE_CHECKING:
     from bylaw.inspect.model import Selection, Totals
     from bylaw.model.ports import TraceSource
-    from bylaw.traces.export.conversion import Conversion
+    from bylaw.traces.export import Conversion
     from bylaw.traces.source import TraceStream
 
 
@@ -353,8 +353,7 @@ def _refuse_existing(target: str, *, force: bool) -> None:
 def _convert(
     name: str, source: TraceSource, target: str, format: str, sessions: tuple[str, ...], *, force: bool
 ) -> ExitCode:
-    from bylaw.traces.export import export_trace
-    from bylaw.traces.export.conversion import SessionFilter
+    from bylaw.traces.export import SessionFilter, export_trace
 
     selected = SessionFilter(source, sessions) if sessions else None
     try:

@@ -26,10 +26,10 @@ from msgspec import Struct
 from bylaw.record.child_frameworks import Settings, hook_variables, read_log
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
-from bylaw.wire.proxy.authority import Authority
 from bylaw.wire.proxy.child_environment import (
     MODEL_HOSTS,
     Address,
+    Authority,
     base_url_variables,
     proxy_variables,
     trust_variables,

@@ -2,19 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import Program
+from bylaw.engine.predicates import tools_of
+from bylaw.model.condition import Condition, OfCall
+from bylaw.model.demand import Attempt, looks_at_arguments
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Deferred, Response
+from bylaw.model.events import Deferred, Response, ToolCall
+from bylaw.model.predicate import argument_tests
 from bylaw.model.rule import Rule
+from bylaw.model.temporal import ResultOf, ToolIs
 from bylaw.rules.loader import source_line
-from bylaw.rules.names import Existing, doubtful_names
-from bylaw.traces.seen_arguments import SeenArguments, asked_of
+from bylaw.rules.messages import near_name, quote
+from bylaw.rules.names import Existing, doubtful_names, rule_warning
+
+# The arguments that tools take, as recorded: a rule about a misspelt one never applies, and nobody sees it.
+
+
+Tools: TypeAlias = tuple[str, ...] | None
+"""names and globs; None: any tool"""
+
+_MOST_CALLS = 200
+"""calls of a tool that are looked at; more of them rarely show another argument"""
+_MOST_TOOLS = 2000
+
+
+def asked_of(rule: Rule) -> set[tuple[Tools, str]]:
+    """The arguments that the rule names, each with the tools whose it is."""
+    found: list[tuple[Tools, tuple[str | None, ...]]] = [
+        (calls.tools, path) for calls, path in looks_at_arguments(rule.demand)
+    ]
+    found += _asked_in((rule.demand, rule.when))
+    return {(tools, path[0]) for tools, path in found if path and path[0] is not None}
+
+
+def _asked_in(part: Any) -> Iterator[tuple[Tools, tuple[str | None, ...]]]:
+    match part:
+        case ToolIs(names=names, tests=tests) | ResultOf(names=names, tests=tests):
+            yield from ((names, test.path) for test in tests if test.root == "args")
+        case Attempt(when=predicate) | OfCall(predicate=predicate):
+            tools = tools_of(predicate)
+            named = None if tools is None else tuple(sorted(tools))
+            yield from ((named, test.path) for test in argument_tests(predicate))
+        case Condition(path=path) if path.field == "tool_calls" and path.rest[1:2] == ("arguments",):
+            yield None, path.rest[2:]
+        case Condition(path=path) if path.field == "content" and path.rest[1:2] == ("input",):
+            yield None, path.rest[2:]
+        case Struct():
+            for field in part.__struct_fields__:
+                yield from _asked_in(getattr(part, field))
+        case tuple():
+            for one in part:
+                yield from _asked_in(one)
+
+
+class SeenArguments:
+    """Collects the names of arguments while traces are folded, at constant cost for each call."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
+        self._calls: dict[str, int] = {}
+
+    def add(self, calls: Iterable[ToolCall]) -> None:
+        for call in calls:
+            seen = self._calls.get(call.name, 0)
+            if seen >= _MOST_CALLS or (not seen and len(self._calls) >= _MOST_TOOLS):
+                continue
+            self._calls[call.name] = seen + 1
+            if isinstance(call.arguments, dict):
+                self._names.setdefault(call.name, set()).update(map(str, call.arguments))
+
+    def define(self, tool: str, schema: Any) -> None:
+        """`schema`: the JSON Schema of the arguments."""
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        if isinstance(properties, dict):
+            self._names.setdefault(tool, set()).update(map(str, properties))
+
+    def doubts(self, rules: Iterable[Rule]) -> Iterator[Diagnostic]:
+        """A warning for each argument that no call and no definition of its tool has, and that is near one of those."""
+        for rule in rules:
+            for tools, name in sorted(asked_of(rule), key=repr):
+                near = near_name(name, _known(tools, self._names))
+                if near is not None:
+                    of = " or ".join(map(quote, tools)) if tools else "any tool"
+                    message = (
+                        f"`{rule.id}` looks at the argument {quote(name)}, which no call and no definition of {of} has"
+                    )
+                    yield rule_warning(rule, code="unlikely-argument", message=message, help=f"did you mean `{near}`?")
+
+
+def _known(tools: Tools, names: Mapping[str, set[str]]) -> set[str]:
+    if tools is None:
+        return set().union(*names.values())
+    return {name for tool, own in names.items() if any(fnmatchcase(tool, one) for one in tools) for name in own}
+
 
 _MOST_LISTS = 100
 """different lists of definitions that are decoded; an agent has few, and sends one of them with each request"""

@@ -18,7 +18,7 @@ import openai
 from bylaw.contract.agents.external_agent import ChaosProxy, ProxiedRun
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 from bylaw.contract.model import McpServer
-from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.child_environment import Authority
 
 TEXT = "The order 4711 was sent on Monday and will be with you in three days, as promised before."
 CALL = {"name": "find_order", "arguments": {"order": "4711", "region": "north"}}

@@ -24,9 +24,9 @@ from bylaw.contract.faults.model import Injection
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Contains, Scenario
-from bylaw.wire.proxy import tunnel_start, upstream
-from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.tunnel_start import protocols_in
+from bylaw.wire.proxy import http1, upstream
+from bylaw.wire.proxy.child_environment import Authority
+from bylaw.wire.proxy.http1 import protocols_in
 from tests.contract.scripted import contract, invariant
 from tests.live.proxy.support import llm, proxied, server
 
@@ -225,7 +225,7 @@ def test_another_protocol_in_a_tunnel_passes_untouched(tmp_path: Path, decrypts:
 
 @pytest.mark.parametrize("decrypts", [True, False])
 def test_a_server_that_speaks_first_is_heard(tmp_path: Path, decrypts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tunnel_start, "_PATIENCE", 0.05 if decrypts else 3600)
+    monkeypatch.setattr(http1, "_LONGEST_SILENCE", 0.05 if decrypts else 3600)
 
     async def go() -> bytes:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -27,7 +27,7 @@ from bylaw.contract.faults.model import AnyFault, Injection, Timing
 from bylaw.contract.model import McpServer
 from bylaw.model.events import ToolCall, ToolResult
 from bylaw.wire.proxy import upstream
-from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.child_environment import Authority
 from tests.live.proxy.support import WEATHER, attack, server, tool
 
 SERVER = Path(__file__).with_name("mcp_server.py")

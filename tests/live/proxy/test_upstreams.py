@@ -18,8 +18,7 @@ from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Completes
 from bylaw.record.child import child_environment
-from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.child_environment import named_addresses, proxy_variables
+from bylaw.wire.proxy.child_environment import Authority, named_addresses, proxy_variables
 from tests.contract.scripted import contract, invariant
 from tests.live.proxy.support import Seen, llm, server
 

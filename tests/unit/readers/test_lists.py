@@ -12,8 +12,8 @@ import pytest
 
 from bylaw.traces import load_trace, read_trace
 from bylaw.traces.assembly import conversation
-from bylaw.traces.records import lines, lists
-from bylaw.traces.records.lists import Elements, scan
+from bylaw.traces.records import lines
+from bylaw.traces.records.lines import Elements, scan
 from bylaw.traces.records.problems import Place, Problems, problem_at
 from tests.unit.readers.shapes import problems_of
 
@@ -104,7 +104,7 @@ def test_a_list_cut_short_keeps_what_is_whole() -> None:
 
 
 def test_a_large_list_streams_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "WHOLE", 1 << 16)
+    monkeypatch.setattr(lines, "WHOLE", 1 << 16)
     monkeypatch.setattr(conversation, "MOST_MESSAGES", 10)
     pair = [{"role": "user", "content": "x" * 500}, {"role": "assistant", "content": "y" * 500}]
     data = json.dumps(pair * 4_000).encode()
@@ -135,8 +135,8 @@ def test_a_small_list_shows_all_of_its_messages() -> None:
 
 
 def test_a_giant_element_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "WHOLE", 1 << 10)
-    monkeypatch.setattr(lists, "MAX_RECORD", 1 << 16)
+    monkeypatch.setattr(lines, "WHOLE", 1 << 10)
+    monkeypatch.setattr(lines, "MAX_RECORD", 1 << 16)
     data = b'[{"role":"user","content":"a"},\n {"role":"user","content":"' + b"x" * (1 << 20) + b'"}]'
     (problem,) = problems_of(data)
     assert (problem.code, problem.span and problem.span.line) == ("too-long", 2)

@@ -40,10 +40,10 @@ from bylaw.contract.reach import is_proxied, why_out_of_reach
 from bylaw.errors import BylawError
 from bylaw.rules.messages import near
 from bylaw.wire.exchange import Exchange, Outgoing
-from bylaw.wire.proxy.authority import Authority
 from bylaw.wire.proxy.child_environment import (
     MODEL_HOSTS,
     Address,
+    Authority,
     base_url_variables,
     named_addresses,
     proxy_variables,

@@ -23,9 +23,9 @@ from bylaw.model.events import (
     ToolResult,
 )
 from bylaw.traces.export.atif_steps import Call, History, Step, agent_step, call_of, put, result_of, text_of, timestamp
-from bylaw.traces.export.lines import LineBuilder, encodes_same, undeferred
+from bylaw.traces.export.bylaw import LineBuilder, encodes_same, undeferred
+from bylaw.traces.formats.atif import content_of, recorded_definition
 from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, RequestLine, TraceEndLine
-from bylaw.traces.formats.roundtrip_atif import content_of, recorded_definition
 from bylaw.traces.formats.roundtrip_slots import RECORDED, SHAPE, Slot, slot_of
 from bylaw.traces.records.lines import MAX_RECORD
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from bylaw.model.events import Response, ToolCall, ToolResult, Usage
 from bylaw.traces.assembly.content import read_arguments, read_content
 from bylaw.traces.assembly.session_buffer import given_arguments
-from bylaw.traces.export.lines import same
+from bylaw.traces.export.bylaw import same
 from bylaw.traces.formats.roundtrip_slots import Slot
 
 _OWN_ROLES = ("assistant", "tool", "function")

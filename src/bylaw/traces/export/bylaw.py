@@ -1,20 +1,332 @@
-"""Writes Bylaw JSONL, one event at a time. Events are read back as they were written, with their sources."""
+"""Writes Bylaw JSONL, one event at a time. Events are read back as they were written, with their sources.
+
+Events become numbered lines with their links; every format carries these lines in some form. A response names its
+request and its calls. How it does depends on which of them have a line of their own, so a response waits until that is
+known.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, Protocol, cast
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from bylaw.model.events import Event
+from bylaw.model.events import (
+    Annotation,
+    Deferred,
+    Event,
+    Message,
+    Origin,
+    Request,
+    Response,
+    SessionEnd,
+    SessionStart,
+    ToolCall,
+    ToolResult,
+)
+from bylaw.model.source import Locator
+from bylaw.traces.assembly.content import read_content
+from bylaw.traces.assembly.conversation import Prefix
 from bylaw.traces.export.destination import open_compressed
-from bylaw.traces.export.histories import Histories
-from bylaw.traces.export.lines import LineBuilder
-from bylaw.traces.formats.bylaw.lines import VERSION, Header, TraceEndLine
+from bylaw.traces.formats.bylaw.canonical import MOST_UNLINKED
+from bylaw.traces.formats.bylaw.lines import (
+    MOST_FOLLOWED,
+    VERSION,
+    AnnotationLine,
+    Header,
+    Line,
+    LocatorLine,
+    MessageLine,
+    Pieces,
+    RequestLine,
+    ResponseLine,
+    SessionEndLine,
+    SessionStartLine,
+    ToolCallLine,
+    ToolResultLine,
+    TraceEndLine,
+    UsageLine,
+)
+from bylaw.traces.records.jsontext import REFUSED, decode_list
+
+# What each agent's latest request showed: the next one is written only from where it differs. A conversation of n turns
+# holds its first message n times. Written as references to earlier lines, it is stored once.
+
+
+_split = msgspec.json.Decoder(list[Raw]).decode
+
+
+class _Shown(Struct, eq=False):
+    """The messages of a request that was written, by their hashes, or as a part of a list that only grows."""
+
+    number: int
+    """its line …"""
+    order: int
+    """… and how many requests were written before it"""
+    keys: list[int] = []
+    grows: list[Any] | None = None
+    start: int = 0
+    end: int = 0
+    tools: int | None = None
+    """the hash of its tools"""
+
+
+class Histories:
+    """INVARIANT: bounded. A line refers at most MOST_FOLLOWED requests back, which is how many a reader keeps."""
+
+    def __init__(self) -> None:
+        self._latest: dict[Origin, _Shown] = {}
+        self._written = 0
+
+    def shorten(self, line: RequestLine, request: Request, number: int) -> None:
+        """Write the messages and tools of a request as references, as far as an earlier line has them."""
+        self._written += 1
+        before = self._latest.pop(request.origin, None)
+        if before is not None and self._written - before.order >= MOST_FOLLOWED:
+            before = None
+        shown = _Shown(number, self._written)
+        self._shorten_messages(line, request.held_messages, shown, before)
+        if line.tools is not UNSET:
+            shown.tools = hash(bytes(line.tools))
+            if before is not None and before.tools == shown.tools:
+                line.tools, line.tools_of = UNSET, before.number
+        self._latest[request.origin] = shown
+        if len(self._latest) > MOST_FOLLOWED:
+            del self._latest[next(iter(self._latest))]
+
+    def _shorten_messages(
+        self, line: RequestLine, held: list[Any] | Deferred | None, shown: _Shown, before: _Shown | None
+    ) -> None:
+        if type(held) is Prefix:
+            shown.grows, shown.start, shown.end = held.held
+            shared = _shared_part(shown, before)
+            if before is not None and shared:
+                line.follows = (before.number, shared)
+                line.messages = Raw(msgspec.json.encode(shown.grows[shown.start + shared : shown.end]))
+                return
+            line.messages = Raw(msgspec.json.encode(held.get()))
+            return
+        parts = _parts(held)
+        if parts is None:
+            line.messages = _whole(held)
+            return
+        shown.keys = [hash(part) for part in parts]
+        count = 0
+        if before is not None:
+            for key, known in zip(shown.keys, before.keys, strict=False):
+                if key != known:
+                    break
+                count += 1
+            if count:
+                line.follows = (before.number, count)
+        line.messages = Raw(b"[" + b",".join(parts[count:]) + b"]")
+
+
+def _shared_part(shown: _Shown, before: _Shown | None) -> int:
+    """How many messages both requests show, if they are parts of one list."""
+    if before is None or before.grows is not shown.grows or before.start != shown.start:
+        return 0
+    return min(before.end, shown.end) - shown.start
+
+
+def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:
+    """The JSON of each message; None if they are not a list."""
+    if isinstance(held, Deferred) and held.decode is decode_list and isinstance(held.held, Raw):
+        raw = bytes(held.held)
+        if b"\n" not in raw:
+            try:
+                return [bytes(part) for part in _split(raw)]
+            except REFUSED:
+                return None
+    if type(held) is Pieces:
+        return held.parts()
+    found = _undeferred(held)
+    return [msgspec.json.encode(one) for one in found] if isinstance(found, list) else None
+
+
+def _whole(held: list[Any] | Deferred | None) -> Raw | UnsetType:
+    found = _undeferred(held)
+    return UNSET if found is None else Raw(msgspec.json.encode(found))
+
+
+def _undeferred(value: list[Any] | Deferred | None) -> Any:
+    """Messages. If they are not decoded yet, the decoded form is not stored in the event."""
+    if isinstance(value, Deferred) and value.decode is not None:
+        return value.decode() if value.held is UNSET else value.decode(value.held)
+    return value.get() if isinstance(value, Deferred) else value
+
+
+_COPIED: dict[type[Event], tuple[type[Line], tuple[str, ...]]] = {
+    Request: (RequestLine, ("model", "params", "metadata", "others")),
+    Response: (ResponseLine, ("model", "content", "unread", "stop_reason", "latency_ms")),
+    ToolCall: (ToolCallLine, ("name", "namespace", "call_id", "arguments", "raw_arguments", "group", "unordered")),
+    ToolResult: (ToolResultLine, ("call_id", "name", "content", "is_error", "latency_ms", "is_guessed")),
+    Message: (MessageLine, ("role", "content")),
+    Annotation: (AnnotationLine, ("label", "data")),
+    SessionStart: (SessionStartLine, ("metadata",)),
+    SessionEnd: (SessionEndLine, ("complete",)),
+}
+"""the line of each kind of event, and the fields that are copied to it"""
+
+
+def line_of(event: Event, here: Locator | None, *, with_messages: bool = True) -> Line:
+    """The line of an event that will stand at `here`; None if lines do not record where they stand.
+
+    The links of a response are left to the writer.
+    """
+    if type(event) not in _COPIED:
+        raise TypeError(f"an event of kind `{event.kind}` cannot be written")
+    kind, fields = _COPIED[type(event)]
+    line = kind(**{field: getattr(event, field) for field in fields})
+    if isinstance(event, Request):
+        request = cast(RequestLine, line)
+        request.messages = _raw(event.held_messages) if with_messages else UNSET
+        request.tools = _raw(event.held_tools)
+    elif isinstance(event, Response):
+        response = cast(ResponseLine, line)
+        response.text = UNSET if event.text == read_content(event.content)[1] else event.text
+        response.usage = None if event.usage is None else UsageLine(*_values(event.usage))
+    origin, source = event.origin, event.source
+    line.session, line.run, line.parent_run = origin.session, origin.run, origin.parent_run
+    line.agent, line.parent_agent = origin.agent, origin.parent_agent
+    line.turn, line.at = event.turn, event.at
+    if here is None or source != here:
+        line.source = None if source is None else LocatorLine(*_values(source))
+    return line
+
+
+def _values(found: msgspec.Struct) -> tuple[Any, ...]:
+    return msgspec.structs.astuple(found)
+
+
+def _raw(value: list[Any] | Deferred | None) -> Raw | UnsetType:
+    """Messages or tools as JSON."""
+    if isinstance(value, Deferred) and value.decode is decode_list:
+        undecoded = value.held
+        if isinstance(undecoded, Raw) and b"\n" not in bytes(undecoded):
+            return undecoded
+    found = undeferred(value)
+    return UNSET if found is None else Raw(msgspec.json.encode(found))
+
+
+def undeferred(value: list[Any] | Deferred | None) -> list[Any] | None:
+    """Messages or tools. If they are not decoded yet, the decoded form is not stored in the event."""
+    if isinstance(value, Deferred) and value.decode is not None:
+        found: list[Any] | None = value.decode() if value.held is UNSET else value.decode(value.held)
+        return found
+    return value.get() if isinstance(value, Deferred) else value
+
+
+def same(left: Any, right: Any) -> bool:
+    """Strict equality: for `==` alone, 1 and true are equal."""
+    return left is right or (bool(left == right) and encodes_same(left, right))
+
+
+def encodes_same(left: Any, right: Any) -> bool:
+    return msgspec.json.encode(left) == msgspec.json.encode(right)
+
+
+class PutLine(Protocol):
+    """Takes a line, with its number and its event."""
+
+    def __call__(self, number: int, line: Line, event: Event, /) -> None: ...
+
+
+class LineBuilder:
+    def __init__(self, file: str | None, put: PutLine, *, histories: Histories | None) -> None:
+        """`file`: the file in which each line stands at its number; None if lines are stored otherwise. `histories`:
+        requests refer to what earlier ones hold; None if the format stores a conversation once anyway."""
+        self._file = file
+        self._histories = histories
+        self._put = put
+        self.number = 1
+        """the number of the latest line; the first one is the header"""
+        self._previous: Request | None = None
+        """the request on the line before"""
+        self._unlinked: dict[int, tuple[int, Request]] = {}
+        """by identity: requests that a response can link to by line number, and that number"""
+        self._held: Response | None = None
+        """a response whose calls have not all been written yet"""
+        self._calls: list[ToolCall] = []
+        """the calls that have been written"""
+
+    def write(self, event: Event) -> None:
+        response = self._held
+        if response is not None:
+            if isinstance(event, ToolCall) and _same_call(event, response.tool_calls[len(self._calls)]):
+                self._calls.append(response.tool_calls[len(self._calls)])
+                if len(self._calls) == len(response.tool_calls):
+                    self.release()
+                return
+            self.release()
+        if isinstance(event, Response) and event.tool_calls:
+            self._held = event  # which of its calls follow decides how they are written
+        else:
+            self._write(event)
+
+    def release(self) -> None:
+        """Write the held response, then the calls that followed it; its other calls are part of its line."""
+        response, calls = self._held, self._calls
+        if response is None:
+            return
+        self._held, self._calls = None, []
+        here = self._here
+        line = cast(ResponseLine, line_of(response, here))
+        line.request = self._link(response)
+        inline = [cast(ToolCallLine, line_of(call, here)) for call in response.tool_calls[len(calls) :]]
+        line.calls = [*(call.call_id for call in calls), *inline]
+        self._put_next(line, response)
+        for call in calls:
+            self._write(call)
+
+    def _write(self, event: Event) -> None:
+        line = line_of(event, self._here, with_messages=self._histories is None)
+        if isinstance(event, Response):
+            cast(ResponseLine, line).request = self._link(event)
+        elif isinstance(event, Request) and self._histories is not None:
+            self._histories.shorten(cast(RequestLine, line), event, self.number + 1)
+        self._put_next(line, event)
+        if isinstance(event, Request):
+            self._previous = event
+
+    def _put_next(self, line: Line, event: Event) -> None:
+        self._leave_previous()
+        self.number += 1
+        self._put(self.number, line, event)
+
+    @property
+    def _here(self) -> Locator | None:
+        return None if self._file is None else Locator(self._file, self.number + 1)
+
+    # Links to requests; the reader follows them in the same steps
+
+    def _link(self, response: Response) -> int | RequestLine | UnsetType | None:
+        request, previous = response.request, self._previous
+        follows = previous is not None and previous.origin.session == response.origin.session
+        if request is None:
+            return None if follows else UNSET
+        if request is previous and follows:
+            self._previous = None
+            return UNSET
+        self._leave_previous()
+        if id(request) in self._unlinked:
+            return self._unlinked[id(request)][0]
+        return cast(RequestLine, line_of(request, self._here))
+
+    def _leave_previous(self) -> None:
+        if self._previous is not None:
+            self._unlinked[id(self._previous)] = (self.number, self._previous)
+            self._previous = None
+            if len(self._unlinked) > MOST_UNLINKED:
+                del self._unlinked[next(iter(self._unlinked))]
+
+
+def _same_call(left: ToolCall, right: ToolCall) -> bool:
+    return left is right or (left == right and same(left.arguments, right.arguments))
 
 
 class TraceWriter:

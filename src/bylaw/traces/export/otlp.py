@@ -14,8 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.model.events import Annotation, Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
-from bylaw.traces.export.histories import Histories
-from bylaw.traces.export.lines import LineBuilder
+from bylaw.traces.export.bylaw import Histories, LineBuilder
 from bylaw.traces.export.otlp_spans import (
     CLIENT,
     INTERNAL,

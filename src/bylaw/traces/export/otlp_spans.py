@@ -14,9 +14,9 @@ from msgspec import UNSET, Struct
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult, seconds
 from bylaw.traces.assembly.content import CALL_BLOCKS, read_arguments
 from bylaw.traces.assembly.session_buffer import given_arguments
-from bylaw.traces.export.lines import same, undeferred
+from bylaw.traces.export.bylaw import same, undeferred
 from bylaw.traces.formats.bylaw.lines import VERSION, RequestLine
-from bylaw.traces.formats.roundtrip_otlp import (
+from bylaw.traces.formats.otlp import (
     ADDED,
     ARGUMENTS,
     INPUT,

@@ -105,7 +105,7 @@ CATALOGUE: dict[str, Format] = {
     "pydantic-ai": Format("pydantic-ai: a message history", "pydantic_ai:PydanticAIReader"),
     "sharegpt": Format("ShareGPT: conversations with `from` and `value`", "sharegpt:ShareGptReader"),
     "swe-agent": Format("SWE-agent, mini-SWE-agent: a trajectory", "swe_agent:SweAgentReader"),
-    "tau2": Format("tau2-bench: results with simulations", "tau2:Tau2Reader"),
+    "tau2": Format("tau2-bench: results with simulations", "tau:Tau2Reader"),
     "vercel": Format("Vercel AI SDK: the steps of a result", "vercel_steps:VercelStepsReader"),
     "weave": _with_history("W&B Weave: exported calls", "weave:WeaveReader"),
     "atif": _with_history("ATIF: a trajectory of steps", "atif:reader"),

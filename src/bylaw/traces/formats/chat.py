@@ -18,8 +18,7 @@ from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
-from bylaw.traces.formats.framework_messages import is_framework_message
-from bylaw.traces.formats.messages import chat_message
+from bylaw.traces.formats.messages import chat_message, is_framework_message
 from bylaw.traces.formats.reader import ConversationReader, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, text_field
 

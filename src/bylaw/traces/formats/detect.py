@@ -10,7 +10,7 @@ from bylaw.traces.formats.bylaw.header import KNOWN_KEYS
 from bylaw.traces.formats.catalogue import CATALOGUE
 from bylaw.traces.formats.chat_message import ROLES
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, LISTS, NAME_KEYS, RESULT_KEYS
-from bylaw.traces.formats.framework_messages import is_framework_message
+from bylaw.traces.formats.messages import is_framework_message
 
 _FOREIGN = frozenset(
     ("jsonrpc", "suite_name", "pipeline_name", "spans", "resourceSpans", "resource_spans", "trajectory")

@@ -22,7 +22,7 @@ from msgspec import Struct
 from bylaw.model.source import Locator
 from bylaw.traces.formats.messages import chat_messages
 from bylaw.traces.formats.record import Record, type_name
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
+from bylaw.traces.formats.spans.span import RecordedInput
 from bylaw.traces.records.problems import Place
 
 MOST = 256 << 20

@@ -23,8 +23,7 @@ from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_rec
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.langfuse_sdk import usage_of
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
 

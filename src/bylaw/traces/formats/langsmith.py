@@ -14,8 +14,7 @@ from bylaw.traces.formats.reader import Opened, remember
 from bylaw.traces.formats.record import Record, list_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import ModelCall, RecordedInput, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
 

@@ -12,8 +12,7 @@ from bylaw.traces.formats.record import Record, list_field, object_field, record
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.rows import model_call
-from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
-from bylaw.traces.formats.spans.tool_values import tool_arguments
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun, tool_arguments
 from bylaw.traces.records.lines import Block
 
 _TYPE, _INPUTS, _OUTPUTS = "mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs"

@@ -6,19 +6,45 @@ in their events, or in log records that name their span; log records without spa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+import msgspec
+from msgspec import Raw, Struct
+
+from bylaw.model.events import Deferred
 from bylaw.model.source import Locator
+from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.formats.bylaw.lines import (
+    VERSION,
+    Header,
+    Line,
+    RequestLine,
+    ResponseLine,
+    ToolCallLine,
+    ToolResultLine,
+)
 from bylaw.traces.formats.otlp_wire import AnyValue, Export, KeyValue, LogRecord, WireSpan, decode_export
 from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import decode_typed_again
-from bylaw.traces.formats.roundtrip_otlp import OwnOtlpReader, is_foreign, is_own_export
-from bylaw.traces.formats.roundtrip_slots import KEEP_APART
+from bylaw.traces.formats.roundtrip_slots import (
+    END,
+    EVENTS,
+    HEADER,
+    KEEP_APART,
+    RECORDED,
+    SHAPE,
+    TRACE,
+    RoundTripReader,
+    Slot,
+    decode_slots,
+)
 from bylaw.traces.formats.spans import genai, langfuse_sdk, openinference, vercel
 from bylaw.traces.formats.spans.attributes import nanoseconds, text
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import Span
-from bylaw.traces.records.jsontext import REFUSED
+from bylaw.traces.records.jsontext import REFUSED, decode_deferred
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, placed
 
@@ -161,3 +187,214 @@ def _error(wire: WireSpan, attributes: dict[str, Any]) -> str | None:
     if status is not None and status.code in (2, "STATUS_CODE_ERROR", "2"):
         return status.message or kind or "error"
     return kind
+
+
+# Spans that Bylaw exported: the events are in slots, and their long parts in the attributes that others read. Most
+# messages, parts and tools are restored from their OpenTelemetry form: a single text is a message with text, the answer
+# of a tool is a message of that tool. If this would change a value, its recorded form is in `bylaw.recorded`.
+
+
+INPUT = "gen_ai.input.messages"
+OUTPUT = "gen_ai.output.messages"
+SYSTEM = "gen_ai.system_instructions"
+TOOLS = "gen_ai.tool.definitions"
+ARGUMENTS = "gen_ai.tool.call.arguments"
+RESULT = "gen_ai.tool.call.result"
+ADDED = "bylaw.added"
+"""marks a part that the content did not have: a call that was recorded separately"""
+MOST_WAITING = 1 << 14
+"""lines that may wait for an earlier one; the writer lets far fewer wait"""
+_SIGNALS = frozenset(("resourcespans", "resourcelogs", "resourcemetrics", "resourceprofiles"))
+
+
+class _Value(Struct, gc=False):
+    stringValue: str | None = None
+
+
+class _Attribute(Struct, gc=False):
+    key: str = ""
+    value: _Value | None = None
+
+
+class _Attributed(Struct, gc=False):
+    """A span or a resource."""
+
+    attributes: list[_Attribute] = []
+
+
+class _Scope(Struct, gc=False):
+    spans: list[_Attributed] = []
+
+
+class _ResourceSpans(Struct, gc=False):
+    resource: _Attributed | None = None
+    scopeSpans: list[_Scope] = []
+
+
+class _Export(Struct, gc=False):
+    resourceSpans: list[_ResourceSpans] = []
+
+
+_decode = msgspec.json.Decoder(_Export).decode
+_decode_header = msgspec.json.Decoder(Header).decode
+_decode_raw = msgspec.json.Decoder(Raw).decode
+
+
+def is_own_export(first: bytes) -> bool:
+    """Whether Bylaw wrote the file that begins with this record."""
+    if TRACE.encode() not in first:
+        return False
+    try:
+        found = _decode(first).resourceSpans
+    except REFUSED:
+        return False
+    return bool(found) and all(TRACE in _texts(one.resource) for one in found)
+
+
+def is_foreign(raw: bytes) -> bool:
+    """Whether a record without spans and logs is not OTLP. Metrics are OTLP, and so is an empty export."""
+    try:
+        signals = msgspec.json.decode(raw, type=dict[str, Raw])
+    except msgspec.DecodeError:
+        return False
+    return bool(signals) and _SIGNALS.isdisjoint(key.replace("_", "").lower() for key in signals)
+
+
+class OwnOtlpReader(RoundTripReader):
+    most_waiting = MOST_WAITING
+
+    def read_record(self, raw: bytes, place: int | Place) -> None:
+        export = self.decode(raw, place, _decode)
+        if export is None:
+            return
+        if not export.resourceSpans and is_foreign(raw):
+            self.refuse_foreign(None, "this is no OTLP, and the file began with spans of Bylaw's", raw, place)
+        for one in export.resourceSpans:
+            about = _texts(one.resource)
+            if about.get(TRACE) == VERSION:
+                with suppress(*REFUSED):  # without a valid header, the lines that follow can still be read
+                    self.lines(_decode_header(about[HEADER]) if HEADER in about else None)
+                self.put(lambda one=one, about=about: _lines(one, about), raw, place)  # type: ignore[misc]
+            else:
+                message = "these spans are not Bylaw's, and the file began with spans that are"
+                self.refuse_foreign(about.get(TRACE), message, raw, place)
+
+
+def _lines(one: _ResourceSpans, about: dict[str, str]) -> Iterator[tuple[int, Line]]:
+    for scope in one.scopeSpans:
+        for span in scope.spans:
+            attributes = _texts(span)
+            for slot in decode_slots(attributes.get(EVENTS, "[]")):
+                yield slot.n, _line(slot, attributes)
+    for slot in decode_slots(about.get(END, "[]")):
+        yield slot.n, slot.decoded()
+
+
+def _texts(found: _Attributed | None) -> dict[str, str]:
+    return {
+        one.key: one.value.stringValue
+        for one in (found.attributes if found is not None else ())
+        if one.value is not None and one.value.stringValue is not None
+    }
+
+
+def _line(slot: Slot, attributes: dict[str, str]) -> Line:
+    """The line of a slot, with the fields that are in attributes."""
+    line = slot.decoded()
+    for field, form in slot.held.items():
+        restore = _FIELDS.get((type(line), field))
+        if restore is not None:
+            setattr(line, field, restore(attributes, form))
+    return line
+
+
+def _messages(attributes: dict[str, str], form: Any) -> Deferred:
+    recorded = (_raw(attributes.get(SYSTEM, "[]")), _raw(attributes.get(INPUT, "[]")))
+    return Deferred(_decode_messages, recorded)
+
+
+def _decode_messages(recorded: tuple[Raw, Raw]) -> list[Any]:
+    instructions, found = map(decode_deferred, recorded)
+    system = [recorded_message({"role": "system", "parts": instructions})] if instructions else []
+    return [*system, *(recorded_message(one) for one in (found if isinstance(found, list) else ()))]
+
+
+def _decode_tools(recorded: Raw) -> list[Any]:
+    found = decode_deferred(recorded)
+    return [recorded_tool(one) for one in (found if isinstance(found, list) else ())]
+
+
+def _content(attributes: dict[str, str], form: Any) -> list[Any]:
+    found = msgspec.json.decode(attributes.get(OUTPUT, "[]"), type=list[dict[str, Any]])
+    return _recorded_content(found[0].get("parts")) if found else []
+
+
+def _result(attributes: dict[str, str], form: Any) -> Any:
+    text = attributes.get(RESULT, "")
+    return text if form == "text" else msgspec.json.decode(text)
+
+
+def _raw(text: str) -> Raw:
+    """JSON text, to be decoded on demand. Raises DecodeError."""
+    return _decode_raw(text).copy()
+
+
+_FIELDS: dict[tuple[type[Line], str], Callable[[dict[str, str], Any], Any]] = {
+    (RequestLine, "messages"): _messages,
+    (RequestLine, "tools"): lambda attributes, form: Deferred(_decode_tools, _raw(attributes.get(TOOLS, "[]"))),
+    (ResponseLine, "content"): _content,
+    (ToolCallLine, "arguments"): lambda attributes, form: read_arguments(attributes.get(ARGUMENTS, ""))[0],
+    (ToolCallLine, "raw_arguments"): lambda attributes, form: attributes.get(ARGUMENTS, ""),
+    (ToolResultLine, "content"): _result,
+}
+
+
+# What messages, parts and tools were recorded as. Nothing here can fail.
+
+
+def recorded_message(message: Any) -> Any:
+    if not isinstance(message, dict) or RECORDED in message:
+        return message[RECORDED] if isinstance(message, dict) else message
+    parts, rest = message.get("parts"), {key: value for key, value in message.items() if key != "parts"}
+    parts = parts if isinstance(parts, list) else []
+    first = parts[0] if len(parts) == 1 and isinstance(parts[0], dict) and RECORDED not in parts[0] else {}
+    if first.get("type") == "tool_call_response" and message.get("role") == "tool":
+        return {**rest, "tool_call_id": first.get("id"), "content": first.get("response")}
+    if first.get("type") == "text":
+        return {**rest, "content": first.get("content")}
+    return {**rest, "content": _recorded_content(parts)}
+
+
+def _recorded_content(parts: Any) -> list[Any]:
+    found = parts if isinstance(parts, list) else []
+    return [recorded_block(part) for part in found if not (isinstance(part, dict) and ADDED in part)]
+
+
+def recorded_block(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    if RECORDED in part:
+        return part[RECORDED]
+    kind = part.get("type")
+    if kind == "text":
+        return {"type": "text", "text": part.get("content")}
+    if kind == "reasoning":
+        return {"type": "thinking", "text": part.get("content")}
+    if kind == "tool_call":
+        return {"type": "tool_use", "id": part.get("id"), "name": part.get("name"), "input": part.get("arguments")}
+    if kind == "tool_call_response":
+        return {"type": "tool_result", "tool_use_id": part.get("id"), "content": part.get("response")}
+    return part
+
+
+def recorded_tool(tool: Any) -> Any:
+    if not isinstance(tool, dict):
+        return tool
+    if RECORDED in tool:
+        return tool[RECORDED]
+    fields = {key: value for key, value in tool.items() if key != SHAPE}
+    if tool.get(SHAPE) == "openai":
+        return {"type": fields.pop("type", None), "function": fields}
+    if tool.get(SHAPE) == "anthropic":
+        return {"input_schema" if key == "parameters" else key: fields[key] for key in fields if key != "type"}
+    return fields

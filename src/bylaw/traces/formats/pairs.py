@@ -18,7 +18,7 @@ from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
 from bylaw.traces.formats.bodies import RequestBody, read_answer, read_request
-from bylaw.traces.formats.body_text import is_cut, is_unreadable, read_body
+from bylaw.traces.formats.body_text import StreamedResponses, is_cut, is_stream_event, is_unreadable, read_body
 from bylaw.traces.formats.chat import read_recorded_usage
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, time_of
 from bylaw.traces.formats.messages import chat_message, first_answer
@@ -26,7 +26,6 @@ from bylaw.traces.formats.reader import LOGGED_TWICE, ConversationReader, Logged
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
 from bylaw.traces.formats.repeated_results import add_repeated_results
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
-from bylaw.traces.formats.stream_events import StreamedResponses, is_stream_event
 
 _REQUESTS = ("request", "body", "request_body", "requestBody", "input", "kwargs")
 _RESPONSES = ("response", "response_body", "responseBody", "output", "completion", "result")

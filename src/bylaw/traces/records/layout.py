@@ -17,16 +17,18 @@ from bylaw.traces.records.lines import (
     MAX_RECORD,
     Block,
     Decoded,
+    Elements,
     check_utf8,
     decoded,
     line_blocks,
     looks_tabular,
     report_too_long,
+    scan,
+    scan_values,
     table_blocks,
     valid_utf8,
     without_bom,
 )
-from bylaw.traces.records.lists import Elements, scan, scan_values
 from bylaw.traces.records.problems import Place, Problems
 from bylaw.traces.records.protobuf import bare_blocks, frame_blocks, looks_bare, looks_framed
 

@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
-from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.child_environment import Authority
 from bylaw.wire.proxy.http1 import (
     HOP_BY_HOP,
+    HTTP2_PREFACE,
     IDLE,
     MOST_BODY,
     TOO_LARGE,
@@ -24,11 +25,13 @@ from bylaw.wire.proxy.http1 import (
     Connection,
     Request,
     Route,
+    Start,
     proxy_error,
+    read_start,
     route_of,
+    start_in,
     token_of,
 )
-from bylaw.wire.proxy.tunnel_start import HTTP2_PREFACE, Start, read_start, start_in
 from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_for, open_tunnel, target_of
 from bylaw.wire.trickle import Pace
 

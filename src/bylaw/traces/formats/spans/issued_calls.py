@@ -9,8 +9,7 @@ from msgspec import UNSET, Struct
 
 from bylaw.model.events import Origin
 from bylaw.traces.assembly.content import AssistantContent
-from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
-from bylaw.traces.formats.spans.tool_values import same_arguments
+from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, same_arguments
 
 _MOST_WAITING = 256
 """calls that one tool's span may be; older ones have no span"""

@@ -9,8 +9,7 @@ from bylaw.traces.assembly.usage import count_of, read_usage, usage_from_counts
 from bylaw.traces.formats.bodies import answer_of
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.spans.attributes import text
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
 
 KIND = "langfuse.observation.type"
 _FIELD = "langfuse.observation."

@@ -9,8 +9,7 @@ from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import read_answer
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
 
 KIND = "openinference.span.kind"
 _INPUT, _TOOLS = "llm.input_messages", "llm.tools"

@@ -16,8 +16,7 @@ from bylaw.traces.formats.bodies import answer_of, read_answer, read_request
 from bylaw.traces.formats.chat_message import read_assistant
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, RecordedInput, Span, ToolRun
 from bylaw.traces.records.lines import Block
 
 SESSIONS = ("session_id", "sessionId", "thread_id", "conversation_id")

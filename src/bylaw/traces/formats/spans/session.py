@@ -38,8 +38,7 @@ from bylaw.traces.formats.call_signs import (
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import Mark, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import Mark, ModelCall, RecordedInput, Span, ToolRun
 from bylaw.traces.records.problems import Problems
 
 DROPPED = "the recorder dropped {} attributes or events of this span, because there were too many"

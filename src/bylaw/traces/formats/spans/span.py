@@ -2,15 +2,133 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from bylaw.model.events import Deferred, Usage
 from bylaw.model.source import Locator
-from bylaw.traces.formats.spans.attributes import latency_ms
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.tool_values import tool_arguments, tool_result
+from bylaw.traces.assembly.content import Result, foreign_result, only_part, read_arguments
+from bylaw.traces.assembly.session_buffer import same_value
+from bylaw.traces.formats.chat_message import read_assistant, results_in
+from bylaw.traces.formats.messages import chat_message, listed, parsed
+from bylaw.traces.formats.record import MalformedRecord, text_field
+from bylaw.traces.formats.spans.attributes import Element, latency_ms
+from bylaw.traces.records.jsontext import REFUSED, decode_whole
+
+# The input of a model as a recorder wrote it
+
+
+_pieces = msgspec.json.Decoder(list[Raw]).decode
+
+
+def pieces(value: Any) -> list[Any] | None:
+    """The recorded messages. A list that is still JSON is only divided, for callers that look at few messages."""
+    if type(value) is Raw and bytes(value)[:1] != b"[":
+        value = decode_whole(value)  # text may hold JSON
+    found = _divided(value)
+    if found is not None and len(found) == 1 and bytes(found[0])[:1] == b"[":
+        found = _divided(found[0])
+    return listed(value) if found is None else found
+
+
+def _divided(value: Any) -> list[Raw] | None:
+    if type(value) is not Raw and (type(value) is not str or value.lstrip()[:1] != "["):
+        return None
+    try:
+        return _pieces(value)
+    except REFUSED:
+        return None
+
+
+class RecordedInput:
+    """The input of a model as it was recorded, converted to messages only when it is looked at.
+
+    Recorders repeat the whole conversation with every request, so nearly all of it is never looked at. Results of calls
+    stand near the end, so they are searched from the end.
+    """
+
+    __slots__ = ("_each", "_read", "_recorded", "_system")
+
+    def __init__(
+        self,
+        recorded: Any,
+        *,
+        read: Callable[[Any], Any] | None = None,
+        system: list[dict[str, Any]] | None = None,
+        each: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        """`recorded` may still be JSON. `read` extracts the messages, `system` precedes them, `each` converts one."""
+        self._recorded = recorded
+        self._read = read
+        self._system = system
+        self._each = each
+
+    def deferred(self) -> Deferred:
+        return Deferred(RecordedInput.messages, self)
+
+    def messages(self) -> list[dict[str, Any]] | None:
+        found = [message for one in listed(self._read_once()) or () for message in self._converted(one)]
+        return [*(self._system or ()), *found] or None
+
+    def results(self, wanted: set[str], known: Container[str]) -> tuple[list[Result], list[Result]]:
+        """The latest result of each of these calls; if one lacks, also those since the last answer that name no call.
+
+        `known`: the ids of all calls. An answer may be recorded without ids, or with others than its results have: what
+        the input itself says about the call of such a result is returned with it.
+        """
+        by_id: dict[str, Result] = {}
+        unnamed: list[Result] = []
+        answered = False
+        for one in reversed(pieces(self._read_once()) or ()):
+            for message in reversed(self._converted(one)):
+                if message.get("role") == "assistant":
+                    answered = True
+                    unnamed = [_with_call(result, message) for result in unnamed]
+                    if not wanted.isdisjoint(_ids(message)):
+                        return list(by_id.values())[::-1], unnamed[::-1]  # results follow their call
+                    continue
+                for result in reversed(results_in(message)):
+                    if result.call_id in wanted:
+                        by_id.setdefault(result.call_id or "", result)
+                    elif not answered and (result.call_id is None or result.call_id not in known):
+                        unnamed.append(result)
+            if len(by_id) == len(wanted):
+                return list(by_id.values())[::-1], []  # no call is left that a result without an id could answer
+        return list(by_id.values())[::-1], unnamed[::-1]
+
+    def _read_once(self) -> Any:
+        if self._read is not None:
+            self._recorded, self._read = self._read(self._recorded), None
+        return self._recorded
+
+    def _converted(self, one: Any) -> list[dict[str, Any]]:
+        found = chat_message(one.nested() if type(one) is Element else one)
+        return found if self._each is None else [self._each(message) for message in found]
+
+
+def _with_call(result: Result, answer: dict[str, Any]) -> Result:
+    """The result with the name and the arguments of its call, if the answer holds that."""
+    if result.call_id is None or result.arguments is not None or result.call_id not in _ids(answer):
+        return result
+    try:
+        content = read_assistant(answer)
+    except MalformedRecord:
+        return result  # the answer itself was reported when it was read
+    for use, (arguments, raw) in zip(content.uses, content.arguments, strict=True):
+        if use.get("id") == result.call_id:
+            return replace(result, name=str(use["name"]), arguments=raw if arguments is None else arguments)
+    return result
+
+
+def _ids(message: dict[str, Any]) -> Iterator[str]:
+    content, calls = message.get("content"), message.get("tool_calls")
+    for part in (*(content if isinstance(content, list) else ()), *(calls if isinstance(calls, list) else ())):
+        if isinstance(part, dict) and isinstance(part.get("id"), str):
+            yield part["id"]
 
 
 class ModelCall(Struct, kw_only=True):
@@ -108,3 +226,116 @@ class Span(Struct, kw_only=True, eq=False):
     @property
     def latency_ms(self) -> float | None:
         return latency_ms(self.start, self.end)
+
+
+# Arguments and results of tools, without what recorders and frameworks wrap around them. Nothing here can fail.
+
+
+_MOST_LAYERS = 4
+_LANGCHAIN_INPUT = frozenset(("input_str", "inputs", "tags", "metadata", "kwargs"))
+_LANGCHAIN_OUTPUT = frozenset(("output", "kwargs"))
+_PYTHON_CALL = frozenset(("args", "kwargs", "sanitize_inputs_outputs"))
+"""how smolagents records the call of a tool's function"""
+_MCP = frozenset(("content", "isError", "is_error", "structuredContent", "_meta"))
+
+
+def inner_arguments(arguments: Any) -> Any:
+    """The arguments inside a recorder's wrapper; the same value if there is none."""
+    if not isinstance(arguments, dict):
+        return arguments
+    keys = arguments.keys()
+    if keys == {"input"}:  # LangSmith, and what passes through it
+        return parsed(arguments["input"]) if isinstance(parsed(arguments["input"]), dict) else arguments
+    if "input_str" in keys and keys <= _LANGCHAIN_INPUT:  # LangChain's callback, as OpenLLMetry records it
+        inputs = arguments.get("inputs")
+        return inputs if isinstance(inputs, dict) else parsed(arguments["input_str"])
+    if keys == {"kwargs"} and isinstance(arguments["kwargs"], dict):  # LlamaIndex
+        return arguments["kwargs"]
+    if {"args", "kwargs"} <= keys:  # Python's own: if all are named, `kwargs` are the arguments
+        named = arguments["kwargs"]
+        is_named = isinstance(named, dict) and not arguments["args"]
+        return named if is_named and (named or keys <= _PYTHON_CALL) else arguments
+    return arguments
+
+
+def same_arguments(left: Any, right: Any) -> bool:
+    """Whether two recordings of a call have the same arguments, however each is wrapped."""
+    if same_value(left, right):
+        return True
+    inner, other = _innermost(left), _innermost(right)
+    if same_value(inner, other):
+        return True
+    # LangChain shows a tool with one parameter only its value
+    for value, whole in ((inner, other), (other, inner)):
+        if not isinstance(value, dict) and isinstance(whole, dict) and len(whole) == 1:
+            (only,) = whole.values()
+            if same_value(value, only) or str(value) == only:
+                return True
+    return False
+
+
+def _innermost(arguments: Any) -> Any:
+    for _ in range(_MOST_LAYERS):
+        inner = inner_arguments(parsed(arguments))
+        if inner is arguments:
+            break
+        arguments = inner
+    return arguments
+
+
+def tool_arguments(recorded: Any) -> tuple[Any, str | None]:
+    """The arguments that a tool's span recorded, parsed, and their text if that is what was recorded."""
+    arguments, raw = read_arguments(recorded)
+    inner = inner_arguments(arguments)
+    return (arguments, raw) if inner is arguments else (inner, None)
+
+
+def tool_result(recorded: Any | UnsetType) -> Result | None:
+    """What a tool's span recorded as its output, and what that says about the call; None if nothing was recorded."""
+    if recorded is UNSET or recorded is None:
+        return None
+    value = parsed(recorded)
+    if isinstance(value, str):
+        return Result(None, None, _text(value), None)
+    for _ in range(_MOST_LAYERS):
+        found = _inside(value)
+        if not isinstance(found, Result):
+            if found is value:
+                break
+            value = found
+            continue
+        return found
+    return Result(None, None, only_part(value), None)
+
+
+def _inside(value: Any) -> Any:
+    """A result if the value is a message or an object that holds one, else what it wraps, else the value itself."""
+    if not isinstance(value, dict):
+        return value
+    if (found := foreign_result(value)) is not None:
+        return found
+    if "output" in value and value.keys() <= _LANGCHAIN_OUTPUT and isinstance(parsed(value["output"]), dict):
+        return parsed(value["output"])
+    if {"raw_output", "tool_name", "is_error"} <= value.keys():  # LlamaIndex
+        failed = value["is_error"]
+        return Result(None, text_field(value, "tool_name"), value["raw_output"], failed if failed is True else None)
+    if value.keys() == {"id", "name", "response"}:  # ADK
+        return Result(value["id"], value["name"], value["response"], None)
+    if isinstance(value.get("content"), list) and value.keys() <= _MCP:
+        failed = value.get("isError", value.get("is_error"))
+        return Result(None, None, value["content"], failed if isinstance(failed, bool) else None)
+    if value.get("role") == "tool" or not value.keys().isdisjoint(("lc", "tool_call_id", "data")):
+        message = next(iter(chat_message(value)), {})
+        if message.get("role") == "tool" and message is not value:
+            failed = message.get("is_error")
+            call_id, name = text_field(message, "tool_call_id"), text_field(message, "name")
+            return Result(call_id, name, message.get("content"), failed if isinstance(failed, bool) else None)
+    return value
+
+
+def _text(value: str) -> Any:
+    """Text that was recorded as JSON, with its quotes."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        found = read_arguments(value)[0]
+        return found if isinstance(found, str) else value
+    return value

@@ -15,8 +15,7 @@ from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.spans.attributes import first, text
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
-from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, RecordedInput, Span, ToolRun
 
 OPERATION = "ai.operationId"
 _SESSIONS = tuple(f"ai.telemetry.metadata.{name}" for name in ("sessionId", "session_id", "conversationId", "threadId"))
