@@ -16,6 +16,7 @@ import aiohttp
 import httpx
 import pytest
 import requests
+import urllib3
 
 import bylaw
 from bylaw.record.recording import Recording
@@ -71,6 +72,25 @@ def by_urllib(url: str) -> bytes:
         return b"".join(reply)
 
 
+def by_requests_at_once(url: str) -> bytes:
+    return requests.post(url, json=CHAT, timeout=300).content
+
+
+def by_urllib3(url: str) -> bytes:
+    return urllib3.PoolManager(retries=False).request("POST", url, json=CHAT).data
+
+
+def by_urllib3_later(url: str) -> bytes:
+    with urllib3.PoolManager(retries=False).request("POST", url, json=CHAT, preload_content=False) as reply:
+        return b"".join(iter(lambda: reply.read(7), b""))
+
+
+def by_urllib_at_once(url: str) -> bytes:
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(CHAT).encode()), timeout=300) as reply:
+        body: bytes = reply.read()
+        return body
+
+
 def by_aiohttp(url: str) -> bytes:
     async def asked() -> bytes:
         async with aiohttp.ClientSession() as session, session.post(url, json=CHAT) as reply:
@@ -96,12 +116,14 @@ def test_the_recording_says_how_a_stream_ended(
 WHOLE = json.dumps({"choices": [{"index": 0, "message": {"content": "on time"}, "finish_reason": "stop"}]}).encode()
 
 
+RAISING = [
+    by_httpx, by_aiohttp, by_requests, by_requests_at_once, by_urllib3, by_urllib3_later, by_urllib_at_once,
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("missing", [0, 9], ids=["whole", "short"])
-@pytest.mark.parametrize(
-    ("ask", "framing"),
-    [(by_httpx, "chunked"), (by_aiohttp, "chunked"),
-     (by_httpx, "with a length"), (by_aiohttp, "with a length"), (by_requests, "with a length")],
-)  # fmt: skip
+@pytest.mark.parametrize("framing", ["chunked", "with a length"])
+@pytest.mark.parametrize("ask", RAISING, ids=lambda ask: ask.__name__)
 def test_a_reply_that_is_shorter_than_announced_is_no_whole_turn(
     tmp_path: Path, ask: Any, framing: str, missing: int
 ) -> None:
@@ -115,6 +137,14 @@ def test_a_reply_that_is_shorter_than_announced_is_no_whole_turn(
     trace = read(tmp_path / "run.jsonl")
     assert [one.stop_reason for one in responses(trace)] in ([[], [None]] if missing else [["stop"]])
     assert len(notes(trace)) == (1 if missing else 0)
+
+
+def test_a_short_reply_that_a_library_reads_without_an_exception_is_no_whole_turn(tmp_path: Path) -> None:
+    body = WHOLE + b"\n"
+    with bylaw.record(tmp_path / "run.jsonl"), answering(body, "with a length", b"application/json", 9) as url:
+        assert by_urllib(url) == body
+    trace = read(tmp_path / "run.jsonl")
+    assert [note.data["error"] for note in notes(trace)] == ["the connection was broken off"]
 
 
 @pytest.mark.parametrize("length", [str(len(WHOLE)), f"00{len(WHOLE)}", str(len(WHOLE) + 1), "9" * 5000])

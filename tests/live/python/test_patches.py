@@ -7,8 +7,10 @@ import http.client
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from aiohttp import web
 
 import bylaw
 from bylaw.contract.faults.model import Injection
+from bylaw.model.events import Annotation
 from tests.live.python.callers import OVER_HTTP
 from tests.live.python.support import ORDER, Served, ask, started, tool_fault
 
@@ -137,6 +140,71 @@ def test_a_server_that_is_down_fails_as_it_does_without_patches() -> None:
     assert ask(agent).answer == agent("hi") == "ConnectError,ConnectionError,URLError"
 
 
+FRAMINGS = {
+    "whole": b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n",
+    "no last chunk": b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n",
+    "no line end": b"transfer-encoding: chunked\r\n\r\n%x\r\n%b",
+    "half a chunk": b"transfer-encoding: chunked\r\n\r\n1%x\r\n%b",
+    "short": b"content-length: 9999\r\nx-size: %d\r\n\r\n%b",
+}
+
+
+def answer_once(listener: socket.socket, framing: str, body: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        asked = b""
+        while b"\r\n\r\n" not in asked or (asked.startswith(b"POST") and b'"messages"' not in asked):
+            asked += connection.recv(65536)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        connection.sendall(head + FRAMINGS[framing] % (len(body), body))
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_an_answer_of_a_model_that_was_cut_off_is_no_answer(framing: str) -> None:
+    said = {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "at noon"}}]}
+
+    def agent(_prompt: str) -> str:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat/completions"
+        asked: Any = {"model": "m", "messages": [{"role": "user", "content": "when?"}]}
+        try:
+            return str(requests.post(url, json=asked, timeout=300).json()["choices"][0]["message"]["content"])
+        except requests.RequestException:
+            return "I could not find out"
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer_once, args=(listener, framing, json.dumps(said).encode()))
+        thread.start()
+        run = ask(agent)
+        thread.join()
+    assert run.answer == ("at noon" if framing == "whole" else "I could not find out")
+    assert [attempt.has_failed for attempt in run.attempts] == [framing != "whole"]
+    assert ("at noon" in str(run.trace.events)) is (framing == "whole")
+
+
+@pytest.mark.parametrize("library", OVER_HTTP)
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_a_reply_that_was_cut_off_counts_as_failed_where_the_agent_got_an_error(library: str, framing: str) -> None:
+    """Although all of its content has come."""
+    body = json.dumps(ORDER).encode()
+
+    async def agent(_prompt: str) -> str:
+        try:
+            return str(await OVER_HTTP[library](f"http://127.0.0.1:{listener.getsockname()[1]}/order"))
+        except Exception as error:  # each library has its own
+            return type(error).__name__
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer_once, args=(listener, framing, body))
+        thread.start()
+        run = ask(agent)
+        thread.join()
+    is_whole = run.answer == str((200, body.decode()))
+    assert is_whole is (framing == "whole")
+    (note,) = (event for event in run.trace.events if isinstance(event, Annotation) and event.label == "http")
+    assert ("error" not in note.data) is is_whole
+    assert [attempt.has_failed for attempt in run.attempts] == [not is_whole]
+
+
 def test_a_fault_needs_no_server() -> None:
     async def agent(_prompt: str) -> str:
         told = [await call("http://nowhere.invalid/order") for call in OVER_HTTP.values()]
@@ -179,6 +247,7 @@ from bylaw.contract.agents.python_agent import PythonAgent
 from bylaw.contract.model import AgentSpec
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.model import Injection
+from bylaw.model.events import Annotation
 
 async def main():
     live = PythonAgent(AgentSpec(type="python", endpoint="lazy:agent", timeout_ms=600_000), base=Path(sys.argv[1]))

@@ -211,7 +211,8 @@ class ModelExchange(Exchange):
             return
         self._is_over = True
         latency = (time.perf_counter() - self._began) * 1000
-        reply = self._read_back()
+        # the client of a body that broke off raises an exception, also if all of its JSON has come
+        reply = self._read_back() if error is None or is_stream(self._headers) else None
         if reply is not None:
             self._results.note_calls(self._wire, reply)
         self._attempt.end(failed=reply is None, took_effect=False)

@@ -216,11 +216,14 @@ class _ObservedResponse(http.client.HTTPResponse):
             return data
         self._is_reading = True
         try:
-            data = read(size)
+            with self._stream.failures():
+                data = read(size)
         finally:
             self._is_reading = False
         passed = b"".join(self._stream.pieces(data))
         if (not data and size != 0) or self.isclosed():
+            if self.length:  # bytes that are missing; most methods return less then, without an exception
+                self._stream.end_early()
             self._stream.end()
         return passed
 

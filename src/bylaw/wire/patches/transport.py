@@ -18,6 +18,7 @@ from bylaw.wire.values import one_line
 
 BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 """headers that do not fit a body that was decoded or changed"""
+BROKEN_OFF = "the connection was broken off"
 
 
 class Library(Protocol):
@@ -171,8 +172,21 @@ class ReplyStream:
         if left > 0:
             yield data[:left]
         if left < len(data):
-            self._exchange.end(error="the connection was broken off")
+            self.end_early()
             raise self._broken
+
+    def end_early(self) -> None:
+        """The body is shorter than announced. Not every way to read it raises an exception."""
+        self._exchange.end(error=BROKEN_OFF)
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Reports an exception of this block, which reads from the server."""
+        try:
+            yield
+        except Exception as error:
+            self._exchange.end(error=one_line(error))
+            raise
 
     def end(self) -> None:
         """The server has ended the body."""

@@ -193,14 +193,30 @@ class _ObservedSource:
         self._has_waited = False
 
     def read(self, *args: Any, **kwargs: Any) -> bytes:
-        return self._reported(self._source.read(*args, **kwargs))
+        with self._stream.failures():
+            data = self._source.read(*args, **kwargs)
+        return self._reported(data)
 
     def read1(self, *args: Any, **kwargs: Any) -> bytes:
-        return self._reported(self._source.read1(*args, **kwargs))
+        with self._stream.failures():
+            data = self._source.read1(*args, **kwargs)
+        return self._reported(data)
+
+    @property
+    def fp(self) -> Any:
+        """urllib3 reads the line before each chunk, with its length, from the file under the source."""
+        file = self._source.fp
+        return None if file is None else _ObservedLines(file, self)
+
+    def line(self, line: bytes) -> bytes:
+        if not line and getattr(self._reply(), "chunk_left", 0) is None:  # a line was due, and no chunk was the last
+            self._stream.end_early()
+        return line
 
     def _safe_read(self, size: int) -> bytes:
         """urllib3 reads each chunk of a chunked body, and the line end after it, with this method."""
-        data: bytes = self._source._safe_read(size)
+        with self._stream.failures():
+            data: bytes = self._source._safe_read(size)
         if self._ends_chunk:
             self._ends_chunk = False
             return data
@@ -220,5 +236,20 @@ class _ObservedSource:
             self._has_waited = True
             self._stream.wait()
         if not data:
+            if getattr(self._reply(), "length_remaining", None):
+                self._stream.end_early()
             self._stream.end()
         return b"".join(self._stream.pieces(data)) if data else data
+
+
+class _ObservedLines:
+    """The file under a source. The end of the connection in place of a line is reported to the source."""
+
+    def __init__(self, file: Any, source: _ObservedSource) -> None:
+        self._file, self._source = file, source
+
+    def readline(self, *args: Any) -> bytes:
+        return self._source.line(self._file.readline(*args))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
