@@ -249,6 +249,11 @@ CASES: dict[str, tuple[Callable[[Any, Any], Run], str]] = {
 }
 
 
+def tests_of(make: Callable[[Any, Any], Run]) -> str:
+    """The framework whose tests have the agent of a case."""
+    return "langchain" if make is langgraph else make.__name__
+
+
 def cpu() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)

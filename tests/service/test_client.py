@@ -19,6 +19,7 @@ import pytest
 import bylaw
 from bylaw import AsyncGuardClient, GuardClient
 from bylaw.guard.incidents.correlator import Correlator
+from bylaw.guard.integrations.calls import Calls
 from bylaw.guard.service.context import Settings
 from bylaw.model.events import Message, Origin, Request, Response, ToolCall
 from tests.service.support import Site
@@ -351,6 +352,29 @@ def test_a_call_that_ran_unjudged_is_judged_afterwards(caplog: pytest.LogCapture
     (incident,) = site.ops.incidents.list()
     assert (incident.rule, incident.count, incident.stopped) == ("large-refund", 1, 0)
     assert bylaw.verify_audit(site.store).findings == []
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("takes_past_calls", [False, True])
+def test_a_call_that_ran_with_other_arguments_is_told_to_the_service(
+    takes_past_calls: bool, away: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = Site(settings=Settings(past_calls=takes_past_calls))
+    http = Http(site)
+    guard = client(site, http)
+    calls = Calls(guard)
+    attempt = bylaw.Attempt(tool="issue_refund", arguments={"amount": 5, "ticket": "T-1"}, session="s", call_id="c")
+    decision = guard.decide(attempt)
+    assert decision.allowed
+    http.away = "before" if away else ""
+    calls.record(decision, "done", None, attempt, {"amount": 900, "ticket": "T-1"})
+    http.away = ""
+    guard.decide(bylaw.Attempt(tool="lookup_order", session="s"))
+    assert "has run with other arguments than the guard had allowed" in caplog.text
+    said = "`large-refund` would have stopped it" if takes_past_calls else "ran unjudged, and is not counted"
+    assert said in caplog.text
+    kinds = [row.kind for row in site.store.events(session="s")]
+    assert kinds == ["decision", *(["taken"] if takes_past_calls else []), "result", "decision"]
 
 
 def test_a_call_whose_decision_was_lost_counts_once_though_it_ran() -> None:

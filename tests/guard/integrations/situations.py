@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -347,11 +348,36 @@ class Situations:
         assert "`drop`" in seen[0].results[0] and seen[0].results[1:] == ["look done"]
         assert shop.runs == [("look", {}), ("delegate", {})]
 
-    def test_the_benchmark_runs(self, guard: bylaw.Guard, capsys: Any) -> None:
+    def test_the_benchmark_measures_the_same_calls_with_and_without_the_guard(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """`bench/integrations.py` uses the agents of these tests."""
-        name = type(self).__module__.rpartition(".test_")[2]
-        with guard.session("s"):
-            getattr(integrations, name)(guard, [[("book", {"seat": 1})]])()
+        module = type(self).__module__
+        name = module.rpartition(".test_")[2]
+        made = [make for make, _ in integrations.CASES.values() if integrations.tests_of(make) == name]
+        assert getattr(integrations, name) in made
+        shops: list[Shop] = []
+        decided: list[str] = []
+        decide = bylaw.Guard.decide
+
+        def noted(guard: bylaw.Guard, attempt: bylaw.Attempt, **more: Any) -> bylaw.Decision:
+            decided.append(attempt.tool)
+            return decide(guard, attempt, **more)
+
+        def opened() -> Shop:
+            shops.append(Shop())
+            return shops[-1]
+
+        monkeypatch.setattr(bylaw.Guard, "decide", noted)
+        monkeypatch.setattr(sys.modules[module], "Shop", opened)
+        for make in made:
+            without, guarded = integrations.measure(make, calls=2, runs=1)
+            assert without > 0 and guarded > 0
+            bookings = [("book", {"seat": 0}), ("book", {"seat": 1})]
+            assert [shop.runs for shop in shops] == [bookings] * 4, "two of them before it measures"
+            assert decided.count(f"{self.prefix}book") == 4, "the two runs with the guard"
+            shops.clear()
+            decided.clear()
 
 
 class SituationsOfOneTool(Situations):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bylaw
+from bench import integrations as benchmark
 from bylaw.guard.integrations import calls as module
 from bylaw.guard.integrations.calls import Answer, Calls
 from tests.guard.integrations.situations import RULES
@@ -197,3 +201,37 @@ def test_sessions(guard: bylaw.Guard) -> None:
 def test_only_a_guard_guards() -> None:
     with pytest.raises(TypeError, match="expected a bylaw"):
         Calls("guard.yaml")  # type: ignore[arg-type]
+
+
+def test_every_adapter_is_in_the_benchmark_and_in_the_situations() -> None:
+    adapters = {name for name, one in vars(bylaw.integrations).items() if inspect.isfunction(one)}
+    measured = {benchmark.tests_of(make) for make, _ in benchmark.CASES.values()}
+    assert measured == adapters and len(adapters) > 5
+    for name in adapters:
+        text = (Path(__file__).parent / f"test_{name}.py").read_text("utf-8")
+        assert re.search(r"^class \w+\(Situations(OfOneTool)?\):$", text, re.MULTILINE), name
+
+
+RAN: dict[str, tuple[Any, str | None]] = {
+    "as allowed": ({"amount": 5}, None),
+    "not told": (None, None),
+    "otherwise": ({"amount": 6}, ""),
+    "what a rule stops": ({"amount": 500}, "`much`"),
+}
+
+
+@pytest.mark.parametrize("case", RAN)
+def test_a_call_that_a_framework_ran_with_other_arguments_is_judged_as_it_ran(
+    case: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    ran, said = RAN[case]
+    with bylaw.Guard({"guard": RULES}, store=tmp_path / "g.db") as guard:
+        calls = Calls(guard)
+        allowed = attempt(calls, arguments={"amount": 5})
+        calls.record(calls.decide(allowed), "paid", None, allowed, ran)
+        kinds = [row.kind for row in guard.store.events()]
+        last = guard.store.events()[-2].data["attempt"]["arguments"]
+    assert ("with other arguments than the guard had allowed" in caplog.text) is (said is not None)
+    assert (said or "") in caplog.text and ("would have stopped" in caplog.text) is bool(said)
+    assert kinds == (["decision", "result"] if said is None else ["decision", "release", "taken", "result"])
+    assert last == (ran or {"amount": 5})

@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, TypeAlias, TypedDict
@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from bylaw.guard.decide.attempts import is_time
 from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import Refused
-from bylaw.guard.model import Attempt, Call, Decision, Denied
+from bylaw.guard.model import Attempt, Call, Decision, Denied, Match
 from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.scope import in_current_session
 from bylaw.guard.tools import CannotRun, plain_json, same_json
@@ -357,9 +357,24 @@ class Calls:
             self._unlisted.add(tool)
             _log.warning("the %s `%s` is blocked: if the agent may use it, add it to `tools:` in the rules", what, tool)
 
-    def record(self, decision: Decision, content: Any, is_error: bool | None) -> None:
-        """What a call returned that somebody else has run."""
-        self._report(self.guard.record(decision, content, is_error=is_error))
+    def record(
+        self,
+        decision: Decision,
+        content: Any,
+        is_error: bool | None,
+        attempt: Attempt | None = None,
+        ran: Any = None,
+    ) -> None:
+        """What a call returned that somebody else has run. `ran`: the arguments of the attempt as they were then, if
+        they are known."""
+        made: Decision | str = decision
+        if attempt is not None and ran is not None and decision.call is not None:
+            ran = plain_json(ran)
+            if not same_json(ran, decision.call.arguments):
+                attempt = replace(attempt, arguments=ran, session=decision.session, ts=None)
+                made, matches = self.guard.record_changed_call(decision, attempt)
+                report_change(f"a call of `{attempt.tool}` ({decision.call_id})", matches)
+        self._report(self.guard.record(made, content, session=decision.session, is_error=is_error))
 
     def begin(self, attempt: Attempt, decision: Decision) -> Token[Running | None]:
         """The tool runs from now on, until `running.reset`."""
@@ -399,6 +414,19 @@ class Calls:
             self._on_broken(broken)
         elif broken:
             _log.warning("broken: %s", "; ".join(f"{verdict.rule.id}: {verdict.message}" for verdict in broken))
+
+
+def report_change(call: str, matches: Sequence[Match]) -> None:
+    """A call has run with other arguments than those that were allowed."""
+    stops = "; ".join(
+        f"`{one.rule}`: {one.reason or one.message}"
+        for one in matches
+        if one.then is not Action.ALLOW and not one.shadow
+    )
+    why = f"{call} has run with other arguments than the guard had allowed"
+    _log.log(
+        logging.ERROR if stops else logging.WARNING, "%s", f"{why}, which {stops} would have stopped" if stops else why
+    )
 
 
 def _with_id(attempt: Attempt) -> Attempt:

@@ -124,11 +124,11 @@ class ClaudeCalls(Calls):
         return replace(result, updated_input=decision.call.arguments)
 
     async def after(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
-        _, decision = self._open.pop(given["tool_use_id"], (None, None))
+        attempt, decision = self._open.pop(given["tool_use_id"], (None, None))
         if decision is not None:
             failed = given["hook_event_name"] == "PostToolUseFailure"
             content = given.get("error") if failed else _content(given.get("tool_response"))
-            await self.guard.in_thread(self.record, decision, content, failed)
+            await self.guard.in_thread(self.record, decision, content, failed, attempt, given.get("tool_input"))
         return {}
 
     async def said(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:

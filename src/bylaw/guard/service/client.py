@@ -29,11 +29,11 @@ from typing import Any, Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import call_key, call_of, in_session, is_time, no_attempt
+from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session, is_time, no_attempt
 from bylaw.guard.decide.evaluate import refusal
 from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import Refused
-from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, check_names, check_type
+from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, Match, check_names, check_type
 from bylaw.guard.scope import Lives, in_current_session
 from bylaw.guard.service.client_link import AsyncLink, Link, RemoteReviews, encode_body
 from bylaw.guard.service.messages import (
@@ -219,6 +219,17 @@ class GuardClient(Guard):
         call_id, key = call_key(decision, session)
         answer = self._tell("/v1/release", {"call_id": call_id, "session": key})
         return answer.released
+
+    def record_changed_call(self, decision: Decision | str, attempt: Attempt) -> tuple[str, tuple[Match, ...]]:
+        """The service judges and counts the call that ran, if it takes past calls; the log says what would have stopped
+        it, or that it is not counted. So the call that was allowed stays counted too, and has the result."""
+        call_id, _ = call_key(decision, attempt.session)
+        self._keep("/v1/past_calls", attempt_body(replace(attempt, call_id=id_as_run(call_id))))
+        try:
+            self._deliver()
+        except Unreachable as problem:
+            _log.warning("what happened in the session `%s` waits for the service: %s", attempt.session, problem)
+        return call_id, ()
 
     def observe(self, event: Event) -> tuple[RemoteVerdict, ...]:  # type: ignore[override]
         return verdicts_of(self._tell("/v1/observe", event_body(event)))
