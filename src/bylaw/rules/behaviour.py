@@ -75,19 +75,15 @@ def read_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
         span=node.head,
     )
     if enforcement is not None and scope is Scope.TRACE and rule.depends_on_scope:
-        _warn_guard_scope(node, enforcement, scope_given, context)
+        entry = node.entries.get("scope")
+        why = "`scope: trace`" if scope_given else "its scope is not given"
+        context.problems.warn(
+            code="guard-scope",
+            message=f"a guard judges this rule in each session, and `bylaw check` over the whole trace: {why}",
+            at=entry.value if entry else enforcement.at,
+            help="write `scope: session`, so that both give the same answer",
+        )
     return Item(rule, enforcement)
-
-
-def _warn_guard_scope(node: MapNode, enforcement: Enforcement, scope_given: bool, context: Context) -> None:
-    scope = node.entries.get("scope")
-    why = "`scope: trace`" if scope_given else "its scope is not given"
-    context.problems.warn(
-        code="guard-scope",
-        message=f"a guard judges this rule in each session, and `bylaw check` over the whole trace: {why}",
-        at=scope.value if scope else enforcement.at,
-        help="write `scope: session`, so that both give the same answer",
-    )
 
 
 def _read_enforcement(fields: Fields, kind: Kind | None) -> Enforcement | None:

@@ -97,11 +97,10 @@ def read_params(
     """All parameters of a mapping; None where any is unusable. `known` keys were read by the caller."""
     fields = Fields(node, context.problems, what=what, noun="parameter", code="unknown-parameter")
     values = take_params(fields, params, context)
-    for key in known:
-        fields.take(key)
     names = {name for param in params for name in param.spellings}
     words = {word: name for word, name in _PARAMETER_SYNONYMS.items() if name in names}
-    fields.finish(synonyms=words, hints={key: _MISPLACED[key] for key in _MISPLACED.keys() - names})
+    hints = {key: _MISPLACED[key] for key in _MISPLACED.keys() - names}
+    fields.finish(synonyms=words, hints=hints, accepted=known)
     return values
 
 

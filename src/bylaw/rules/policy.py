@@ -6,23 +6,21 @@ The readers of guards are imported only for files that have some.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy
 from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.names import Existing, RulePlace, doubtful_names, warn_of_globs
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
 from bylaw.rules.rule_fields import Ids, Item, read_scope, read_severity
-from bylaw.rules.source import Problems
 
 if TYPE_CHECKING:
     from bylaw.rules.guard.section import Guard
@@ -33,6 +31,8 @@ PLAIN_KEYS = ("apiVersion", "version")
 SHADOW_VERSION = "shadow.dev/v1alpha1"
 """the version of another product's rules that is read"""
 OUR_VERSION = "bylaw.dev/v1"
+_VERSIONS = (SHADOW_VERSION, OUR_VERSION)
+"""kinds are known as they are in one version of each product"""
 
 FILE_KEYS = ("defaults", "strict", "tools")
 """what holds for every rule of the file; `tools` are the tools that exist, and misspelt names are warned about"""
@@ -102,11 +102,10 @@ def read_guard_policies(documents: Sequence[Node], context: Context) -> list[Gua
 
 def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
     contents = _read_documents(documents, context, ids)
-    if contents.guards:
+    for guard in contents.guards:
         from bylaw.rules.guard.section import refuse_pauses
 
-        for guard in contents.guards:
-            refuse_pauses(guard, contents.items, context.problems)
+        refuse_pauses(guard, contents.items, context.problems)
     return contents
 
 
@@ -131,14 +130,6 @@ def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _C
     return contents
 
 
-def _doubtful_schemas(rules: Sequence[Rule]) -> Iterable[Diagnostic]:
-    if not any(rule.kind == "must_match_json_schema" for rule in rules):
-        return ()
-    from bylaw.rules.schemas import doubtful_schemas
-
-    return doubtful_schemas(rules)
-
-
 def _warn_of_names(contents: _Contents, context: Context) -> None:
     """Warn of names of tools that are not among those that the file or the guard lists."""
     for guard in contents.guards:
@@ -148,7 +139,12 @@ def _warn_of_names(contents: _Contents, context: Context) -> None:
     for items, tools in listed:
         existing = Existing(context.tools if tools is None else tools, where="in `tools`", is_complete=True)
         rules = [item.rule for item in items]
-        for warning in (*doubtful_names(rules, existing), *_doubtful_schemas(rules)):
+        warnings = list(doubtful_names(rules, existing))
+        if any(rule.kind == "must_match_json_schema" for rule in rules):
+            from bylaw.rules.schemas import doubtful_schemas
+
+            warnings += doubtful_schemas(rules)
+        for warning in warnings:
             if warning.span is not None:
                 at = RulePlace(warning.span)
                 context.problems.warn(code=warning.code, message=warning.message, at=at, help=warning.help)
@@ -168,7 +164,9 @@ def _may_be_manifest(document: Node) -> bool:
 def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
     if root.entries.keys().isdisjoint(("rules", "guard")):
         if "kind" in root.entries:
-            _report_single_rule(root, context)
+            message = "a rule file needs the key `rules`"
+            help = "this looks like one rule: put `rules:` above it and start it with `- `"
+            context.problems.error(code="missing-key", message=message, at=root.first_key, help=help)
             return _Contents()
         if _is_one_rule(root):
             alone = ListNode(root.source, root.start, root.end, [root])
@@ -181,10 +179,16 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
     if rules is None and guard is None and not others:
         fields.missing(("rules",), help="write the rules as a list under it")
     fields.finish(synonyms=_KEY_SYNONYMS, hints=_HINTS, shown=("rules", "guard", *FILE_KEYS, *PLAIN_KEYS))
-    if rules is None and guard is None and not (context.every_section and CONTRACT in root.entries):
-        _warn_no_rules(root, others, context)
-    items = _read_section(rules, context, ids) if rules else []
-    return _Contents(items, _read_guards(guard, context, ids) if guard else [], plain(root))
+    if others and rules is None and guard is None and not (context.every_section and CONTRACT in root.entries):
+        message = f"the file has no `rules`, only {listing(others)}"
+        context.problems.warn(code="no-rules", message=message, at=root.first_key)
+    items = _read_rules(rules, context, ids) if rules else []
+    guards: list[Guard] = []
+    if guard:
+        from bylaw.rules.guard.section import read_guards
+
+        guards = read_guards(_fill_inputs(guard, context), context, ids)
+    return _Contents(items, guards, plain(root))
 
 
 def _is_one_rule(root: MapNode) -> bool:
@@ -199,34 +203,28 @@ def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
     if not isinstance(root, MapNode) or _may_be_manifest(root):
         return context
     version = root.entries.get("apiVersion")
-    if version and isinstance(version.value, ScalarNode) and str(version.value.value).startswith("shadow.dev/"):
-        context = replace(context, is_shadow=True, scope=Scope.TRACE)  # that default is part of the format
-        _warn_of_version(version.value, SHADOW_VERSION, context.problems)
-    elif version and isinstance(version.value, ScalarNode) and str(version.value.value).startswith("bylaw.dev/"):
-        _warn_of_version(version.value, OUR_VERSION, context.problems)
+    if version and isinstance(version.value, ScalarNode):
+        written = str(version.value.value)
+        known = next((one for one in _VERSIONS if written.startswith(f"{one.partition('/')[0]}/")), written)
+        if known == SHADOW_VERSION:
+            context = replace(context, is_shadow=True, scope=Scope.TRACE)  # that default is part of the format
+        if written != known:
+            context.problems.warn(
+                code="unsupported-version",
+                message=f"the rules are read as those of `{known}`, and the file says {quote(written)}",
+                at=version.value,
+                help="kinds and parameters may mean something else there: check each rule",
+            )
     if "defaults" in root.entries:
         context = _read_defaults(root.entries["defaults"].value, context)
     if "tools" in root.entries:
         tools = read_texts(root.entries["tools"].value, "tools", context.problems)
         context = replace(context, tools=tools or ())
         warn_of_globs(context.tools, root.entries["tools"].value, context.problems)
-    strict = root.entries.get("strict")
-    return (
-        context
-        if strict is None
-        else replace(context, strict=bool(read_flag(strict.value, "strict", context.problems)))
-    )
-
-
-def _warn_of_version(node: ScalarNode, known: str, problems: Problems) -> None:
-    """Kinds are known as they are in one version of each product."""
-    if node.value != known:
-        problems.warn(
-            code="unsupported-version",
-            message=f"the rules are read as those of `{known}`, and the file says {quote(str(node.value))}",
-            at=node,
-            help="kinds and parameters may mean something else there: check each rule",
-        )
+    if "strict" in root.entries:
+        strict = read_flag(root.entries["strict"].value, "strict", context.problems)
+        context = replace(context, strict=bool(strict))
+    return context
 
 
 def _read_defaults(node: Node, context: Context) -> Context:
@@ -238,12 +236,6 @@ def _read_defaults(node: Node, context: Context) -> Context:
     severity = read_severity(fields, context.severity)
     fields.finish(shown=("scope", "severity"))
     return replace(context, scope=scope, severity=severity or context.severity)
-
-
-def _read_guards(node: Node, context: Context, ids: Ids) -> list[Guard]:
-    from bylaw.rules.guard.section import read_guards
-
-    return read_guards(_fill_inputs(node, context), context, ids)
 
 
 def _fill_inputs(node: Node, context: Context) -> Node:
@@ -269,48 +261,28 @@ def _take_section(key: str, fields: Fields) -> bool:
             help="write what must hold under `contract:`, or remove the section",
         )
     elif key in NOT_RUN:
-        _warn_not_run(key, entry, fields.problems)
+        seeded = key == "advanced" and isinstance(entry.value, MapNode) and "seed" in entry.value.entries
+        help = "the seed of a contract stands in it: `contract: {seed: …}`" if seeded else None
+        message = f"the section `{key}` is not one that Bylaw runs"
+        fields.problems.warn(code="section-not-run", message=message, at=entry.key, help=help)
     return True
 
 
-def _warn_not_run(key: str, entry: Entry, problems: Problems) -> None:
-    seeded = key == "advanced" and isinstance(entry.value, MapNode) and "seed" in entry.value.entries
-    problems.warn(
-        code="section-not-run",
-        message=f"the section `{key}` is not one that Bylaw runs",
-        at=entry.key,
-        help="the seed of a contract stands in it: `contract: {seed: …}`" if seeded else None,
-    )
-
-
-def _read_section(node: Node, context: Context, ids: Ids) -> list[Item]:
+def _read_rules(node: Node, context: Context, ids: Ids) -> list[Item]:
     if not isinstance(node, ListNode):
         report_wrong_type(node, "`rules`", "a list", context.problems, help="start each rule with `- `")
         return []
-    return _read_rules(node, context, ids)
-
-
-def _read_rules(node: ListNode, context: Context, ids: Ids) -> list[Item]:
     if not node.items:
         context.problems.warn(code="no-rules", message="the list of rules is empty", at=node)
-    if all(isinstance(item, MapNode) and "kind" in item.entries for item in node.items):
-        filled = [_fill_inputs(item, context) if _decides(item) else item for item in node.items]
-        items = [read_rule(item, context, ids) for item in filled if isinstance(item, MapNode)]
+    decides = [isinstance(one, MapNode) and "then" in one.entries for one in node.items]
+    filled = [_fill_inputs(one, context) if acts else one for one, acts in zip(node.items, decides, strict=True)]
+    behaviour = [one for one in filled if isinstance(one, MapNode) and "kind" in one.entries]
+    if len(behaviour) == len(filled):
+        items = [read_rule(one, context, ids) for one in behaviour]
         return [item for item in items if item is not None]
     from bylaw.rules.guard.rules import read_items
 
-    filled = [_fill_inputs(one, context) if _decides(one) else one for one in node.items]
     return read_items(ListNode(node.source, node.start, node.end, filled), context, ids)
-
-
-def _decides(node: Node) -> bool:
-    return isinstance(node, MapNode) and "then" in node.entries
-
-
-def _warn_no_rules(root: MapNode, others: list[str], context: Context) -> None:
-    if others:
-        message = f"the file has no `rules`, only {listing(others)}"
-        context.problems.warn(code="no-rules", message=message, at=root.first_key)
 
 
 def _warn_nothing_decides(root: Node, context: Context) -> None:
@@ -321,13 +293,4 @@ def _warn_nothing_decides(root: Node, context: Context) -> None:
         message="no rule here says what happens to a call",
         at=root.first_key if isinstance(root, MapNode) else root,
         help="give a rule `then: block`, say",
-    )
-
-
-def _report_single_rule(root: MapNode, context: Context) -> None:
-    context.problems.error(
-        code="missing-key",
-        message="a rule file needs the key `rules`",
-        at=root.first_key,
-        help="this looks like one rule: put `rules:` above it and start it with `- `",
     )

@@ -88,25 +88,21 @@ def read_argument(key: str, node: Node, problems: Problems) -> ArgumentIs | None
     if _is_short(key, node):
         _report_short(key, node, problems)
         return None
-    return _read_mapping(key, node, problems)
+    fields = Fields(node, problems, what=quote(key))
+    path_node = fields.require("path", help="`path` leads to the argument, such as `amount` or `body.to`")
+    entry = _take_value(key, fields)
+    fields.finish(synonyms=_synonyms(key))
+    argument = read_argument_path(path_node, "path", problems) if path_node else None
+    if key in PRESENCE:
+        return _predicate(key, argument, None) if argument else None
+    value = _read_value(key, entry.value, problems) if entry else None
+    return _predicate(key, argument, value[0]) if argument and value else None
 
 
 def form(key: str) -> str:
     """How the predicate is written."""
     rest = "".join(f", {name}: …" for name in _names(key)[1:])
     return f"{{path: …{rest}}}"
-
-
-def _read_mapping(key: str, node: MapNode, problems: Problems) -> ArgumentIs | None:
-    fields = Fields(node, problems, what=quote(key))
-    path_node = fields.require("path", help="`path` leads to the argument, such as `amount` or `body.to`")
-    entry = _take_value(key, fields)
-    fields.finish(synonyms=_synonyms(key))
-    path = read_argument_path(path_node, "path", problems) if path_node else None
-    if key in PRESENCE:
-        return _predicate(key, path, None) if path else None
-    value = _read_value(key, entry.value, problems) if entry else None
-    return _predicate(key, path, value[0]) if path and value else None
 
 
 def _take_value(key: str, fields: Fields) -> Entry | None:
@@ -275,7 +271,8 @@ class _Reader:
         if isinstance(node, ListNode) and node.items:
             return _joined([self.group(one, name, one, depth=depth + 1, negated=negated) for one in node.items], AllOf)
         if not isinstance(node, MapNode):
-            self._not_a_group(node, name)
+            help = "write it as `{tool_name_in: […], arg_gt: {path: …, value: …}}`" if self.tools else FORM
+            report_wrong_type(node, quote(name), "a mapping of predicates", self.problems, help=help)
             return None
         if is_comparison(node):
             return self._condition(node, negated)
@@ -283,7 +280,8 @@ class _Reader:
         if not entries:
             return self._nothing(name, at)
         read = [self._entry(key, entry, depth, negated) for key, entry in entries.items() if key in NAMES]
-        self._report_unknown(node, name)
+        fields = Fields(node, self.problems, what=quote(name), noun="predicate", code="unknown-predicate")
+        fields.finish(synonyms=PREDICATE_SYNONYMS, shown=_SHOWN, accepted=NAMES)
         return _joined(read, AllOf) if len(read) == len(entries) else None
 
     def _entry(self, key: str, entry: Entry, depth: int, negated: bool) -> Predicate | None:
@@ -355,8 +353,6 @@ class _Reader:
             self.leaves.append(Leaf(predicate, at, negated))
         return predicate
 
-    # what is wrong
-
     def _nothing(self, name: str, at: Located) -> Predicate:
         self.empty = True
         self.problems.warn(
@@ -366,16 +362,6 @@ class _Reader:
             help="say what the rule is to match, or remove the rule",
         )
         return Nothing()
-
-    def _not_a_group(self, node: Node, name: str) -> None:
-        help = "write it as `{tool_name_in: […], arg_gt: {path: …, value: …}}`" if self.tools else FORM
-        report_wrong_type(node, quote(name), "a mapping of predicates", self.problems, help=help)
-
-    def _report_unknown(self, node: MapNode, name: str) -> None:
-        fields = Fields(node, self.problems, what=quote(name), noun="predicate", code="unknown-predicate")
-        for key in NAMES:
-            fields.take(key)
-        fields.finish(synonyms=PREDICATE_SYNONYMS, shown=_SHOWN)
 
 
 def _compared(path: ArgumentPath, comparison: Comparison, problems: Problems) -> Predicate | None:

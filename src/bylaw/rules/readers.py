@@ -93,12 +93,15 @@ class Fields:
         synonyms: Mapping[str, str] = _NOTHING,
         hints: Mapping[str, str] = _NOTHING,
         shown: Iterable[str] | None = None,
+        accepted: Iterable[str] = (),
     ) -> None:
-        """Report what is missing and every key that was not taken.
+        """Report what is missing and every key that was not taken. `accepted` keys are read elsewhere, or by nobody.
 
         `hints` are help lines for keys that belong elsewhere; `shown` are the choices named where none is near. A key
         that is missing because it was misspelt is reported once, as unknown.
         """
+        for key in accepted:
+            self.take(key)
         meant = {near(key, self._known, synonyms) for key in islice(self._left, _TYPOS) if key not in hints}
         for keys, help in self._missing.items():
             if meant.isdisjoint(keys):

@@ -27,25 +27,20 @@ def report_syntax_error(error: yaml.YAMLError, source: Source, problems: Problem
     at = error.problem_mark.index if error.problem_mark else 0
     opened = error.context_mark.index if error.context_mark else at
     if (tab := _tab_in_indent(source.text, at)) is not None:
-        _report_tab(tab, source, problems)
+        advice = "indent with spaces; YAML does not allow tabs there"
+        problems.error(code="tab-indent", message="a tab is used as indentation", at=_char(source, tab), help=advice)
         return
-    message, help = _wording(error.problem or "cannot be read as YAML", source.text, at, opened)
+    problem = error.problem or "cannot be read as YAML"
+    wording = next((words for known, words in _KNOWN.items() if known in problem), None)
+    message, help = wording(source.text, at, opened) if wording else (problem.replace("'", "`"), None)
     code = "yaml-tag" if "tag" in (error.problem or "") else "yaml-syntax"
     related: tuple[Related, ...] = ()
     if not source.text[at:].strip() and opened < at:
         at = opened
     elif "\n" in source.text[opened:at]:
-        related = (problems.related(_char(source, opened), _context(error.context or "")),)
+        began = (words for known, words in _CONTEXTS.items() if known in (error.context or ""))
+        related = (problems.related(_char(source, opened), next(began, "reading began here")),)
     problems.error(code=code, message=message, at=_char(source, at), help=help, related=related)
-
-
-def _report_tab(tab: int, source: Source, problems: Problems) -> None:
-    problems.error(
-        code="tab-indent",
-        message="a tab is used as indentation",
-        at=_char(source, tab),
-        help="indent with spaces; YAML does not allow tabs there",
-    )
 
 
 def _tab_in_indent(text: str, at: int) -> int | None:
@@ -54,13 +49,6 @@ def _tab_in_indent(text: str, at: int) -> int | None:
     blanks = re.compile(r"[ \t-]*").match(text, start)
     tab = text.find("\t", start, blanks.end() if blanks else start)
     return tab if tab >= 0 else None
-
-
-def _wording(problem: str, text: str, at: int, opened: int) -> _Wording:
-    for known, wording in _KNOWN.items():
-        if known in problem:
-            return wording(text, at, opened)
-    return problem.replace("'", "`"), None
 
 
 def _cannot_start(text: str, at: int, opened: int) -> _Wording:
@@ -86,14 +74,9 @@ def _bad_escape(text: str, at: int, opened: int) -> _Wording:
     )
 
 
-def _block_header(text: str, at: int, opened: int) -> _Wording:
+def _indicator(text: str, at: int, opened: int) -> _Wording:
     word = _word(text, opened)
-    return f"unquoted, `{word[:1]}` begins a block of text", f"put it in quotes: {as_json(word)}"
-
-
-def _star(text: str, at: int, opened: int) -> _Wording:
-    word = _word(text, opened)
-    meaning = "an alias" if word.startswith("*") else "an anchor"
+    meaning = {"*": "an alias", "&": "an anchor"}.get(word[:1], "a block of text")
     return f"unquoted, `{word[:1]}` begins {meaning}", f"put it in quotes: {as_json(word)}"
 
 
@@ -103,8 +86,8 @@ _KNOWN: dict[str, Callable[[str, int, int], _Wording]] = {
     "unexpected end of stream": _quote_not_closed,
     "unexpected document indicator": _quote_not_closed,
     "unknown escape character": _bad_escape,
-    "expected comment or line break": _block_header,
-    "alphabetic or numeric character": _star,
+    "expected comment or line break": _indicator,
+    "alphabetic or numeric character": _indicator,
     "mapping values are not allowed": lambda *_: (
         "`:` is not allowed here",
         "put a value that holds `: ` in quotes; otherwise check the indentation",
@@ -123,10 +106,6 @@ _CONTEXTS = {
     "plain scalar": "this value begins here",
     "simple key": "this key begins here",
 }
-
-
-def _context(context: str) -> str:
-    return next((words for known, words in _CONTEXTS.items() if known in context), "reading began here")
 
 
 def _word(text: str, at: int) -> str:

@@ -41,7 +41,7 @@ from bylaw.rules.guard.section import Guard, read_guard_rules, read_mode
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, read_flag, read_text, report_wrong_type
+from bylaw.rules.readers import Fields, read_flag, report_wrong_type
 from bylaw.rules.rule_fields import Ids, Item
 from bylaw.rules.source import Problems
 
@@ -121,12 +121,13 @@ class _Manifest:
             check_format(fields)
         else:
             fields.take("version")
-            self._check_kind(node, problems)
+            if "kind" in node.entries:
+                kind = node.entries["kind"].value
+                message = f"unknown kind {quote(str(plain(kind)))} of a manifest"
+                problems.error(code="unknown-kind", message=message, at=kind, help=f"write `kind: {KIND}`")
         mode = self._read_mode(fields, document)
         agents, services, versions = fields.take("agents"), fields.take("services"), fields.take("versions")
-        for key in DOCUMENT_KEYS:
-            fields.take(key)
-        fields.finish(synonyms=_SYNONYMS)
+        fields.finish(synonyms=_SYNONYMS, accepted=DOCUMENT_KEYS)
         for item in mappings(agents, "agents", problems):
             self._read_agent(item, document)
         for item in mappings(services, "services", problems):
@@ -136,22 +137,13 @@ class _Manifest:
             problems.warn(code="no-rules", message="the manifest has no versions", at=versions)
         return self._name(node, document), mode, found
 
-    def _check_kind(self, node: MapNode, problems: Problems) -> None:
-        if "kind" in node.entries:
-            problems.error(
-                code="unknown-kind",
-                message=f"unknown kind {quote(str(plain(node.entries['kind'].value)))} of a manifest",
-                at=node.entries["kind"].value,
-                help=f"write `kind: {KIND}`",
-            )
-
     def _name(self, node: MapNode, document: Document) -> str | None:
         """The agent of a document that is about one: `name`, or `metadata.name`."""
         metadata = node.entries.get("metadata")
         inner = metadata.value if metadata else None
         for one in (node, inner):
             if isinstance(one, MapNode) and "name" in one.entries:
-                return self._text(one.entries["name"].value, "name", document.problems)
+                return self._inputs.read_text(one.entries["name"].value, "name", document.problems)
         return None
 
     # -- agents and services --------------------------------------------------------------------------------------
@@ -163,9 +155,7 @@ class _Manifest:
         if key_node is None and name_node is None:
             fields.missing(("manifestKey",), help="versions name the agent by it")
         mode = self._read_mode(fields, document)
-        for other in AGENT_KEYS:
-            fields.take(other)
-        fields.finish(synonyms=_SYNONYMS)
+        fields.finish(synonyms=_SYNONYMS, accepted=AGENT_KEYS)
         named = key_node or name_node
         if mode is None and not node.entries.keys() & set(MODE_KEYS):
             whose = f"the agent {quote(str(plain(named)))}" if named else "the agent"
@@ -175,7 +165,7 @@ class _Manifest:
                 at=node.first_key,
                 help="write `executionMode: request` if nobody can be asked on its behalf",
             )
-        key = self._text(named, "manifestKey", problems) if named else None
+        key = self._inputs.read_text(named, "manifestKey", problems) if named else None
         if key is None or named is None:
             return
         if key in self._agents:
@@ -203,17 +193,17 @@ class _Manifest:
         label = self._read_label(fields, agent, document) or str(place)
         mode = self._read_mode(fields, document) or (self._agents[agent].mode if agent in self._agents else mode)
         status = self._read_status(fields, document)
-        on = self._read_control(fields)
+        control = fields.take("anomalyControl")
+        # A value that is neither true nor false is reported, and leaves the rules on.
+        on = control is None or is_null(control) or read_flag(control, "anomalyControl", problems) is not False
         sub_agents = self._read_sub_agents(fields, document)
         rules, tools = fields.take("rules"), fields.take_one_of(TOOL_KEYS)
-        for key in VERSION_KEYS:
-            fields.take(key)
-        fields.finish(synonyms=_SYNONYMS)
+        fields.finish(synonyms=_SYNONYMS, accepted=VERSION_KEYS)
         own: Ids = {}
         items: list[Item] = []
         if rules is not None and not is_null(rules):
             items = read_guard_rules(self._inputs.fill(rules, problems), document.context, ChainMap(own, ids))
-        elif "anomalyControl" in node.entries and on:
+        elif control is not None and on:
             message = "the version has no rules"
             problems.warn(code="no-rules", message=message, at=node.entries["anomalyControl"].key)
         guard = Guard(
@@ -223,7 +213,7 @@ class _Manifest:
             sub_agents=sub_agents,
             version=label,
             status=status,
-            switched_off=on is False,
+            switched_off=not on,
             source={"documents": self._written},
             label=f"{agent}@{label}" if agent else label,
             ids=own,
@@ -254,7 +244,7 @@ class _Manifest:
             if self._agents and not is_version(document.node):
                 fields.missing(("agentManifestKey",), help="say which of the `agents` it is a version of")
             return None
-        key = self._text(node, "agentManifestKey", problems)
+        key = self._inputs.read_text(node, "agentManifestKey", problems)
         if key is None:
             return None
         if key in self._agents:
@@ -283,7 +273,7 @@ class _Manifest:
 
     def _read_status(self, fields: Fields, document: Document) -> str | None:
         node = fields.take("status")
-        text = self._text(node, "status", document.problems) if node is not None else None
+        text = self._inputs.read_text(node, "status", document.problems) if node is not None else None
         if text is None or text in STATUSES or node is None:
             return text
         report_wrong_type(node, "`status`", listing(STATUSES, last="or"), document.problems)
@@ -298,23 +288,15 @@ class _Manifest:
             if not isinstance(listed, ListNode):
                 report_wrong_type(listed, "`allowedSubAgents`", "a list", problems)
             for node in listed.items if isinstance(listed, ListNode) else ():
-                key = self._text(node, "allowedSubAgents", problems)
+                key = self._inputs.read_text(node, "allowedSubAgents", problems)
                 if key is not None:
                     allowed.append(key)
-                    self._warn_of_unknown(key, node, problems)
+                if key is not None and self._agents and key not in self._agents:
+                    help = did_you_mean(key, self._agents)
+                    problems.warn(code="unknown-agent", message=f"there is no agent {quote(key)}", at=node, help=help)
         if may is not None and not is_null(may) and read_flag(may, "canExecuteSubAgents", problems) is not True:
             return ()
         return None if listed is None or is_null(listed) else tuple(allowed)
-
-    def _warn_of_unknown(self, key: str, at: Node, problems: Problems) -> None:
-        if self._agents and key not in self._agents:
-            help = did_you_mean(key, self._agents)
-            problems.warn(code="unknown-agent", message=f"there is no agent {quote(key)}", at=at, help=help)
-
-    def _read_control(self, fields: Fields) -> bool:
-        """Whether the rules are switched on. A value that is neither true nor false is reported, and leaves them on."""
-        node = fields.take("anomalyControl")
-        return node is None or is_null(node) or read_flag(node, "anomalyControl", fields.problems) is not False
 
     def _without_versions(self) -> list[Guard]:
         """Agents that have no version have nothing that they may call."""
@@ -348,24 +330,16 @@ class _Manifest:
             return None
         return read_mode(self._inputs.fill(entry.value, document.problems), document.context)
 
-    def _text(self, node: Node, name: str, problems: Problems) -> str | None:
-        return read_text(self._inputs.fill(node, problems), name, problems)
-
 
 def _write_labels_as_text(versions: Sequence[Node]) -> None:
     """A label is text: `1.10` is not the number 1.1, and must not be exported as that."""
     for version in versions:
         if not isinstance(version, MapNode):
             continue
-        for key in LABEL_KEYS:
-            entry = version.entries.get(key)
-            node = entry.value if entry else None
-            if (
-                entry
-                and isinstance(node, ScalarNode)
-                and type(node.value) in (int, float)
-                and str(node.value) != node.raw
-            ):
+        for key in version.entries.keys() & set(LABEL_KEYS):
+            entry = version.entries[key]
+            node = entry.value
+            if isinstance(node, ScalarNode) and type(node.value) in (int, float) and str(node.value) != node.raw:
                 text = ScalarNode(node.source, node.start, node.end, node.raw, quoted=True)
                 version.entries[key] = Entry(entry.key, text)
 

@@ -157,7 +157,8 @@ class Document(Struct, frozen=True):
 
 def expand_documents(documents: Sequence[Node], context: Context) -> list[Document]:
     """The documents of the manifest, with those of the files that an index names."""
-    return list(_expand(_listed(documents), context, (_own_path(context),), []))
+    own = (context.base / Path(context.problems.source.file).name).resolve()
+    return list(_expand(_listed(documents), context, (own,), []))
 
 
 def _expand(
@@ -170,7 +171,12 @@ def _expand(
         elif isinstance(node, MapNode) and (is_manifest(node) or is_version(node)):
             yield Document(node, context)
         else:
-            _report_other(node, context)
+            context.problems.error(
+                code="multiple-documents",
+                message="this document stands beside an agent manifest and is none",
+                at=node.first_key if isinstance(node, MapNode) else node,
+                help="put it in a file of its own",
+            )
 
 
 def _expand_index(
@@ -235,51 +241,30 @@ def _listed(documents: Sequence[Node]) -> Sequence[Node]:
 
 
 def _read_include(text: str, at: ScalarNode | Node, context: Context, above: tuple[Path, ...]) -> _Included | None:
-    def report(message: str, help: str | None = None) -> None:
-        context.problems.error(code="bad-include", message=message, at=at, help=help)
-
-    path = Path(text)
-    if path.is_absolute():
-        report(f"the path {quote(text)} is absolute", "write it relative to the index")
-        return None
-    folder = context.base.resolve()
+    path, folder, help = Path(text), context.base.resolve(), None
+    is_absolute = path.is_absolute()
     try:
-        path = Path(index_of(folder / path)).resolve()
-        is_folder = path.is_dir()
-    except (OSError, ValueError, RuntimeError):  # a NUL or half a surrogate pair, a name too long, a circle of links
-        report(f"{quote(text)} is not the path of a file")
-        return None
-    if not path.is_relative_to(folder):
-        report(f"the path {quote(text)} leaves the folder of the index", "move the file below the index")
-        return None
-    if is_folder:
-        report(f"the folder {quote(text)} has no {quote(INDEX_FILES[0])}")
-        return None
-    if path in above:
-        report(f"{quote(text)} includes itself")
-        return None
-    if len(above) > MAX_INCLUDES:
-        report(f"indexes include each other more than {MAX_INCLUDES} levels deep")
-        return None
-    name = str(context.base / text) if path == (folder / text).resolve() else str(context.base / text / path.name)
-    try:
-        return _Included(Source(name, read_text_file(path, name, regular=True)), Path(name).parent, path)
+        path = path if is_absolute else Path(index_of(folder / path)).resolve()
+        if is_absolute:
+            message, help = f"the path {quote(text)} is absolute", "write it relative to the index"
+        elif not path.is_relative_to(folder):
+            message, help = f"the path {quote(text)} leaves the folder of the index", "move the file below the index"
+        elif path.is_dir():
+            message = f"the folder {quote(text)} has no {quote(INDEX_FILES[0])}"
+        elif path in above:
+            message = f"{quote(text)} includes itself"
+        elif len(above) > MAX_INCLUDES:
+            message = f"indexes include each other more than {MAX_INCLUDES} levels deep"
+        else:
+            at_text = path == (folder / text).resolve()
+            name = str(context.base / text if at_text else context.base / text / path.name)
+            return _Included(Source(name, read_text_file(path, name, regular=True)), Path(name).parent, path)
     except NotRead as not_read:
-        report(f"the file {quote(text)} cannot be used: {not_read.diagnostic.message}")
-        return None
-
-
-def _own_path(context: Context) -> Path:
-    return (context.base / Path(context.problems.source.file).name).resolve()
-
-
-def _report_other(node: Node, context: Context) -> None:
-    context.problems.error(
-        code="multiple-documents",
-        message="this document stands beside an agent manifest and is none",
-        at=node.first_key if isinstance(node, MapNode) else node,
-        help="put it in a file of its own",
-    )
+        message = f"the file {quote(text)} cannot be used: {not_read.diagnostic.message}"
+    except (OSError, ValueError, RuntimeError):  # a NUL or half a surrogate pair, a name too long, a circle of links
+        message = f"{quote(text)} is not the path of a file"
+    context.problems.error(code="bad-include", message=message, at=at, help=help)
+    return None
 
 
 def check_format(fields: Fields) -> None:
@@ -319,8 +304,7 @@ class Inputs:
                 continue
             fields = Fields(node, document.problems, what="an input")
             key_node, default = fields.require("key"), fields.take("default")
-            fields.take("type"), fields.take("description")
-            fields.finish()
+            fields.finish(accepted=("type", "description"))
             key = read_text(key_node, "key", document.problems) if key_node else None
             if key is not None:
                 self._declared[key] = None
@@ -356,6 +340,9 @@ class Inputs:
             return node
         entries = {key: Entry(entry.key, values[key]) for key, entry in node.entries.items()}
         return MapNode(node.source, node.start, node.end, entries)
+
+    def read_text(self, node: Node, name: str, problems: Problems) -> str | None:
+        return read_text(self.fill(node, problems), name, problems)
 
     def _fill_text(self, node: ScalarNode, problems: Problems) -> ScalarNode:
         if not isinstance(node.value, str) or "{{" not in node.value:

@@ -63,10 +63,8 @@ class Operations:
         problems = document.problems
         fields = Fields(node, problems, what="a service")
         name_node, operations = fields.require("name"), fields.take("operations")
-        for key in SERVICE_KEYS:
-            fields.take(key)
-        fields.finish()
-        service = self._text(name_node, "name", problems) if name_node else None
+        fields.finish(accepted=SERVICE_KEYS)
+        service = self._inputs.read_text(name_node, "name", problems) if name_node else None
         for item in mappings(operations, "operations", problems):
             operation = self._read_operation(item, service or "", document)
             if service is not None and operation is not None:
@@ -77,12 +75,10 @@ class Operations:
         fields = Fields(node, problems, what="an operation")
         name_node, approval = fields.require("name"), fields.take("requireApproval")
         ids = [fields.take(key) for key in ("manifestKey", "id")]
-        for key in OPERATION_KEYS:
-            fields.take(key)
-        fields.finish(synonyms=_SYNONYMS)
+        fields.finish(synonyms=_SYNONYMS, accepted=OPERATION_KEYS)
         needed = approval is not None and read_flag(approval, "requireApproval", problems)
-        name = self._text(name_node, "name", problems) if name_node else None
-        names = [self._text(one, "manifestKey", problems) for one in ids if one is not None]
+        name = self._inputs.read_text(name_node, "name", problems) if name_node else None
+        names = [self._inputs.read_text(one, "manifestKey", problems) for one in ids if one is not None]
         if name is None:
             return None
         return _Operation(
@@ -210,9 +206,6 @@ class Operations:
             return self._known.values()
         keys = {key for tool in tools for key in self._by_alias.get(tool, ())}
         return [self._known[key] for key in sorted(keys, key=self._places.__getitem__)]
-
-    def _text(self, node: Node, name: str, problems: Problems) -> str | None:
-        return read_text(self._inputs.fill(node, problems), name, problems)
 
 
 def _hidden(operation: _Operation, spoken: tuple[str, ...]) -> Item:

@@ -182,30 +182,19 @@ def refuse_approvals(policy: GuardPolicy) -> GuardPolicy:
     """In request mode, calls that a person has to approve are refused."""
     if policy.mode != "request" or not any(rule.approval for rule in policy.rules):
         return policy
-    return replace(policy, rules=tuple(_refusing(rule) if rule.approval else rule for rule in policy.rules))
 
+    def refusing(rule: GuardRule) -> GuardRule:
+        own = replace(rule.rule, params={**rule.rule.params, "then": Action.BLOCK.value})
+        reason = f"{rule.reason}, and nobody can be asked in `request` mode"
+        return replace(rule, rule=own, then=Action.BLOCK, reason=reason, approval=False)
 
-def _refusing(rule: GuardRule) -> GuardRule:
-    then = Action.BLOCK
-    own = replace(rule.rule, params={**rule.rule.params, "then": then.value})
-    reason = f"{rule.reason}, and nobody can be asked in `request` mode"
-    return replace(rule, rule=own, then=then, reason=reason, approval=False)
+    return replace(policy, rules=tuple(refusing(rule) if rule.approval else rule for rule in policy.rules))
 
 
 def _policy(guard: Guard, shared: Sequence[Item]) -> GuardPolicy:
     rules = tuple(item.enforcement.of(item.rule) for item in (*shared, *guard.items) if item.enforcement)
-    policy = GuardPolicy(
-        rules=rules,
-        agent=guard.agent,
-        mode=guard.mode,
-        tools=guard.tools,
-        sub_agents=guard.sub_agents,
-        version=guard.version,
-        status=guard.status,
-        switched_off=guard.switched_off,
-        source=guard.source,
-    )
-    return refuse_approvals(policy)
+    same = {field: getattr(guard, field) for field in GuardPolicy.__struct_fields__ if field != "rules"}
+    return refuse_approvals(GuardPolicy(rules=rules, **same))
 
 
 _KEY_SYNONYMS = synonyms(
@@ -244,7 +233,8 @@ def _read_guard(node: Node, number: int, context: Context, ids: Ids) -> Guard | 
         report_wrong_type(node, "`guard`", "a mapping with `rules:`, or a list of those", problems)
         return None
     if "then" in node.entries and "rules" not in node.entries:
-        _report_rule(node, context)
+        help = "this looks like one rule: put `rules:` between `guard:` and it"
+        problems.error(code="missing-key", message="a guard needs the key `rules`", at=node.first_key, help=help)
         return None
     fields = Fields(node, problems, what="a guard")
     agent_node, mode_node, tools_node = fields.take("agent"), fields.take("mode"), fields.take("tools")
@@ -281,12 +271,3 @@ def read_mode(node: Node, context: Context) -> ExecutionMode | None:
     misplaced = isinstance(node, ScalarNode) and node.value in RULE_MODES
     help = f"`mode: {node.raw}` stands in a rule" if misplaced else None
     return cast(ExecutionMode | None, _MODE.read(node, context.problems, help=help))
-
-
-def _report_rule(node: MapNode, context: Context) -> None:
-    context.problems.error(
-        code="missing-key",
-        message="a guard needs the key `rules`",
-        at=node.first_key,
-        help="this looks like one rule: put `rules:` between `guard:` and it",
-    )

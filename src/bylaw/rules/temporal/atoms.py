@@ -307,27 +307,28 @@ class Atoms:
         return opening
 
     def close(self, word: Token, opening: Token) -> None:
-        if not self.scanner.take_one_of(")"):
-            self._not_closed(word, opening)
+        if self.scanner.take_one_of(")"):
+            return
+        token, last = self.scanner.peek(PIECE), self.scanner.last
+        if token is None or last is None:
+            message = f"this `(` of `{word.text}` is never closed"
+            self.report.stop(opening, message=message, help="close it with `)`")
+        wanted = "`,` or `)`" if word.text in ("tool", "result", "seen") else "`)`"
+        blank = "a name with blanks stands in quotes" if token.start > last.end else None
+        self.report.stop(token, message=f"expected {wanted} before {quote(token.text)}", help=blank)
 
     def result_inside(self, word: Token, opening: Token) -> ResultOf:
         """What stands in `seen(…)`: a name and tests, or `result(…)` around them."""
         start = self.scanner.start()
         inner = self.scanner.take(_RESULT)
         if inner:
-            return self._result_of(Token(start, start + 6, "result"))
+            word, opening = Token(start, start + 6, "result"), Token(inner.end - 1, inner.end, "(")
         names, tests = self._called(word, opening)
+        if inner:
+            self.close(word, opening)
         spot = self.scanner.since(start)
-        text = f"result({self.scanner.written(spot)})"
-        return self.nodes.keep(ResultOf(names, tests, text), spot)
-
-    def _result_of(self, word: Token) -> ResultOf:
-        opening = self.scanner.last
-        assert opening is not None
-        names, tests = self._called(word, Token(opening.end - 1, opening.end, "("))
-        self.close(word, Token(opening.end - 1, opening.end, "("))
-        spot = self.scanner.since(word.start)
-        return self.nodes.keep(ResultOf(names, tests, self.scanner.written(spot)), spot)
+        text = self.scanner.written(spot)
+        return self.nodes.keep(ResultOf(names, tests, text if inner else f"result({text})"), spot)
 
     def _inside(self, word: Token, opening: Token) -> Atom:
         if word.text in ("tool", "result"):
@@ -372,10 +373,7 @@ class Atoms:
         return tuple(names)
 
     def _name(self, word: Token, after: Token) -> str:
-        start = self.scanner.start()
-        quoted = take_string(self.scanner, self.report)
-        if quoted == "":
-            self.report.stop(self.scanner.since(start), code="empty-value", message="the name is empty")
+        quoted = self._quoted("name")
         if quoted is not None:
             return quoted
         name = self.scanner.take(NAME)
@@ -385,11 +383,15 @@ class Atoms:
             self.report.stop(Spot(word.start, after.end), message=f"expected a name after `{after.text}`", help=help)
         return name.text
 
-    def _probe(self, word: Token, opening: Token) -> TextHas:
+    def _quoted(self, what: str) -> str | None:
         start = self.scanner.start()
         text = take_string(self.scanner, self.report)
         if text == "":
-            self.report.stop(self.scanner.since(start), code="empty-value", message="the text is empty")
+            self.report.stop(self.scanner.since(start), code="empty-value", message=f"the {what} is empty")
+        return text
+
+    def _probe(self, word: Token, opening: Token) -> TextHas:
+        text = self._quoted("text")
         if text is not None:
             return TextHas(text)
         pattern = take_pattern(self.scanner, self.report)
@@ -398,17 +400,6 @@ class Atoms:
             help = f"write `{word.text}({as_json(bare.text)[1:-1]})`" if bare else f"write {_FORMS[word.text]}"
             self.report.stop(bare or opening, message=f"`{word.text}` takes text in quotes or a pattern", help=help)
         return pattern
-
-    # problems
-
-    def _not_closed(self, word: Token, opening: Token) -> None:
-        token, last = self.scanner.peek(PIECE), self.scanner.last
-        if token is None or last is None:
-            message = f"this `(` of `{word.text}` is never closed"
-            self.report.stop(opening, message=message, help="close it with `)`")
-        wanted = "`,` or `)`" if word.text in ("tool", "result", "seen") else "`)`"
-        blank = "a name with blanks stands in quotes" if token.start > last.end else None
-        self.report.stop(token, message=f"expected {wanted} before {quote(token.text)}", help=blank)
 
 
 _RESULT = re.compile(r"result\s*\(")

@@ -243,9 +243,8 @@ def _refuse_sorts(node: MapNode, name: str, given: Sequence[str], context: Conte
         return
     help = "an event is a tool's name, or a mapping such as `{tool: name, args: {path: value}}`"
     fields.missing(tuple(_SORTS), help=help)
-    for key in ("args", "returns", "error", "regex", "ignore_case", *_SORTS):
-        fields.take(key)
-    fields.finish(synonyms={"name": "tool", "tool_name": "tool", "call": "tool", "output": "returns"})
+    words = {"name": "tool", "tool_name": "tool", "call": "tool", "output": "returns"}
+    fields.finish(synonyms=words, accepted=("args", "returns", "error", "regex", "ignore_case", *_SORTS))
 
 
 def event_schema() -> dict[str, Any]:

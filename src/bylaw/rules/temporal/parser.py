@@ -82,7 +82,9 @@ def refuse_operand(scanner: Scanner, report: Report) -> NoReturn:
         help = None if last else f"`{token.text}` stands between two formulas"
         report.stop(token, message=f"expected a formula before `{token.text}`", help=help)
     if _is_word(token) or token.text in _BEFORE_ONE:
-        _refuse_word(token, scanner, report)
+        help = _word_help(token, opens=scanner.text[token.end :].lstrip().startswith("("))
+        message = f"{quote(token.text)} is no atom and no operator"
+        report.stop(token, code="unknown-formula-word", message=message, help=help)
     if token.text in _BETWEEN_TWO:
         _not_an_operator(token, report)
     report.stop(token, message=f"expected a formula, not {quote(token.text)}")
@@ -104,15 +106,6 @@ def refuse_stray(token: Token, report: Report) -> NoReturn:
         help = "join two formulas with `&`, `|`, `->`, `U` or `S`"
         report.stop(token, message=f"expected an operator before {quote(token.text)}", help=help)
     report.stop(token, message=f"{quote(token.text)} has no place here")
-
-
-def _refuse_word(token: Token, scanner: Scanner, report: Report) -> NoReturn:
-    report.stop(
-        token,
-        code="unknown-formula-word",
-        message=f"{quote(token.text)} is no atom and no operator",
-        help=_word_help(token, opens=scanner.text[token.end :].lstrip().startswith("(")),
-    )
 
 
 def _word_help(token: Token, *, opens: bool) -> str:
@@ -164,20 +157,13 @@ def parse_formula(text: str, report: Report) -> Parsed | None:
     nodes = Nodes(report)
     try:
         if len(text) > MAX_LENGTH:
-            _refuse_length(text, report)
+            message = f"the formula is longer than {MAX_LENGTH:,} characters"
+            help = "split it into several rules"
+            report.stop(Spot(0, len(text)), code="formula-too-large", message=message, help=help)
         formula = _Parser(text, nodes, report).whole()
     except Stop:
         return None
     return None if report.failed else Parsed(text, formula, nodes, report)
-
-
-def _refuse_length(text: str, report: Report) -> NoReturn:
-    report.stop(
-        Spot(0, len(text)),
-        code="formula-too-large",
-        message=f"the formula is longer than {MAX_LENGTH:,} characters",
-        help="split it into several rules",
-    )
 
 
 class _Parser:
@@ -202,10 +188,13 @@ class _Parser:
     # binary operators, loosest first
 
     def formula(self) -> Formula:
+        return self.joined(Iff, self.implies, "<->")
+
+    def joined(self, join: type[Iff | Or | And], operand: Callable[[], Formula], *signs: str) -> Formula:
         start = self.scanner.start()
-        left = self.implies()
-        while self.scanner.take_one_of("<->"):
-            left = self.keep(Iff(left, self.implies(), self.written(start)), start)
+        left = operand()
+        while self.scanner.take_one_of(*signs):
+            left = self.keep(join(left, operand(), self.written(start)), start)
         return left
 
     def implies(self) -> Formula:
@@ -218,18 +207,10 @@ class _Parser:
         return self.keep(Implies(left, right, self.written(start)), start)
 
     def disjunction(self) -> Formula:
-        start = self.scanner.start()
-        left = self.conjunction()
-        while self.scanner.take_one_of("|", "||"):
-            left = self.keep(Or(left, self.conjunction(), self.written(start)), start)
-        return left
+        return self.joined(Or, self.conjunction, "|", "||")
 
     def conjunction(self) -> Formula:
-        start = self.scanner.start()
-        left = self.pair()
-        while self.scanner.take_one_of("&", "&&"):
-            left = self.keep(And(left, self.pair(), self.written(start)), start)
-        return left
+        return self.joined(And, self.pair, "&", "&&")
 
     def pair(self) -> Formula:
         start = self.scanner.start()

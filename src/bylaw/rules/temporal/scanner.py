@@ -217,11 +217,8 @@ def _double(token: Token, report: Report) -> str:
     return str(text)
 
 
-def _not_closed(token: Token, report: Report) -> None:
-    report.error(
-        Token(token.start, token.start + 1, token.text[0]), code="formula-syntax", message="this quote is never closed"
-    )
-    raise Stop
+def _not_closed(token: Token, report: Report) -> NoReturn:
+    report.stop(Spot(token.start, token.start + 1), message="this quote is never closed")
 
 
 _WORD = re.compile(r"[^\s,()\[\]{}\"'&|=!<>$]+")
@@ -336,7 +333,10 @@ class Values:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if number := _NUMBER.fullmatch(text):
-            return self._number(token, exact=not (number[1] or number[2]))
+            try:
+                return fraction(text) if number[1] or number[2] else whole(text)
+            except OutOfRange:
+                self.report.stop(token, code="number-range", message=f"the number {quote(text)} is out of range")
         if text in _PYTHON_WORDS:
             self.report.stop(token, message=f"{quote(text)} is no JSON value", help=f"write `{_PYTHON_WORDS[text]}`")
         if _ALMOST_NUMBER.fullmatch(text):
@@ -344,13 +344,6 @@ class Values:
                 token, message=f"{quote(text)} is not a JSON number", help=f"if text is meant, write {as_json(text)}"
             )
         return text
-
-    def _number(self, token: Token, *, exact: bool) -> int | float:
-        try:
-            return whole(token.text) if exact else fraction(token.text)
-        except OutOfRange:
-            message = f"the number {quote(token.text)} is out of range"
-            self.report.stop(token, code="number-range", message=message)
 
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -380,20 +373,22 @@ def take_window(scanner: Scanner, report: Report) -> Window | None:
     found = _WINDOW.fullmatch(token.text)
     if not found:
         report.stop(token, code="bad-window", message=f"{quote(token.text)} is no window", help=_help(token.text))
-    written = scanner.written(token)[1:-1].strip()
-    return _window(found[1], found[2], written, token, report)
+    number, unit = found[1], found[2]
+    measured = measure(number, unit) if len(number) <= 32 else None
+    if measured is None:
+        known = unit in ("", "e", "t", *SECONDS)
+        message = f"{quote(number)} is no number of positions or turns" if known else f"no clock counts {quote(unit)}"
+        help = "the units are `ms`, `s`, `m`, `h`, `d`, `t` for turns, and none or `e` for events"
+        if unit in UNIT_SYNONYMS:
+            help = f"write {quote(f'[<={number}{UNIT_SYNONYMS[unit]}]')}"
+        report.stop(token, code="bad-window", message=message, help=help)
+    return Window(*measured, text=scanner.written(token)[1:-1].strip())
 
 
 def refuse_window(operator: Token, scanner: Scanner, report: Report) -> None:
-    token = scanner.peek(_BRACKETS)
-    if token is None:
-        return
-    report.stop(
-        token,
-        code="bad-window",
-        message=f"`{operator.text}` takes no window",
-        help=f"it looks one position {'back' if operator.text == 'Y' else 'ahead'}; remove the window",
-    )
+    if token := scanner.peek(_BRACKETS):
+        help = f"it looks one position {'back' if operator.text == 'Y' else 'ahead'}; remove the window"
+        report.stop(token, code="bad-window", message=f"`{operator.text}` takes no window", help=help)
 
 
 def measure(number: str, unit: str) -> tuple[float, Unit] | None:
@@ -404,21 +399,6 @@ def measure(number: str, unit: str) -> tuple[float, Unit] | None:
     if unit not in ("", "e", "t") or not number.isdigit():
         return None
     return float(number), "turns" if unit == "t" else "events"
-
-
-def _window(number: str, unit: str, written: str, token: Token, report: Report) -> Window:
-    measured = measure(number, unit) if len(number) <= 32 else None
-    if measured is None:
-        known = unit in ("", "e", "t", *SECONDS)
-        message = f"{quote(number)} is no number of positions or turns" if known else f"no clock counts {quote(unit)}"
-        report.stop(token, code="bad-window", message=message, help=_unit_help(number, unit))
-    return Window(*measured, text=written)
-
-
-def _unit_help(number: str, unit: str) -> str:
-    if unit in UNIT_SYNONYMS:
-        return f"write {quote(f'[<={number}{UNIT_SYNONYMS[unit]}]')}"
-    return "the units are `ms`, `s`, `m`, `h`, `d`, `t` for turns, and none or `e` for events"
 
 
 def _help(text: str) -> str:
