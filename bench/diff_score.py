@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,13 +117,13 @@ def simulated(draws: int) -> None:
             line(
                 f"  {design}, {tasks} tasks",
                 3 * draws if tasks <= 20 else draws,
-                lambda seed, d=design, t=tasks: sides(seed, tasks=t, design=d),
+                partial(sides, tasks=tasks, design=design),
                 baseline_twice=repeats,
             )
         line(
             f"  {design}, 40 tasks, three rules",
             draws,
-            lambda seed, d=design: sides(seed, design=d),
+            partial(sides, design=design),
             rules=RULES,
             baseline_twice=design != "1 v 1",
         )
@@ -130,11 +131,11 @@ def simulated(draws: int) -> None:
         line(
             f"  {design}, 10 tasks, three rules",
             draws,
-            lambda seed, d=design: sides(seed, tasks=10, design=d),
+            partial(sides, tasks=10, design=design),
             rules=RULES,
         )
     for design in ("2 v 7", "5 v 5", "1 v 1"):
-        line(f"  one task, {design}", 3 * draws, lambda seed, d=design: sides(seed, tasks=1, design=d))
+        line(f"  one task, {design}", 3 * draws, partial(sides, tasks=1, design=design))
     print("simulated agents, 40 tasks, a change in a share of the sessions")
     for name, mutation in MUTATIONS.items():
         for design in DESIGNS:
@@ -142,7 +143,7 @@ def simulated(draws: int) -> None:
                 line(
                     f"  {name}, {design}, {share:.0%}",
                     _few(draws),
-                    lambda seed, d=design, m=mutation, s=share: sides(seed, design=d, mutation=m, share=s),
+                    partial(sides, design=design, mutation=mutation, share=share),
                     baseline_twice=design != "1 v 1",
                 )
 
@@ -195,7 +196,7 @@ def sopbench(data: Path, draws: int) -> None:
         line(
             f"  {old} → {new}, 40 tasks, 2 v 1",
             _few(draws),
-            lambda seed, o=old, n=new, s=shared: _models(seed, models, o, n, s),
+            partial(_models, models=models, old=old, new=new, shared=shared),
         )
 
 
@@ -228,7 +229,7 @@ def _real(name: str, runs: Tasks, draws: int, sizes: tuple[int, ...]) -> None:
             line(
                 f"  {design}, {tasks} tasks",
                 draws,
-                lambda seed, d=design, t=tasks: _deal(seed, runs, d, t),
+                partial(_deal, runs=runs, design=design, tasks=tasks),
                 baseline_twice=design != "1 v 1",
             )
     print(f"{name}, 40 tasks, a change in half of the sessions")
@@ -237,7 +238,7 @@ def _real(name: str, runs: Tasks, draws: int, sizes: tuple[int, ...]) -> None:
             line(
                 f"  {kind}, {design}",
                 _few(draws),
-                lambda seed, d=design, m=mutation: _deal(seed, runs, d, 40, m),
+                partial(_deal, runs=runs, design=design, tasks=40, mutation=mutation),
                 baseline_twice=design != "1 v 1",
             )
 

@@ -43,8 +43,9 @@ def _asked(said: list[Any]) -> dict[str, Any]:
 
 
 def diff(baseline: list[Turns], candidate: list[Turns], rules: Any = (), **options: Any) -> DiffReport:
-    both = (trace([t for one in side for t in one], name=name) for side, name in ((baseline, "b"), (candidate, "c")))
-    return bylaw.diff(*both, load_rules(rules).rules if rules else (), **options)
+    before = trace([t for one in baseline for t in one], name="b")
+    after = trace([t for one in candidate for t in one], name="c")
+    return bylaw.diff(before, after, load_rules(rules).rules if rules else (), **options)
 
 
 def paid(i: int, *, confirms: bool = True, to: str | None = None, times: int = 1) -> Turns:
@@ -167,9 +168,8 @@ def rule_trips(draws: int, tasks: int, before: int, after: int, rate: float, rul
     for _ in range(draws):
         units = []
         for _ in range(tasks):
-            sides = [[Recording("", "")] * before, [Recording("", "")] * after]
             rows = [{c: float(rng.random() < rate) for c in columns} for _ in range(before + after)]
-            units.append(Unit(Group(""), *sides, rows=rows))
+            units.append(Unit(Group(""), [Recording("", "")] * before, [Recording("", "")] * after, rows=rows))
         found = _judge_sessions(units, False, False).figures
         tripped += any(one.is_confirmed and one.delta > 0 for one in found.values())
     return tripped / draws

@@ -121,7 +121,7 @@ def test_mistakes_in_the_section_are_located(entry: str, message: str, tmp_path:
 
 
 def test_expect_on_the_command_line() -> None:
-    sides = ["diff", DEMO / "v1.jsonl", DEMO / "v2.jsonl"]
+    sides = ["diff", str(DEMO / "v1.jsonl"), str(DEMO / "v2.jsonl")]
     done = run_bylaw([*sides, "--expect", "axis latency"])
     assert done.returncode == 2
     assert "axis NAME: REASON" in done.stderr

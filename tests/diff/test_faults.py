@@ -194,7 +194,7 @@ def test_a_fixed_rule_is_listed_and_never_gates() -> None:
 
 
 def test_all_three_kinds_are_reachable() -> None:
-    kinds = {
+    kinds: dict[str, tuple[Any, Any]] = {
         "style": ({"text": "your parcel is on its way"}, {"text": "the parcel was sent to you"}),
         "decision": ({"text": "approved, $99"}, {"text": "denied, $9"}),
         "structural": ({"text": "ok", "calls": ["a"]}, {"text": "ok", "calls": ["b"]}),
@@ -279,10 +279,10 @@ def test_a_greeting_before_three_turns_is_no_lost_meaning() -> None:
 
 def test_a_bound_that_is_crossed_elsewhere_is_the_same_violation() -> None:
     rules = [{"id": "r", "kind": "max_total_tokens", "params": {"n": 100}}]
-    spent = [
+    before, after = (
         [{"text": f"turn {i}", "tokens": [0, t]} for i, t in enumerate(side)] for side in ((60, 60, 0), (60, 30, 30))
-    ]
-    report = compare(*spent, rules)
+    )
+    report = compare(before, after, rules)
     assert not report.policy.regressions
     assert not report.policy.fixes
 

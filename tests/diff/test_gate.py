@@ -33,8 +33,9 @@ def run(name: str, asked: str, calls: list[Any], text: str = "Done.", **more: An
 
 
 def diff(baseline: list[Turns], candidate: list[Turns], rules: Any = (), **options: Any) -> DiffReport:
-    both = (trace([t for one in side for t in one], name=name) for side, name in ((baseline, "b"), (candidate, "c")))
-    return bylaw.diff(*both, load_rules(rules).rules if rules else (), **options)
+    before = trace([t for one in baseline for t in one], name="b")
+    after = trace([t for one in candidate for t in one], name="c")
+    return bylaw.diff(before, after, load_rules(rules).rules if rules else (), **options)
 
 
 def pay(to: str, amount: int = 5) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def test_a_change_in_half_of_40_sessions_is_seen(name: str, design: str) -> None
 
 @pytest.mark.parametrize("name", ["argument", "number"])
 def test_the_gate_sees_more_than_mcnemar_on_exact_match(name: str) -> None:
-    options = {"design": "2 v 1", "tasks": 24, "noise": 0.05, "mutation": MUTATIONS[name], "share": 0.4}
+    options: dict[str, Any] = {"design": "2 v 1", "tasks": 24, "noise": 0.05, "mutation": MUTATIONS[name], "share": 0.4}
     assert trips(1, first=600, **options) == 1 >= mcnemar_trips(1, first=600, **options)
 
 

@@ -9,6 +9,7 @@ from bylaw.diff.model import DiffReport
 from bylaw.diff.report import json as diff_json
 from bylaw.diff.report import markdown as diff_markdown
 from bylaw.diff.report import terminal as diff_terminal
+from bylaw.report.text import COMMENT_LIMIT
 from bylaw.rules import load_rules
 from tests.support.build import trace
 
@@ -24,7 +25,7 @@ def large() -> DiffReport:
 
 
 def test_markdown_fits_a_comment_and_says_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(diff_markdown.render_diff(large())) <= diff_markdown.COMMENT_LIMIT
+    assert len(diff_markdown.render_diff(large())) <= COMMENT_LIMIT
     monkeypatch.setattr(diff_markdown, "COMMENT_LIMIT", 20_000)
     text = diff_markdown.render_diff(large())
     assert len(text) <= 20_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -99,7 +101,7 @@ def test_power_at_length(name: str, design: str) -> None:
 @pytest.mark.parametrize("noise", [0.05, 0.1, 0.2])
 @pytest.mark.parametrize("name", ["drop", "argument", "swap", "refusal", "number", "negation"])
 def test_power_is_at_least_that_of_mcnemar(name: str, noise: float) -> None:
-    options = {"noise": noise, "mutation": MUTATIONS[name], "share": 0.3}
+    options: dict[str, Any] = {"noise": noise, "mutation": MUTATIONS[name], "share": 0.3}
     ours, other = trips(50, first=30_000, **options), mcnemar_trips(50, first=30_000, **options)
     print(f"\n{name}, noise {noise}: {ours:.2f}, McNemar {other:.2f}")
     assert ours >= other - 0.06

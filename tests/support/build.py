@@ -53,7 +53,7 @@ _KEYS |= {"unlisted", "stop", "tokens", "latency", "model", "request"}
 
 def _turn(turn: Item, index: int, source: Locator) -> list[Event]:
     _only(turn, _KEYS, "a turn")
-    common = {"origin": _origin(turn), "turn": index, "source": source, "at": turn.get("at")}
+    common: Item = {"origin": _origin(turn), "turn": index, "source": source, "at": turn.get("at")}
     request = _request(turn["request"], common) if "request" in turn else None
     calls = tuple(_call(call, k, common) for k, call in enumerate(turn.get("calls", ())))
     text = turn.get("text", "")
@@ -120,7 +120,7 @@ def _result(result: str | Item, calls: tuple[ToolCall, ...], common: Item) -> To
 
 
 def _answer(call: ToolCall, fields: Item, common: Item) -> ToolResult:
-    told = {"content": fields.get("content"), "is_error": fields.get("error")}
+    told: Item = {"content": fields.get("content"), "is_error": fields.get("error")}
     return ToolResult(**common, call_id=call.call_id, name=fields.get("name", call.name), call=call, **told)
 
 

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _lock = threading.Lock()
@@ -40,7 +41,7 @@ def run_bylaw(
             Path(streams[name]).touch()
         if merge_streams:
             streams["stderr"] = streams["stdout"]
-        order = {
+        order: dict[str, Any] = {
             "arguments": [os.fspath(argument) for argument in arguments],
             "cwd": os.fspath(cwd or os.getcwd()),
             "env": dict(os.environ if env is None else env),
@@ -52,7 +53,7 @@ def run_bylaw(
     return subprocess.CompletedProcess(order["arguments"], code, printed, errors)
 
 
-def _order(order: dict[str, object], timeout: float) -> int:
+def _order(order: dict[str, Any], timeout: float) -> int:
     with _lock:
         server = _started()
         assert server.stdin is not None and server.stdout is not None

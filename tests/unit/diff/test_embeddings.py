@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 import numpy as np
@@ -58,8 +58,8 @@ class ByLength:
 
 
 def compare(before: Sequence[str], after: Sequence[str], embedder: Embedder | None = None) -> DiffReport:
-    sides = ([{"text": text} for text in said] for said in (before, after))
-    return compare_versions(*([trace(side, name="t")] for side in sides), embedder=embedder)
+    old, new = ([trace([{"text": text} for text in said], name="t")] for said in (before, after))
+    return compare_versions(old, new, embedder=embedder)
 
 
 def semantic(report: DiffReport) -> AxisRow:
@@ -118,8 +118,8 @@ def test_every_report_says_what_measured_it(embedder: Embedder | None, line: str
 
 
 def test_reports_show_the_trajectory_without_argument_values() -> None:
-    sides: Any = ([{"calls": [{"name": "refund", "args": {"id": one}}]}] for one in ("a", "b"))
-    report = compare_versions(*([trace(side, name="t")] for side in sides))
+    old, new = ([trace([{"calls": [{"name": "refund", "args": {"id": one}}]}], name="t")] for one in ("a", "b"))
+    report = compare_versions(old, new)
     assert "trajectory without argument values: 0.000\n" in click.unstyle(diff_terminal.render_diff(report))
     assert "trajectory without argument values: 0.000  \n" in diff_markdown.render_diff(report)
 
