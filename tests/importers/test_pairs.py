@@ -161,3 +161,40 @@ def test_which_of_two_equal_conversations_goes_on_is_told_as_unclear() -> None:
     told = load_trace(lines(log(first), log(second), log(done, first, more)))
     assert (len(told.sessions), codes(told)) == (2, [])
     assert [one.text for one in responses(told) if one.origin.session == "1"] == ["Let me look.", "Done."]
+
+
+def langfuse_row(number: int, asked: Any, body: Any, **more: Any) -> dict[str, Any]:
+    at = f"2026-01-01T00:00:0{number}.000Z"
+    row = {"id": f"o{number}", "traceId": "T", "type": "GENERATION", "name": "g", "startTime": at, "endTime": at}
+    return {**row, "parentObservationId": None, "input": asked, "output": body, "metadata": {}, **more}
+
+
+ROWS: dict[str, Any] = {
+    "langfuse": langfuse_row,
+    "langfuse with sessions": lambda *row: langfuse_row(*row, sessionId="S"),
+    "braintrust": lambda number, asked, body: {"id": f"o{number}", "span_id": f"o{number}", "root_span_id": "T",
+        "span_parents": ["T"], "span_attributes": {"type": "llm", "name": "c"}, "input": asked, "output": body,
+        "metrics": {"start": number, "end": number + 1}},
+    "langsmith": lambda number, asked, body: {"id": f"o{number}", "trace_id": "T", "run_type": "llm", "name": "g",
+        "start_time": f"2026-01-01T00:00:0{number}", "inputs": asked, "outputs": body, "parent_run_id": "T"},
+    "weave": lambda number, asked, body: {"id": f"o{number}", "trace_id": "T", "parent_id": None, "inputs": asked,
+        "op_name": "weave:///e/p/op/openai.chat.completions.create:abc", "output": body, "attributes": {},
+        "started_at": f"2026-01-01T00:00:0{number}Z", "ended_at": f"2026-01-01T00:00:0{number}Z"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_other_formats_that_hold_two_bodies_are_no_pairs(name: str) -> None:
+    """Requests that do not continue each other are one session of the trace that their rows name."""
+    asked = [{"model": "m", "messages": [{"role": "user", "content": text}]} for text in ("a", "b")]
+    rows = [ROWS[name](number, one, BODIES[0][1]) for number, one in enumerate(asked)]
+    for data in (lines(*rows), json.dumps(rows).encode()):
+        trace = load_trace(data)
+        assert (trace.format, len(trace.sessions), len(calls(trace))) == (name.partition(" ")[0], 1, 2)
+
+
+def test_a_row_of_a_tool_may_follow_one_that_holds_two_bodies() -> None:
+    tool = langfuse_row(1, {"order": 7}, "done", type="TOOL", name="refund")
+    trace = load_trace(lines(langfuse_row(0, *BODIES[0]), tool))
+    assert (trace.format, [call.name for call in calls(trace)]) == ("langfuse", ["refund"])
+    assert [result.content for result in results(trace)] == ["done"]

@@ -81,7 +81,6 @@ CATALOGUE: dict[str, Format] = {
     "codex": Format("Codex: a session's rollout", "codex:CodexReader"),
     "inspect": _with_history("inspect_ai logs: .eval archives, or .json", "inspect_ai:InspectReader"),
     "mcp": Format("MCP: JSON-RPC messages, one a line", "mcp:McpReader"),
-    "pairs": _with_history("requests to a model's API with their responses, as proxies log them", "pairs:PairsReader"),
     "responses": _with_history(
         "OpenAI Responses: items, or whole responses with their `output`", "responses:ResponsesReader"
     ),
@@ -109,6 +108,8 @@ CATALOGUE: dict[str, Format] = {
     "vercel": Format("Vercel AI SDK: the steps of a result", "vercel_steps:VercelStepsReader"),
     "weave": _with_history("W&B Weave: exported calls", "weave:WeaveReader"),
     "atif": _with_history("ATIF: a trajectory of steps", "atif:reader"),
+    # last: rows and spans of others hold the two bodies of a pair too
+    "pairs": _with_history("requests to a model's API with their responses, as proxies log them", "pairs:PairsReader"),
 }
 """in the order in which they are listed; if several claim a file, the first one gets it"""
 
