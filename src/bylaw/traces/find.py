@@ -78,7 +78,8 @@ def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
     import glob  # few patterns are globs
 
     matches = sorted(glob.glob(pattern, recursive=True))
-    names = [name for match in matches for name in (_in_folder(match) if os.path.isdir(match) else [match])]
+    found = [_in_folder(match) if os.path.isdir(match) else [match] for match in matches]
+    names = [name for listed in found for name in listed if _may_be_read(name)]
     return names, None if names else _no_traces(pattern, "glob")
 
 
@@ -90,7 +91,12 @@ def _in_folder(folder: str) -> list[str]:
         entered.add(os.path.realpath(where))
         folders[:] = [name for name in folders if os.path.realpath(os.path.join(where, name)) not in entered]
         found += [os.path.join(where, name) for name in names if _is_trace(where, name)]
-    return sorted(found)
+    return sorted(filter(_may_be_read, found))
+
+
+def _may_be_read(path: str) -> bool:
+    """Not a pipe, a socket or a device: reading one may wait for ever. A broken link is reported when it is read."""
+    return os.path.isfile(path) or not os.path.exists(path)
 
 
 def _is_trace(folder: str, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,15 @@ def test_traces_of_a_folder_are_opened_one_after_the_other(tmp_path: Path) -> No
     assert [event.kind for event in first] == ["request"]
     with pytest.raises(InputError, match="no such file"):
         next(sources)
+
+
+def test_pipes_are_read_only_if_they_are_named(folder: Path) -> None:
+    for name in ("pipe.jsonl", "empty/pipe.jsonl"):
+        os.mkfifo(folder / name)
+    (folder / "link.jsonl").symlink_to("gone")
+    assert find_traces(["pipe.jsonl"]) == ["pipe.jsonl"]
+    assert find_traces(["*.jsonl"]) == ["b.jsonl", "link.jsonl"], "a broken link is reported, not left out"
+    assert not [name for name in find_traces(["."]) if "pipe" in name]
+    for pattern in ("empty", "p*.jsonl"):
+        with pytest.raises(InputError, match="no trace file"):
+            find_traces([pattern])
