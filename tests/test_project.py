@@ -97,3 +97,42 @@ def test_every_package_is_explained() -> None:
     assert named == packages
     layout = (ROOT / "docs" / "design" / "layout.md").read_text()
     assert set(re.findall(r"^[├└]── (\w+)/", layout, re.MULTILINE)) == packages
+
+
+ALWAYS_TRUE = re.compile(
+    r"""^\s*assert\ (?:
+        (?:True|1|not\ False)\s*(?:$|,|\#|and\b|or\b)  # a constant
+      | (?:.*[\s(])?(?P<same>[A-Za-z_][\w.]*)\ (?:is|==|<=|>=)\ (?P=same)(?![\w.(\[])
+      | (?:.*[\s(])?(?P<either>[A-Za-z_][\w.]*)\ or\ not\ (?P=either)(?![\w.(\[])
+      | (?:.*[\s(])?not\ (?P<neither>[A-Za-z_][\w.]*)\ or\ (?P=neither)(?![\w.(\[])
+    )
+    | \braises\((?:Base)?Exception\)  # also an AssertionError, and a mistake in the test itself
+    """,
+    re.VERBOSE,
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["assert True", "    assert out is out and x", "assert a.b == a.b", "assert (x or not x)", "assert not y or y, 1"],
+)
+def test_an_assertion_that_is_always_true_is_recognised(line: str) -> None:
+    assert ALWAYS_TRUE.search(line) and not ALWAYS_TRUE.search(line.replace("assert", "check"))
+
+
+@pytest.mark.parametrize(
+    "line", ["assert a == a.b", "assert once() == once()", "assert x or not y", "assert is_x == x"]
+)
+def test_an_assertion_that_can_fail_is_not(line: str) -> None:
+    assert not ALWAYS_TRUE.search(line)
+
+
+def test_no_assertion_is_always_true() -> None:
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if ("assert " in line or "raises(" in line) and ALWAYS_TRUE.search(line.partition("  #")[0])
+    ]
+    assert len(files) > 100 and found == []

@@ -322,7 +322,9 @@ def test_a_violation_has_the_field(field: str, kind: type) -> None:
 
 @pytest.mark.parametrize("field", ["rule_id", "description", "trigger", "severity"])
 def test_a_rule_has_the_field(field: str) -> None:
-    for rule in check().extracted_rules:
+    rules = check().extracted_rules
+    assert rules
+    for rule in rules:
         assert isinstance(rule, bylaw.BehavioralRule)
         assert getattr(rule, field)
 

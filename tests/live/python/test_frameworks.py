@@ -128,9 +128,9 @@ def test_attacks_are_in_the_request_to_the_model(name: str, kind: str) -> None:
     assert run.fired["fault"] >= 1 and run.answer is not None
     request = next(event for event in run.trace.events if type(event).__name__ == "Request")
     told = json.dumps(request.messages)
-    assert "EVIL" in told or len(told) > 1500
+    assert len(told) > 1500 if kind == "overflow" else "EVIL" in told
     if name == "langchain_agent" and kind != "memory_poisoning":  # its model says what it was asked
-        assert "EVIL" in run.answer or len(run.answer) > 1000
+        assert len(run.answer) > 1000 if kind == "overflow" else "EVIL" in run.answer
 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)

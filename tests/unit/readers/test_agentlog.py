@@ -431,7 +431,8 @@ def test_reading_twice_gives_the_same(tmp_path: Any) -> None:
     path = tmp_path / "t.agentlog"
     path.write_text(lines(request(), response("a"), request(MORE), response("b")))
     stream = open_trace(path)
-    assert list(stream) == list(stream)
+    events = list(stream)
+    assert list(stream) == events and sum(isinstance(event, Response) for event in events) == 2
 
 
 def test_numbers_out_of_range_in_messages_do_not_fail_later() -> None:

@@ -83,7 +83,7 @@ def test_the_value_of_yaml_1_1_is_recorded(text: str, legacy: object) -> None:
     node = yaml_node(f"[{text}]")
     assert isinstance(node, ListNode)
     assert isinstance(node.items[0], ScalarNode)
-    assert node.items[0].legacy is legacy or node.items[0].legacy == legacy
+    assert (type(node.items[0].legacy), node.items[0].legacy) == (type(legacy), legacy)
 
 
 def test_places_are_exact() -> None:
