@@ -75,9 +75,10 @@ def malformed(text: str) -> str:
 
 def emptied(value: Any) -> Any:
     """The empty value of the same type; None if the type has none, such as numbers."""
-    if isinstance(value, str | bytes | list | tuple | set | frozenset | Mapping):
-        return type(value)() if type(value) in _EMPTY_BY_CALL else _plain_empty(value)
-    return None
+    if not isinstance(value, (*_EMPTY_BY_CALL, Mapping)):
+        return None
+    # A subclass may need arguments, so its base class is used.
+    return next((base() for base in _EMPTY_BY_CALL if isinstance(value, base)), {})
 
 
 def wrong_data(value: Any, random: Random) -> Any:
@@ -92,11 +93,6 @@ def aged(value: Any) -> Any:
 
 
 _EMPTY_BY_CALL = (str, bytes, list, tuple, set, frozenset, dict)
-
-
-def _plain_empty(value: Any) -> Any:
-    """A subclass may need arguments, so its base class is used."""
-    return next((base() for base in _EMPTY_BY_CALL if isinstance(value, base)), {})
 
 
 def _is_json(text: str) -> bool:
@@ -128,7 +124,11 @@ def _mapped(value: Any, leaf: Callable[[Any, str], Any], *, shorten: bool, key: 
     if isinstance(value, Enum):
         return leaf(value, key)
     if isinstance(value, str):
-        return _as_type(value, _mapped_text(value, leaf, shorten=shorten, key=key, depth=depth))
+        inside = _json_inside(value)
+        if inside is None:
+            return _as_type(value, leaf(value, key))
+        changed = inner(inside)  # a text that is a JSON object or list is changed inside, so that it stays JSON
+        return value if changed == inside else _as_type(value, json.dumps(changed, ensure_ascii=False))
     if not callable(value) and _field_names(value):
         return _mapped_object(value, inner)
     return leaf(value, key)
@@ -151,15 +151,6 @@ def _shortened(items: Any, shorten: bool) -> Any:
     return items[:-1] if shorten and len(items) > 1 else items
 
 
-def _mapped_text(text: str, leaf: Callable[[Any, str], Any], *, shorten: bool, key: str, depth: int) -> Any:
-    """A text that is a JSON object or list is changed inside, so that it stays JSON."""
-    inside = _json_inside(text)
-    if inside is None:
-        return leaf(text, key)
-    changed = _mapped(inside, leaf, shorten=shorten, key=key, depth=depth + 1)
-    return text if changed == inside else json.dumps(changed, ensure_ascii=False)
-
-
 def _json_inside(text: str) -> Any:
     if not text.lstrip().startswith(("{", "[")):
         return None
@@ -180,18 +171,12 @@ def _mapped_object(value: Any, inner: Callable[[Any, str], Any]) -> Any:
             else:
                 object.__setattr__(clone, name, item)
     except (TypeError, AttributeError):
-        return _replaced(value, inner)
+        try:  # a frozen Struct, which no assignment changes
+            changed = {name: inner(getattr(value, name), name) for name in _field_names(value)}
+            return msgspec.structs.replace(value, **changed)
+        except TypeError:
+            return value
     return clone
-
-
-def _replaced(value: Any, inner: Callable[[Any, str], Any]) -> Any:
-    """A frozen Struct, which no assignment changes."""
-    try:
-        return msgspec.structs.replace(
-            value, **{name: inner(getattr(value, name), name) for name in _field_names(value)}
-        )
-    except TypeError:
-        return value
 
 
 def _field_names(value: Any) -> list[str]:
@@ -215,11 +200,8 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
             yield value
         else:
             yield from _texts(inside, depth + 1)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item, depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(item, depth + 1)
 
 

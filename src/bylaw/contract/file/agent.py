@@ -37,7 +37,7 @@ from bylaw.rules.params import (
     choice,
     params_schema,
 )
-from bylaw.rules.readers import read_map, read_text, read_texts, report_wrong_type
+from bylaw.rules.readers import complete, read_map, read_text, read_texts, report_wrong_type
 
 Type: TypeAlias = Literal["http", "python", "command"]
 
@@ -130,9 +130,7 @@ def _read_servers(node: Node, name: str, context: Context) -> tuple[McpServer, .
     mapping = read_map(node, name, context.problems)
     if mapping is None:
         return None
-    servers = [_read_server(key, entry.value, context) for key, entry in mapping.entries.items()]
-    good = tuple(server for server in servers if server is not None)
-    return good if len(good) == len(servers) else None
+    return complete([_read_server(key, entry.value, context) for key, entry in mapping.entries.items()])
 
 
 def _read_server(name: str, node: Node, context: Context) -> McpServer | None:
@@ -272,21 +270,14 @@ AGENT = Table(
         Param("query_params", EXPANDED_MAP, "of the URL; `{prompt}` in them is replaced"),
         Param("headers", EXPANDED_MAP, "of the HTTP request"),
         Param("parse_structured_input", FLAG, "whether `{field}` is filled from a prompt's lines", default=True),
-        Param(
-            "timeout", ParamType(_read_timeout, MILLISECONDS.json_schema), "the same; a number under 100 is in seconds"
-        ),
+        Param("timeout", _TIMEOUT, "the same; a number under 100 is in seconds"),
         Param("timeout_ms", MILLISECONDS, "milliseconds that an answer may take; 30000 where it is left out"),
         Param("reset_endpoint", EXPANDED, "a URL that is posted to before each run"),
         Param("reset_function", EXPANDED, "`module:function` that is called before each run"),
         Param("factory", FLAG, "`true`: the endpoint is a function that makes the agent, for each run", default=False),
         Param("config", _MAPPING, "of a Python agent: what a LangGraph graph is configured with, or more arguments"),
         Param("deps", _DEPS, "of a Python agent: the fields of its dependencies, or `module:attribute` of them"),
-        Param(
-            "stateless",
-            FLAG,
-            "`true`: its answers differ without any state",
-            default=False,
-        ),
+        Param("stateless", FLAG, "`true`: its answers differ without any state", default=False),
         Param("concurrency", FROM_ONE, "how many runs it takes at once", default=1),
         Param("tools", NAMES, "names or `module:attribute` of tools that its wrapper does not show"),
         Param("proxy_port", PORT, "a fixed port of the chaos proxy, for an agent that you start and point at it"),
@@ -393,16 +384,13 @@ def _check_placeholder(values: Values, node: MapNode, context: Context) -> bool:
 def _warn_unused(type: Type, values: Values, node: MapNode, context: Context) -> None:
     """Warn of keys that have no effect on an agent of this type."""
     reasons: dict[str, str] = {}
-    if type == "command":
-        reasons |= dict.fromkeys(_HTTP_KEYS, "only an agent with a URL has it")
-    if type == "python":
-        own = [key for key in _HTTP_KEYS if key not in _STATE_KEYS]
+    if type != "http":
+        own = [key for key in _HTTP_KEYS if type == "command" or key not in _STATE_KEYS]
         reasons |= dict.fromkeys(own, "only an agent with a URL has it")
-    else:
-        reasons |= dict.fromkeys(_PYTHON_KEYS, "only a Python agent has it")
     if type == "python":
         reasons |= dict.fromkeys((*_PROXY_KEYS, "command"), "a Python agent runs inside Bylaw")
     else:
+        reasons |= dict.fromkeys(_PYTHON_KEYS, "only a Python agent has it")
         reasons["tools"] = "only a Python agent has it; tools of others are reached through the proxy"
         if "command" not in values:
             reasons |= dict.fromkeys(_COMMAND_KEYS, "only an agent that Bylaw starts has it")

@@ -66,19 +66,18 @@ _BOOLEAN_WORDS = frozenset({"true", "yes", "on", "false", "no", "off"})
 
 def _read_dangerous_prompts(node: Node, name: str, context: Context) -> Literal[True] | tuple[str, ...] | None:
     """The prompts, or True where the file leaves the choice to us."""
-    if isinstance(node, ScalarNode) and isinstance(node.value, bool):
-        if node.value:
-            return True
-        help = "list the prompts that must be refused, or write `true` for those marked `dangerous`"
-        report_wrong_type(node, quote(name), "prompts, or `true`", context.problems, help=help)
-        return None
-    if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.value.lower() in _BOOLEAN_WORDS:
-        is_quoted_true = node.value.lower() == "true" and node.legacy is None
-        help = "write it without quotes: `true`" if is_quoted_true else "write `true` for those marked `dangerous`"
-        report_wrong_type(node, quote(name), "prompts, or `true`", context.problems, help=help)
-        return None
-    prompts: tuple[str, ...] | None = NAMES.read(node, name, context)
-    return prompts
+    value = node.value if isinstance(node, ScalarNode) else None
+    if value is True:
+        return True
+    word = value.lower() if isinstance(value, str) else ""
+    if value is not False and word not in _BOOLEAN_WORDS:
+        prompts: tuple[str, ...] | None = NAMES.read(node, name, context)
+        return prompts
+    help = "write it without quotes: `true`" if word == "true" else "write `true` for those marked `dangerous`"
+    if value is False:
+        help = f"list the prompts that must be refused, or {help}"
+    report_wrong_type(node, quote(name), "prompts, or `true`", context.problems, help=help)
+    return None
 
 
 _SIMILARITY = Param(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, Timin
 from bylaw.contract.file.faults import ATTACK, INSTRUCTION, read_faults, with_label
 from bylaw.contract.file.types import TEXT, Table, check_unique, keyword, list_items, subtree
 from bylaw.contract.model import Scenario
-from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode
+from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote
 from bylaw.rules.params import Context, Param
 from bylaw.rules.readers import report_wrong_type
@@ -23,14 +24,6 @@ from bylaw.rules.rule_fields import Ids
 class Profile(Struct, frozen=True):
     doc: str
     faults: tuple[AnyFault, ...]
-
-
-def _some(share: float) -> Timing:
-    return Timing(probability=share)
-
-
-def _later(calls: int) -> Timing:
-    return Timing(after_calls=calls)
 
 
 def _every(step: int, *first: int) -> Timing:
@@ -49,7 +42,7 @@ def _model(mode: str, **given: object) -> LlmFault:
 PROFILES: Mapping[str, Profile] = {
     "api_outage": Profile(
         "every tool answers 503, half of the model's requests time out",
-        (_tools("error", error_code=503), _model("timeout", delay_ms=10_000, timing=_some(0.5))),
+        (_tools("error", error_code=503), _model("timeout", delay_ms=10_000, timing=Timing(probability=0.5))),
     ),
     "degraded_llm": Profile(
         "the second of every three requests is over the model's limit, other answers are cut to 20 words",
@@ -70,13 +63,13 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "high_latency": Profile(
         "every tool takes 20 seconds longer, three in ten of the model's requests time out after 15",
-        (_tools("slow", delay_ms=20_000), _model("timeout", delay_ms=15_000, timing=_some(0.3))),
+        (_tools("slow", delay_ms=20_000), _model("timeout", delay_ms=15_000, timing=Timing(probability=0.3))),
     ),
     "cascading_failure": Profile(
         "every tool answers 503, and after the first request the model's answers are cut to 5 words",
         (
             _tools("error", error_code=503),
-            _model("truncated_response", max_tokens=5, timing=_later(1)),
+            _model("truncated_response", max_tokens=5, timing=Timing(after_calls=1)),
         ),
     ),
     "indirect_injection": Profile(
@@ -193,13 +186,11 @@ def _make_scenario(name: str, own: list[AnyFault], profiles: list[tuple[str, Nod
 def _with_distinct_labels(faults: list[AnyFault]) -> list[AnyFault]:
     """Faults with equal labels are numbered."""
     total = Counter(fault.label for fault in faults)
-    seen: Counter[str] = Counter()
-    distinct: list[AnyFault] = []
-    for fault in faults:
-        seen[fault.label] += 1
-        label = f"{fault.label} #{seen[fault.label]}" if total[fault.label] > 1 else fault.label
-        distinct.append(replace(fault, label=label))
-    return distinct
+    numbers = {label: count(1) for label, times in total.items() if times > 1}
+    return [
+        replace(fault, label=f"{fault.label} #{next(numbers[fault.label])}") if fault.label in numbers else fault
+        for fault in faults
+    ]
 
 
 def _warn_if_all_off(scenario: Scenario, node: MapNode, context: Context) -> None:
@@ -207,18 +198,12 @@ def _warn_if_all_off(scenario: Scenario, node: MapNode, context: Context) -> Non
     entry = node.entries.get("context_attacks")
     if entry is None or scenario.faults:
         return
-    attacks = entry.value
-    items = attacks.items if isinstance(attacks, ListNode) else []
-    items = [one.value for one in attacks.entries.values()] if isinstance(attacks, MapNode) else items
-    if items and all(isinstance(item, MapNode) and _is_off(item) for item in items):
+    attacks = plain(entry.value)
+    items = list(attacks.values()) if isinstance(attacks, dict) else attacks if isinstance(attacks, list) else []
+    if items and all(isinstance(item, dict) and item.get("enabled") is False for item in items):
         context.problems.warn(
             code="nothing-left",
             message=f"nothing goes wrong in the scenario {quote(scenario.name)}: all its attacks are switched off",
             at=entry.key,
             help="remove `enabled: false`, or the attacks",
         )
-
-
-def _is_off(item: MapNode) -> bool:
-    entry = item.entries.get("enabled")
-    return entry is not None and isinstance(entry.value, ScalarNode) and entry.value.value is False

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
-from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
+from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.params import PATTERN as TEXT_OR_PATTERN
 from bylaw.rules.params import PATTERNS as TEXTS_OR_PATTERNS
 from bylaw.rules.params import (
@@ -25,6 +25,8 @@ from bylaw.rules.params import (
 )
 from bylaw.rules.readers import (
     Fields,
+    Words,
+    complete,
     read_count,
     read_map,
     read_share,
@@ -51,15 +53,9 @@ def keyword(code: str, what: str, words: Sequence[str], also: Mapping[str, str],
     others = synonyms(also)
 
     def read(node: Node, name: str, context: Context) -> str | None:
-        text = read_text(node, name, context.problems)
-        if text is None or text in words:
-            return text
-        if text in accepted:
-            return accepted[text]
-        context.problems.error(
-            code=code, message=f"unknown {what} {quote(text)}", at=node, help=did_you_mean(text, words, others)
-        )
-        return None
+        if isinstance(node, ScalarNode) and node.value in accepted:
+            return accepted[str(node.value)]
+        return Words(name, tuple(words), code, f"unknown {what} {{}}", others).read(node, context.problems)
 
     return ParamType(read, {"enum": [*words, *accepted]})
 
@@ -134,8 +130,7 @@ def _read_patterns(node: Node, name: str, context: Context) -> tuple[str, ...] |
     items = node.items if isinstance(node, ListNode) else [node]
     if not items:
         context.problems.error(code="empty-value", message=f"{quote(name)} is an empty list", at=node)
-    good = tuple(pattern for item in items if (pattern := _read_pattern(item, name, context)) is not None)
-    return good if items and len(good) == len(items) else None
+    return complete([_read_pattern(item, name, context) for item in items]) or None
 
 
 def _read_payload(node: Node, name: str, context: Context) -> Any:
