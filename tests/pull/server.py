@@ -29,9 +29,11 @@ class Fake:
         self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         """path, query or body, headers"""
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {}
-        """by path; others are 404"""
+        """by path; others are 404, and so is None"""
         self.refusals: list[tuple[int, dict[str, str]]] = []
         """statuses that are sent first"""
+        self.cuts = 0
+        """replies after those whose connection is closed amid the body"""
 
     def paths(self) -> list[str]:
         return [path for path, _, _ in self.asked]
@@ -54,14 +56,16 @@ def serving() -> Iterator[Fake]:
             if fake.refusals:
                 status, headers = fake.refusals.pop(0)
                 self._send(status, b"<html>no</html>", headers)
-            elif path in fake.answers:
-                self._send(200, json.dumps(fake.answers[path](query)).encode(), {})
+            elif path in fake.answers and (reply := fake.answers[path](query)) is not None:
+                self._send(200, json.dumps(reply).encode(), {})
             else:
                 self._send(404, b'{"message": "no route"}', {})
 
         def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)
-            for key, value in {"content-length": str(len(body)), "content-type": "application/json", **headers}.items():
+            length = len(body) + (9 if fake.cuts > 0 else 0)
+            fake.cuts -= 1
+            for key, value in {"content-length": str(length), "content-type": "application/json", **headers}.items():
                 self.send_header(key, value)
             self.end_headers()
             self.wfile.write(body)
@@ -79,6 +83,24 @@ def serving() -> Iterator[Fake]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def delete_after_listing(fake: Fake, trace: str) -> None:
+    """The trace is listed, and then no longer there: its own address is a 404, and queries find no record of it."""
+    fake.answers.pop(f"/api/public/traces/{trace}", None)
+
+    def without(answer: Callable[[dict[str, Any]], Any], query: dict[str, Any]) -> Any:
+        reply = answer(query)
+        if isinstance(reply, list) or query.keys().isdisjoint(("traceId", "trace", "trace_id", "request_id")):
+            return reply
+        if query.get("request_id") == [trace]:
+            return None
+        rows = {key: [one for one in value if trace not in json.dumps(one)]
+                for key, value in reply.items() if isinstance(value, list)}  # fmt: skip
+        return {**reply, **rows}
+
+    for path, answer in fake.answers.items():
+        fake.answers[path] = lambda query, answer=answer: without(answer, query)
 
 
 def _page(rows: list[Any], at: int, size: int) -> tuple[list[Any], str | None]:

@@ -19,6 +19,7 @@ from tests.pull.server import (
     CARD,
     IDS,
     Fake,
+    delete_after_listing,
     serving,
     speak_langfuse,
     speak_langfuse_v2,
@@ -217,8 +218,80 @@ def test_replies_of_another_shape(fake: Fake, pull: Pull) -> None:
     for reply in ([], "x", 7):
         fake.answers["/v1/projects/shop/spans"] = lambda query, reply=reply: reply
         assert pull("phoenix").return_value == 2
-    fake.answers["/v1/projects/shop/spans"] = lambda query: {"data": [7, {"context": 7}], "next_cursor": None}
-    assert pull("phoenix").return_value == 3
+
+
+LISTS = {
+    "langfuse": ("/api/public/traces", "data"),
+    "langfuse v2": ("/api/public/v2/observations", "data"),
+    "langsmith": ("/runs/query", "runs"),
+    "langsmith v2": ("/api/v2/runs/query", "items"),
+    "mlflow": ("/api/3.0/mlflow/traces/search", "traces"),
+    "phoenix": ("/v1/projects/shop/spans", "data"),
+}
+"""where each speaker lists traces, and under which key"""
+
+
+@pytest.mark.parametrize("odd", ["x", {}, [7], [{"context": 7}]], ids=str)
+@pytest.mark.parametrize("speaker", LISTS)
+def test_a_list_that_is_not_understood_is_not_an_empty_one(fake: Fake, pull: Pull, speaker: str, odd: Any) -> None:
+    service, speak = SPEAKERS[speaker]
+    speak(fake)
+    path, key = LISTS[speaker]
+    fake.answers[path] = lambda query: {key: odd}
+    done = pull(service, **VARIABLES.get(speaker, {}))
+    assert (done.return_value, "is not understood" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("speaker", LISTS)
+def test_a_service_that_repeats_a_page_is_not_asked_for_ever(
+    fake: Fake, pull: Pull, speaker: str, tmp_path: Path
+) -> None:
+    service, speak = SPEAKERS[speaker]
+    speak(fake)
+    path, _ = LISTS[speaker]
+    answer, replies = fake.answers[path], list[Any]()
+    more = {"cursors": {"next": "c"}, "next_cursor": "c", "next_page_token": "c"}
+
+    def first(query: dict[str, Any]) -> Any:
+        replies.append(replies[0] if replies else answer(query))
+        return {**replies[0], **more, "meta": {"totalPages": 10**6, "cursor": "c"}}
+
+    fake.answers[path] = first
+    done = pull(service, **VARIABLES.get(speaker, {}))
+    assert (done.return_value, "the same page again" in done.stderr, list(tmp_path.iterdir())) == (4, True, [])
+    assert len(fake.asked) < 20
+
+
+@pytest.mark.parametrize("speaker", LISTS)
+def test_a_trace_that_is_deleted_meanwhile_does_not_end_the_pull(
+    fake: Fake, pull: Pull, speaker: str, tmp_path: Path
+) -> None:
+    service, speak = SPEAKERS[speaker]
+    speak(fake)
+    delete_after_listing(fake, IDS[1])
+    done = pull(service, **VARIABLES.get(speaker, {}))
+    said = " ".join(done.stderr.split())
+    assert (done.return_value, "pulled 2 traces" in said) == (0, True)
+    assert "1 more trace listed, but not there when asked for" in said
+    text = (tmp_path / f"{service}.jsonl").read_text()
+    assert [one in text for one in IDS] == [True, False, True]
+
+
+def test_traces_that_are_all_gone_are_an_error(fake: Fake, pull: Pull, tmp_path: Path) -> None:
+    speak_langfuse(fake)
+    for one in IDS:
+        del fake.answers[f"/api/public/traces/{one}"]
+    done = pull("langfuse")
+    assert (done.return_value, "has nothing at" in done.stderr, list(tmp_path.iterdir())) == (2, True, [])
+
+
+def test_a_reply_that_is_cut_off_is_asked_for_again(fake: Fake, pull: Pull, waits: list[float], tmp_path: Path) -> None:
+    speak_langfuse(fake)
+    fake.cuts = 2
+    assert (pull("langfuse", "--out", "a").return_value, waits) == (0, [1.0, 2.0])
+    fake.cuts = 99
+    done = pull("langfuse", "--out", "b")
+    assert (done.return_value, "was cut short" in done.stderr, (tmp_path / "b").exists()) == (4, True, False)
 
 
 def test_a_file_that_exists_is_kept(fake: Fake, pull: Pull, tmp_path: Path) -> None:

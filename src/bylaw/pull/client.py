@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from bylaw.errors import BylawError, ExitCode
-from bylaw.wire.client import BadHttpReply, HttpUnreachable, Reply, fetch
+from bylaw.wire.client import BadHttpReply, CutHttpReply, HttpUnreachable, Reply, fetch
 
 SECONDS = 120.0
 """for one request"""
@@ -20,6 +20,8 @@ MOST_BYTES = 256 * 1024**2
 BACK_OFF = (1.0, 2.0, 4.0, 8.0)
 """seconds before each retry, if the service does not name them"""
 LONGEST_WAIT = 60.0
+MOST_REPEATED = 10
+"""pages in a row without a new record: traces that arrive meanwhile move others to the next page"""
 _PASSING = frozenset((429, 502, 503, 504))
 _NOT_THERE = frozenset((404, 410, 501))
 _QUOTED = 200
@@ -38,6 +40,8 @@ class PullError(BylawError):
 class Source(Protocol):
     texts: frozenset[str]
     """the fields of a row that hold what was said, which are redacted"""
+    missing: list[NotThere]
+    """one for each trace that was listed, and no longer there when it was fetched"""
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         """The ids of traces, the newest first, each once. Raises PullError."""
@@ -103,8 +107,7 @@ class Client:
         return self._object(self._ask("GET", f"{path}?{urlencode(given, doseq=True)}" if given else path))
 
     def get_list(self, path: str, params: Mapping[str, Any]) -> list[Any]:
-        found = self._decoded(self._ask("GET", f"{path}?{urlencode(params)}"))
-        return found if isinstance(found, list) else []
+        return self.listed({"": self._decoded(self._ask("GET", f"{path}?{urlencode(params)}"))}, "")
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """For APIs whose queries are POSTs. Fields that are None are left out."""
@@ -125,7 +128,7 @@ class Client:
                     most=MOST_BYTES,
                     proxy=self._proxy,
                 )
-            except TimeoutError as problem:
+            except (TimeoutError, CutHttpReply) as problem:
                 if wait is None:
                     raise PullError(str(problem), ExitCode.OUT_OF_REACH) from None
                 self.sleep(wait)
@@ -167,6 +170,43 @@ class Client:
             raise PullError(f"{self.service}'s reply is not an object; is {self._address_in} right?")
         return found
 
+    def listed(self, reply: Mapping[str, Any], key: str, *, is_optional: bool = False) -> list[dict[str, Any]]:
+        """The objects of a page. Raises PullError. `is_optional`: the service leaves out a list that is empty."""
+        found = reply.get(key)
+        if found is None and is_optional:
+            return []
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            what = f"`{key}` is" if key else "it is"
+            raise PullError(f"{self.service}'s reply is not understood: {what} not a list of objects")
+        return found
+
+    def ids(self, rows: Sequence[Any], *keys: str) -> list[str]:
+        """The first of these fields that each row has. Raises PullError."""
+        found = [id_of(row, *keys) for row in rows]
+        if None in found:
+            named = " or ".join(f"`{key}`" for key in keys)
+            raise PullError(f"{self.service}'s reply is not understood: a record has no {named}")
+        return [one for one in found if one is not None]
+
+    def pages(
+        self, ask: Callable[[Any], tuple[list[dict[str, Any]], Any]], *keys: str
+    ) -> Iterator[list[dict[str, Any]]]:
+        """The pages of a list. `ask` takes a cursor, and returns a page and the next cursor; `keys` name a record.
+
+        Raises PullError for a service that sends the same records again and again.
+        """
+        seen: set[str] = set()
+        cursor, repeated = None, 0
+        while repeated < MOST_REPEATED:
+            rows, cursor = ask(cursor)
+            yield rows
+            if not cursor:
+                return
+            before = len(seen)
+            seen.update(msgspec.json.encode([row.get(key) for key in keys]).decode() for row in rows)
+            repeated = repeated + 1 if len(seen) == before else 0
+        raise PullError(f"{self.service} sends the same page again and again", ExitCode.OUT_OF_REACH)
+
 
 class NotThere(PullError):
     """The server does not have this path, or no longer."""
@@ -179,13 +219,7 @@ def _named_wait(reply: Reply, default: float) -> float | None:
     return wait if wait <= LONGEST_WAIT else None
 
 
-def listed(reply: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The objects of a page."""
-    found = reply.get(key)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def ids_of(rows: Sequence[Mapping[str, Any]], *keys: str) -> list[str]:
-    """The first of these fields that each row has."""
-    found = (next((row[key] for key in keys if isinstance(row.get(key), str) and row[key]), None) for row in rows)
-    return [one for one in found if one is not None]
+def id_of(row: Any, *keys: str) -> str | None:
+    """The first of these fields that a row has."""
+    fields = row if isinstance(row, dict) else {}
+    return next((fields[key] for key in keys if isinstance(fields.get(key), str) and fields[key]), None)

@@ -87,6 +87,8 @@ def command(
         _print("bylaw: NOTHING PULLED: there is no such trace")
         return ExitCode.NOTHING_CHECKED
     more = "; there are older ones, which a higher --limit pulls" if has_more else ""
+    if source.missing:
+        more += f"; {count(len(source.missing), 'more trace')} listed, but not there when asked for"
     _print(f"bylaw: pulled {count(traces, 'trace')} ({count(rows, 'record')}) to {target}{more}")
     return ExitCode.OK
 
@@ -117,10 +119,10 @@ def _pull(
                     row = row if redactor is None else redact_fields(row, source.texts, redactor)
                     file.write(msgspec.json.encode(row) + b"\n")
             if not rows:
-                raise _Empty
+                raise next(iter(source.missing), _Empty())
     except _Empty:
         return 0, 0, False
-    return traces, rows, traces == limit and next(found, None) is not None
+    return traces - len(source.missing), rows, traces == limit and next(found, None) is not None
 
 
 def _print(line: str) -> None:

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from bylaw.pull.client import Client, NotThere, PullError, basic, ids_of, listed, variable
+from bylaw.errors import ExitCode
+from bylaw.pull.client import Client, NotThere, PullError, basic, id_of, variable
 
 LANGFUSE_CLOUD = "https://cloud.langfuse.com"
 _LANGFUSE_PAGE, _V2_PAGE, _PAGE = 50, 1000, 100
@@ -37,6 +38,7 @@ class Langfuse:
             keys_in="LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY",
         )
         self._has_traces = True
+        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         seen: set[str] = set()
@@ -49,44 +51,59 @@ class Langfuse:
             start = since.isoformat() if since else None
             query = {"isRootObservation": "true", "fields": "core", "fromStartTime": start}
             for page in self._observations(query):
-                new = [one for one in dict.fromkeys(ids_of(page, "traceId")) if one not in seen]
+                new = [one for one in dict.fromkeys(self.client.ids(page, "traceId")) if one not in seen]
                 seen.update(new)
                 yield from new
 
     def _traces(self, since: datetime | None, seen: set[str]) -> Iterator[str]:
         """`seen`: traces that arrive meanwhile move others to the next page."""
-        page = last = 1
-        while page <= last:
+        start = since.isoformat() if since else None
+
+        def ask(page: int | None) -> tuple[list[dict[str, Any]], int | None]:
+            page = page or 1
             query = {"page": page, "limit": _LANGFUSE_PAGE, "orderBy": "timestamp.desc", "fields": "core"}
-            reply = self.client.get(
-                "/api/public/traces", {**query, "fromTimestamp": since.isoformat() if since else None}
-            )
-            new = [one for one in ids_of(listed(reply, "data"), "id") if one not in seen]
+            reply = self.client.get("/api/public/traces", {**query, "fromTimestamp": start})
+            rows, meta = self.client.listed(reply, "data"), reply.get("meta")
+            pages = meta.get("totalPages") if isinstance(meta, dict) else None
+            has_more = page < pages if isinstance(pages, int) else len(rows) == _LANGFUSE_PAGE
+            return rows, page + 1 if has_more else None
+
+        for rows in self.client.pages(ask, "id"):
+            new = [one for one in self.client.ids(rows, "id") if one not in seen]
             seen.update(new)
             yield from new
-            meta = reply.get("meta")
-            pages = meta.get("totalPages") if isinstance(meta, dict) else None
-            last = pages if isinstance(pages, int) else page
-            page += 1
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         for trace in traces:
-            if self._has_traces:
-                yield self.client.get(f"/api/public/traces/{quote(trace, safe='')}")
-            else:
+            if not self._has_traces:
                 query = {"traceId": trace, "fields": _FIELDS, "expandMetadata": _EXPANDED}
-                for page in self._observations(query):
-                    yield from page
+                pages = self._observations(query)
+                yield from _found((row for page in pages for row in page), "Langfuse", trace, self.missing)
+                continue
+            try:
+                yield self.client.get(f"/api/public/traces/{quote(trace, safe='')}")
+            except NotThere as problem:
+                self.missing.append(problem)
 
     def _observations(self, query: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        cursor = None
-        while True:
+        def ask(cursor: Any) -> tuple[list[dict[str, Any]], Any]:
             reply = self.client.get(_V2, {**query, "limit": _V2_PAGE, "cursor": cursor})
-            yield listed(reply, "data")
             meta = reply.get("meta")
-            cursor = meta.get("cursor") if isinstance(meta, dict) else None
-            if not cursor:
-                return
+            return self.client.listed(reply, "data"), meta.get("cursor") if isinstance(meta, dict) else None
+
+        return self.client.pages(ask, "id")
+
+
+def _found(
+    rows: Iterator[dict[str, Any]], service: str, trace: str, missing: list[NotThere]
+) -> Iterator[dict[str, Any]]:
+    """The rows of a trace; if there are none, it is missing."""
+    first = next(rows, None)
+    if first is None:
+        missing.append(NotThere(f"{service} has no record of the trace `{trace}`", ExitCode.NOTHING_CHECKED))
+        return
+    yield first
+    yield from rows
 
 
 LANGSMITH_CLOUD = "https://api.smith.langchain.com"
@@ -125,26 +142,25 @@ class LangSmith:
         )
         self._found: dict[str, Any] = {}
         self._has_v1 = True
+        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         seen: set[str] = set()
         start = since.isoformat() if since else None
         for run in self._runs({"is_root": True, "start_time": start}, ("id", "trace_id", "start_time")):
-            trace = next(iter(ids_of([run], "trace_id", "id")), None)
-            if trace is not None and trace not in seen:
+            (trace,) = self.client.ids([run], "trace_id", "id")
+            if trace not in seen:
                 seen.add(trace)
                 yield trace
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         for trace in traces:
-            yield from self._runs({"trace": trace}, _SELECT)
+            yield from _found(self._runs({"trace": trace}, _SELECT), "LangSmith", trace, self.missing)
 
     def _runs(self, query: Mapping[str, Any], select: Sequence[str]) -> Iterator[dict[str, Any]]:
-        cursor = None
-        while True:
-            runs, cursor = self._page(query, select, cursor)
+        for runs in self.client.pages(lambda cursor: self._page(query, select, cursor), "id"):
             yield from runs
-            if not cursor or not runs:
+            if not runs:
                 return
 
     def _page(
@@ -161,7 +177,7 @@ class LangSmith:
                 self._has_v1 = False
             else:
                 cursors = reply.get("cursors")
-                return listed(reply, "runs"), cursors.get("next") if isinstance(cursors, dict) else None
+                return self.client.listed(reply, "runs"), cursors.get("next") if isinstance(cursors, dict) else None
         reply = self.client.post(
             "/api/v2/runs/query",
             {
@@ -175,12 +191,13 @@ class LangSmith:
                 "cursor": cursor,
             },
         )
-        return [_as_v1(run) for run in listed(reply, "items")], reply.get("next_cursor")
+        runs = self.client.listed(reply, "items", is_optional=True)
+        return [_as_v1(run) for run in runs], reply.get("next_cursor")
 
     def _project_id(self) -> str:
         if not self._found:
             found = self.client.get_list(f"{self._prefix}/sessions", {"name": self._project, "limit": 1})
-            if not found or not isinstance(found[0], dict) or not ids_of(found[:1], "id"):
+            if not found or id_of(found[0], "id") is None:
                 raise PullError(f"LangSmith has no project `{self._project}`; name another by --project")
             self._found = found[0]
         return str(self._found["id"])
@@ -221,11 +238,12 @@ class Mlflow:
         self._name = project or variable(environment, "MLFLOW_EXPERIMENT_NAME", default="")
         self._experiment = variable(environment, "MLFLOW_EXPERIMENT_ID", default="0")
         self._info: dict[str, dict[str, Any]] = {}
+        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         experiment = {"experiment_id": self._experiment_id()}
-        token = None
-        while True:
+
+        def ask(token: Any) -> tuple[list[dict[str, Any]], Any]:
             reply = self.client.post(
                 "/api/3.0/mlflow/traces/search",
                 {
@@ -236,19 +254,22 @@ class Mlflow:
                     "page_token": token,
                 },
             )
-            for info in listed(reply, "traces"):
-                for trace in ids_of([info], "trace_id", "request_id"):
-                    if trace not in self._info:
-                        self._info[trace] = info
-                        yield trace
-            token = reply.get("next_page_token")
-            if not token:
-                return
+            return self.client.listed(reply, "traces", is_optional=True), reply.get("next_page_token")
+
+        for page in self.client.pages(ask, "trace_id", "request_id"):
+            for trace, info in zip(self.client.ids(page, "trace_id", "request_id"), page, strict=True):
+                if trace not in self._info:
+                    self._info[trace] = info
+                    yield trace
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         for trace in traces:
-            data = self.client.get("/ajax-api/2.0/mlflow/get-trace-artifact", {"request_id": trace})
-            yield {"info": self._info[trace], "data": data}
+            try:
+                data = self.client.get("/ajax-api/2.0/mlflow/get-trace-artifact", {"request_id": trace})
+            except NotThere as problem:
+                self.missing.append(problem)
+            else:
+                yield {"info": self._info[trace], "data": data}
 
     def _experiment_id(self) -> str:
         if not self._name:
@@ -257,7 +278,7 @@ class Mlflow:
             reply = self.client.get("/api/2.0/mlflow/experiments/get-by-name", {"experiment_name": self._name})
         except NotThere:
             raise PullError(f"MLflow has no experiment `{self._name}`; name another by --project") from None
-        return next(iter(ids_of([reply.get("experiment") or {}], "experiment_id")), self._experiment)
+        return self.client.ids([reply.get("experiment")], "experiment_id")[0]
 
 
 LOCAL = "http://localhost:6006"
@@ -283,12 +304,14 @@ class Phoenix:
             address_in="PHOENIX_ENDPOINT",
             keys_in="PHOENIX_API_KEY",
         )
+        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         seen: set[str] = set()
         try:
             for page in self._pages({"start_time": since.isoformat() if since else None}):
-                new = [one for one in dict.fromkeys(map(_trace_of, page)) if one and one not in seen]
+                contexts = [span.get("context") for span in page]
+                new = [one for one in dict.fromkeys(self.client.ids(contexts, "trace_id")) if one not in seen]
                 seen.update(new)
                 yield from new
         except NotThere:
@@ -297,21 +320,21 @@ class Phoenix:
             ) from None
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
-        wanted = set(traces)
+        wanted, found = set(traces), set[str]()
         for page in self._pages({"trace_id": list(traces)}):
-            yield from (span for span in page if _trace_of(span) in wanted)
+            for span in page:
+                if (trace := id_of(span.get("context"), "trace_id")) in wanted:
+                    found.add(trace or "")
+                    yield span
+        for trace in traces:
+            if trace not in found:
+                yield from _found(iter(()), "Phoenix", trace, self.missing)
 
     def _pages(self, query: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        cursor = None
-        while True:
-            path = f"/v1/projects/{quote(self._project, safe='')}/spans"
+        path = f"/v1/projects/{quote(self._project, safe='')}/spans"
+
+        def ask(cursor: Any) -> tuple[list[dict[str, Any]], Any]:
             reply = self.client.get(path, {**query, "limit": _PAGE, "cursor": cursor})
-            yield listed(reply, "data")
-            cursor = reply.get("next_cursor")
-            if not cursor:
-                return
+            return self.client.listed(reply, "data"), reply.get("next_cursor")
 
-
-def _trace_of(span: Mapping[str, Any]) -> str:
-    context = span.get("context")
-    return next(iter(ids_of([context], "trace_id")), "") if isinstance(context, dict) else ""
+        return self.client.pages(ask, "context")

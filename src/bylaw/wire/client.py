@@ -33,6 +33,10 @@ class BadHttpReply(Exception):
     """The reply is not HTTP, is cut short, or is too long."""
 
 
+class CutHttpReply(BadHttpReply):
+    """The connection was closed before the reply had ended."""
+
+
 class Reply(Struct, frozen=True):
     status: int
     headers: dict[str, str]
@@ -122,7 +126,10 @@ class _Exchange(threading.Thread):
             self._connection.request(self._method, path, self._body, self._headers)
             with self._connection.getresponse() as response:
                 found = {key.lower(): value for key, value in response.getheaders()}
-                self._reply = Reply(response.status, found, response.read(self._most + 1))
+                content = response.read(self._most + 1)
+                if response.length and len(content) <= self._most:  # a read of bounded length does not raise this
+                    raise http.client.IncompleteRead(content, response.length)
+                self._reply = Reply(response.status, found, content)
         except (OSError, http.client.HTTPException, ValueError) as problem:
             self._problem = problem
         finally:
@@ -152,7 +159,7 @@ class _Exchange(threading.Thread):
         if isinstance(problem, TimeoutError) or time.monotonic() >= self._deadline:
             return TimeoutError(f"{server} did not answer in time")
         if isinstance(problem, http.client.IncompleteRead):
-            return BadHttpReply(f"{name}'s reply was cut short")
+            return CutHttpReply(f"{name}'s reply was cut short")
         if isinstance(problem, http.client.HTTPException) and not isinstance(problem, OSError):
             return BadHttpReply(f"{server} does not speak HTTP")
         reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
