@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import pytest
 
 from bylaw.model.trace import Trace
 from tests.importers.support import calls, read, results, story
@@ -71,6 +74,46 @@ def test_autogen_a_team_is_one_session_if_its_thread_has_the_calls() -> None:
     assert [call.name for call in calls(read({"type": "TeamState", "agent_states": nested}))] == ["look"]
     del states["Manager"]["message_thread"][0]
     assert [call.name for call in calls(read({"type": "TeamState", "agent_states": states}))] == ["look"]
+
+
+CALLED = [{"id": "c", "name": "refund", "arguments": "{}"}]
+
+
+@pytest.mark.parametrize(
+    ("event", "unread"),
+    [
+        ({"type": "FutureToolCallEvent", "content": CALLED}, ["*"]),
+        ({"type": "FutureMessage", "content": "x", "tool_calls": CALLED}, ["*"]),
+        ({"type": "FutureEvent", "content": {"name": "refund"}}, ["*"]),
+        ({"type": "FutureEvent", "content": ["a", "b"]}, []),
+        ({"type": "ToolCallSummaryMessage", "content": "x", "results": CALLED}, []),
+        ({"type": "MemoryQueryEvent", "content": [{"content": "x", "mime_type": "text/plain"}]}, []),
+        ({"type": "SelectSpeakerEvent", "content": ["a"]}, []),
+    ],
+)
+def test_autogen_events_of_unknown_types_that_may_hold_calls_are_told(event: dict[str, Any], unread: list[str]) -> None:
+    said = {"type": "TextMessage", "source": "a", "content": "Done."}
+    trace = read({"messages": [{**said, "source": "user"}, {**event, "source": "a"}, said], "stop_reason": None})
+    assert [one for turn in trace.turns for one in turn.response.unread] == unread
+    assert (trace.format, codes(trace)) == ("autogen", ["unread-content"] * len(unread))
+
+
+def test_autogen_code_that_ran_is_a_call_and_structured_answers_are_text() -> None:
+    code = [{"code": "print(1)", "language": "python"}]
+    trace = read(
+        {"type": "CodeGenerationEvent", "source": "a", "content": "I run it.", "code_blocks": code},
+        {"type": "CodeExecutionEvent", "source": "a", "result": {"exit_code": 1, "output": "no"}},
+        {"type": "StructuredMessage[Reply]", "source": "a", "content": {"total": 7}},
+    )
+    assert story(trace) == [
+        "0 request",
+        "0 response I run it.",
+        f'0 tool_call code_execution {{"code_blocks": {json.dumps(code)}}}',
+        '0 tool_result code_execution "no" failed',
+        "1 request assistant tool",
+        '1 response {"total":7}',
+    ]
+    assert codes(trace) == []
 
 
 def test_opencode_keeps_calls_that_were_taken_back_and_reads_subagents() -> None:

@@ -8,13 +8,21 @@ from typing import Any
 
 import msgspec
 
+from bylaw.traces.assembly.content import CODE_EXECUTION
 from bylaw.traces.assembly.conversation import MOST_MESSAGES
+from bylaw.traces.formats.call_signs import looks_like_call
 from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
 _THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent"
 _CHUNK = "ModelClientStreamingChunkEvent"
+_CODE, _CODE_RESULT = "CodeGenerationEvent", "CodeExecutionEvent"
+_QUIET = frozenset(
+    ("ToolCallSummaryMessage", "HandoffMessage", _CHUNK, "MemoryQueryEvent", "SelectSpeakerEvent", "SelectorEvent",
+     "UserInputRequestedEvent")
+)  # fmt: skip
+"""types that tell how the team works, or repeat results"""
 _TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage"))
 _OWN = frozenset((_THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage", "FunctionExecutionResultMessage"))
 """types that no other framework has"""
@@ -37,9 +45,10 @@ def _are_messages(values: list[Any]) -> bool:
 
 def _is_message(value: Any) -> bool:
     kind = text_field(value, "type") if isinstance(value, dict) else None
-    if kind is None or "role" in value or "content" not in value:
+    if kind is None or "role" in value or ("content" not in value and kind != _CODE_RESULT):
         return False
-    return kind in _OWN or (isinstance(value.get("source"), str) and kind.endswith(("Message", "Event")))
+    is_named = isinstance(value.get("source"), str) and kind.partition("[")[0].endswith(("Message", "Event"))
+    return kind in _OWN or is_named
 
 
 def _conversations(value: dict[str, Any], level: int = 0) -> Iterator[tuple[str | None, list[Any]]]:
@@ -96,6 +105,7 @@ class AutoGenReader(GatheringReader):
         kind, source, content = text_field(event, "type"), text_field(event, "source"), event.get("content")
         if kind is None:
             raise MalformedRecord("a message has no `type`")
+        kind = kind.partition("[")[0]  # `StructuredMessage[Reply]` names the type of its content
         outer = {"timestamp": event.get("created_at"), "usage": event.get("models_usage")}
         answer = {"role": "assistant", **outer}
         if kind == _THOUGHT:
@@ -113,7 +123,22 @@ class AutoGenReader(GatheringReader):
         elif kind in ("UserMessage", "SystemMessage", *_TEXTS):
             role = "system" if kind == "SystemMessage" else "user"
             yield Part({"role": role, "content": _text(content), "timestamp": outer["timestamp"]})
-        # what is left tells how the team works: summaries of results, hand-offs, chunks of a stream, who speaks next
+        elif kind == _CODE:
+            blocks = list_field(event, "code_blocks")
+            calls = [call_of(None, CODE_EXECUTION, {"code_blocks": blocks})] if blocks else []
+            yield from self._whole({**answer, "content": _text(content), "tool_calls": calls}, source)
+        elif kind == _CODE_RESULT:
+            result = object_field(event, "result")
+            failed = result.get("exit_code") != 0 if isinstance(result.get("exit_code"), int) else None
+            yield Part(
+                {"role": "tool", "name": CODE_EXECUTION, "content": result.get("output"), "is_error": failed},
+                None,
+                source,
+            )
+        elif kind not in _QUIET and (_holds_objects(content) or looks_like_call(event)):
+            yield from self._whole(
+                {**answer, "content": [{"type": kind, "content": content}]}, source
+            )  # told as unread
 
     def _whole(self, message: dict[str, Any], source: str | None) -> Iterator[Part]:
         """An answer of which no more follows; a thought before it is part of it."""
@@ -126,6 +151,10 @@ class AutoGenReader(GatheringReader):
 
 def _is_user(source: str | None) -> bool:
     return source is not None and (source.lower().startswith("user") or source.lower().endswith("user_proxy"))
+
+
+def _holds_objects(content: Any) -> bool:
+    return isinstance(content, dict) or (isinstance(content, list) and any(isinstance(one, dict) for one in content))
 
 
 def _listed(content: Any) -> list[Any]:
