@@ -42,10 +42,41 @@ WRITTEN = {
     "ReAct, JSON": f"Thought: so be it\nAction:\n{JSON}\nObservation:",
     "structured chat": 'Action:\n```\n{"action": "refund", "action_input": {"order": 7}}\n```',
     "AutoGPT": '{"thoughts": {"text": "so be it"}, "command": {"name": "refund", "args": {"order": 7}}}',
+    "Nemotron": f"<TOOLCALL>[{JSON}]</TOOLCALL>",
+    "Qwen": '\u273fFUNCTION\u273f: refund\n\u273fARGS\u273f: {"order": 7}',
+    "XML agent": "I look.\n<tool>refund</tool><tool_input>7",
+    "XML agent, without input": "<tool>refund</tool>\n",
+    "GLM": "<tool_call>refund\n<arg_key>order</arg_key>\n<arg_value>7</arg_value>\n</tool_call>",
+    "Qwen Coder": "<tool_call>\n<function=refund>\n<parameter=order>\n7\n</parameter>\n</function>\n</tool_call>",
+    "Hermes, on one line": f"Sure. <tool_call> {JSON} </tool_call>",
+    "Mistral, by name": "[TOOL_CALLS]refund[ARGS]{}",
+    "Mistral, spaced": f"[TOOL_CALLS] [{JSON}]",
+    "Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.refund:0<|tool_call_argument_begin|>{}",
+    "Gemma 3": "<start_function_call>call:refund{order:7}<end_function_call>",
+    "DeepSeek, whole": "<\uff5ctool\u2581calls\u2581begin\uff5c><\uff5ctool\u2581call\u2581begin\uff5c>function"
+    "<\uff5ctool\u2581sep\uff5c>refund\n```json\n{}\n```",
+    "harmony, to a function": "to=functions.refund <|constrain|>json<|message|>{}",
+    "harmony, cut off": "I refund it. to=functions.refund",
+    "a tag, cut off": "I refund it. <tool_call>",
+    "an invocation, cut off": '<invoke name="refu',
+    "ReAct after a step without action": "Action: None\nAction Input: None\nAction: refund\nAction Input: 7",
+    "ReAct, on the next line": "Action:\nrefund\nAction Input:\n7",
+    "a mention before a call": f"I write <tool_call> and mean it: <tool_call>{JSON}</tool_call>",
     "tool calls": f'{{"tool_calls": [{JSON}]}}',
 }
 PROSE = {
     "a tag in backticks": "Hermes models write `<tool_call>` around calls, Mistral's `[TOOL_CALLS]` before them.",
+    "a tag": "The tag <tool_call> is used by Qwen.",
+    "tags": "Put it between <tool_call> and </tool_call>, or use a <tool_use> tag.",
+    "tags with names": 'Write <function=foo> in Llama, <invoke name="x"> in XML (see <function_calls>).',
+    "a quoted tag": 'The answer began with "<tool_call>", then "[TOOL_CALLS]", then **<|python_tag|>**.',
+    "a token": "[TOOL_CALLS] is a token of Mistral; <|tool_call|> is one of Granite.",
+    "a recipient": "to=functions.foo is the harmony syntax. Write to=functions.x to call.",
+    "a fence": "In Python: ```tool_code``` is a fence that Gemini uses.",
+    "a step without action": "Thought: I now know.\nAction: None\nAction Input: None\nFinal Answer: 45",
+    "a step without action, decorated": "**Action:** `N/A`\n**Action Input:** None\n**Final Answer:** 45",
+    "a tool of a workshop": "<tool>hammer</tool> and <function>sin</function> are elements.",
+    "a module": "Use functools[0] or functools.cache.",
     "a fact": "The order was refunded. Action: none needed. See [1] and <b>bold</b>.",
     "a plan": "Action items:\n- Action: call the customer\n- Owner: Bob",
     "an action alone": "**Action:** I have refunded your order.",
@@ -108,7 +139,24 @@ def test_a_call_whose_tool_was_recorded_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["\n", "<a", "assistant ", "Action:\n", " Action", "``` ", "[", "[f(a=", '{"a":', "A\n", "output"]
+    "unit",
+    [
+        "<tool>a</tool>",
+        "<function=",
+        "<tool_call> a",
+        "to=functions.a ",
+        "\n",
+        "<a",
+        "assistant ",
+        "Action:\n",
+        " Action",
+        "``` ",
+        "[",
+        "[f(a=",
+        '{"a":',
+        "A\n",
+        "output",
+    ],
 )
 def test_the_time_grows_with_the_length_of_hostile_text(unit: str) -> None:
     def taken(count: int) -> float:

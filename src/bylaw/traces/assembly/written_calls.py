@@ -9,16 +9,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
+_MENTION = r"(?![ \t]*[.,;:!?)*\"'`\u2019\u201d]|[ \t]+(?:(?:and|or)\b|[A-Za-z]+(?:[ \t]+[A-Za-z]|[.,;:!?)-])))"
+"""what follows a mark that prose only mentions: punctuation, or words; a call follows a mark at once, or as one word"""
 _TAGS = re.compile(
-    r"<(?:(?:\w+:)?tool_calls?>|function_calls>|functioncall>|tool_use>|use_mcp_tool>|start_function_call>"
-    r"|function=|invoke name=|\|(?:tool_call|python_tag\||START_ACTION\||call\|)|\uff5ctool\u2581call)(?!`)"
+    r"<(?>(?:\w+:)?tool_calls?>|TOOLCALL>|function_calls>|functioncall>|tool_use>|use_mcp_tool>|start_function_call>"
+    r"|(?:function=|invoke name=)[^>\n]{0,200}>?|\|(?:tool_call\w*|python_tag|START_ACTION|call)\|?>?"
+    r"|\uff5ctool\u2581call[^>\n]{0,40}>?)" + _MENTION
 )
-_LISTS = re.compile(r"\[TOOL_CALLS\](?!`)|\bfunctools\[")
-_HARMONY = re.compile(r"\b(?:commentary|analysis|assistant)\s*(?:<\|\w+\|>\s*)*to=\w|\bto=functions\.\w")
-_REACT = re.compile(r"^[^\w\n]*Action[^\w\n]*:", re.MULTILINE)
+_XML_TOOL = re.compile(r"<tool>[^<>\n]{1,100}</tool>\s*(?:<tool_input>|\Z)")
+_LISTS = re.compile(r"\[TOOL_CALLS\]" + _MENTION + r"|\bfunctools\[\s*(?:\{|\Z)")
+_QWEN = "\u273fFUNCTION\u273f:"
+_HARMONY = re.compile(
+    r"\b(?:commentary|analysis|assistant)\s*(?:<\|\w+\|>\s*)*to=\w"
+    r"|\bto=functions\.(?>[\w.-]{1,100})(?:\s*\Z|\s*<\||[^{\n]{0,80}\{)"
+)
+_REACT = re.compile(r"^[^\w\n]*Action[^\w\n]*:([^\n]*)", re.MULTILINE)
 _REACT_INPUT = re.compile(r"^[^\w\n]*Action[ _]Input[^\w\n]*:", re.MULTILINE)
 _REACT_JSON = re.compile(r"^[^\w\n]*Action[^\w\n]*:\s*(?:```\w*\s*)?(?=[{\[])", re.MULTILINE)
-_FENCES = re.compile(r"```\s*(?:tool_code|(?:tool|function)_(?:calls?|use))\b", re.IGNORECASE)
+_FENCES = re.compile(r"```\s*(?:tool_code|(?:tool|function)_(?:calls?|use))\b(?!\s*```)", re.IGNORECASE)
 _GEMINI = re.compile(r"\bdefault_api\.\w+\(")
 _PYTHON = re.compile(r"\[\s*[A-Za-z_][\w.]*\(\s*(?:\)|\w+\s*=).*\]", re.DOTALL)
 _JSON_FENCE = re.compile(r"```(?:json)?\s*(?=[{\[])", re.IGNORECASE)
@@ -38,8 +46,8 @@ _HOLDERS = ("function", "command", "action", "tool", "tool_call", "function_call
 """keys of an object that holds a call, or a list of calls"""
 _DEFINED = frozenset(("description", "$schema"))
 """an object with these describes a tool"""
-_NO_TOOL = frozenset(("final answer", "final_answer"))
-"""what frameworks have a model write instead of the name of a tool"""
+_NO_TOOL = frozenset(("final answer", "final_answer", "none", "n/a", "null", "no action", "nothing"))
+"""what models write, or frameworks have them write, instead of the name of a tool"""
 _SAMPLED = 50
 _MOST_LEVELS = 3
 
@@ -47,8 +55,9 @@ _MOST_LEVELS = 3
 def holds_call(text: str) -> bool:
     """Whether a text holds a sign of a call."""
     return (
-        ("<" in text and _TAGS.search(text) is not None)
+        ("<" in text and (_TAGS.search(text) is not None or _XML_TOOL.search(text) is not None))
         or ("[" in text and _LISTS.search(text) is not None)
+        or _QWEN in text
         or ("to=" in text and _HARMONY.search(text) is not None)
         or ("Action" in text and _is_react(text))
         or ("```" in text and _FENCES.search(text) is not None)
@@ -58,10 +67,15 @@ def holds_call(text: str) -> bool:
 
 
 def _is_react(text: str) -> bool:
-    if _REACT.search(text) is not None and _REACT_INPUT.search(text) is not None:
+    if _REACT_INPUT.search(text) is not None and any(map(_may_be_tool, _REACT.findall(text))):
         return True
     found = _REACT_JSON.search(text)
     return found is not None and _begins_with_call(text[found.end() :])
+
+
+def _may_be_tool(name: str) -> bool:
+    """Whether this may be the name of a tool; it may also stand on the next line."""
+    return name.strip(" \t\r*_`'\".()[]").lower() not in _NO_TOOL
 
 
 def _is_whole_call(text: str) -> bool:
