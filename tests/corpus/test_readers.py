@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -138,17 +137,22 @@ def test_malformed_lines_of_claude_code_are_all_reported(data: Path) -> None:
 
 
 def test_no_reply_that_is_ordinary_text_is_taken_for_a_written_call(data: Path) -> None:
+    """The 27,658 answers of SOPBench are in a test of their own, above."""
     names = find_traces([str(data / "formats"), str(data / "tau-airline"), str(data / "agentdojo-gt")])
-    texts = list[str]()
+    texts = list[str | None]()
+    refused = list[str]()
     for name in names:
-        with suppress(InputError):  # lists of the files, and files that are malformed on purpose
-            texts += [turn.response.text or "" for turn in load_trace(name).turns if not turn.response.tool_calls]
+        try:
+            texts += [turn.response.text for turn in load_trace(name).turns if not turn.response.tool_calls]
+        except InputError:  # lists of the files, and one that is malformed on purpose
+            refused.append(Path(name).name)
     for line in (data / "dialogues/innocent.jsonl").read_text().splitlines():
         texts += [message["content"] for message in json.loads(line)["messages"]]
     for path in (data / "prompts").glob("*.txt"):
         texts += path.read_text().split("\n\n")
-    marked = [text for text in texts if is_written_call(text)]
-    assert len(texts) > 5000
+    assert sorted(refused) == ["EXPECTED.json", "SOURCES.json", "ccl_edge_cases.jsonl"]
+    assert sum(bool(text and text.strip()) for text in texts) > 1900
+    marked = [text for text in texts if text and is_written_call(text)]
     # one of the prompts shows its model how to write calls
     assert all(text.strip().startswith("Action:\n{\n  ") and '"name": ' in text for text in marked), marked
     assert len(marked) == 6
