@@ -184,8 +184,8 @@ class _Builder:
         handlers = {
             yaml.ScalarEvent: self.scalar,
             yaml.AliasEvent: self.alias,
-            yaml.SequenceStartEvent: self.list_start,
-            yaml.MappingStartEvent: self.map_start,
+            yaml.SequenceStartEvent: self.open,
+            yaml.MappingStartEvent: self.open,
             yaml.SequenceEndEvent: self.close,
             yaml.MappingEndEvent: self.close,
             yaml.DocumentStartEvent: self.document,
@@ -247,26 +247,8 @@ class _Builder:
         self._count(anchored.size, at)
         self._add(anchored.node, None, anchored.size, anchored.height)
 
-    def list_start(self, event: Any) -> None:
+    def open(self, event: Any) -> None:
         at = self._at(event)
-        self._open(ListNode(self.source, at.start, at.end, []), event, at)
-
-    def map_start(self, event: Any) -> None:
-        at = self._at(event)
-        self._open(MapNode(self.source, at.start, at.end, {}), event, at)
-
-    def close(self, event: Any) -> None:
-        if self.skipped is not None:
-            self._close_skipped(event)
-            return
-        frame = self.stack.pop()
-        if event.end_mark.index > event.start_mark.index:  # a bracket; a block has no end of its own
-            frame.node.end = event.end_mark.index
-        self._add(frame.node, frame.anchor, frame.size, frame.height)
-
-    # the tree
-
-    def _open(self, node: ListNode | MapNode, event: Any, at: Located) -> None:
         self._count(1, at)
         self._check_tag(event, at)
         if self.skipped is not None or len(self.stack) == MAX_DEPTH:
@@ -275,15 +257,24 @@ class _Builder:
                 refuse_depth(start, self.problems)
             self.skipped = levels + 1, start, anchor
             return
-        self.stack.append(_Frame(node, event.anchor))
+        is_list = type(event) is yaml.SequenceStartEvent
+        place = self.source, at.start, at.end
+        self.stack.append(_Frame(ListNode(*place, []) if is_list else MapNode(*place, {}), event.anchor))
 
-    def _close_skipped(self, event: Any) -> None:
-        assert self.skipped is not None
-        levels, at, anchor = self.skipped
-        self.skipped = None if levels == 1 else (levels - 1, at, anchor)
-        if self.skipped is None:
-            at.end = event.end_mark.index
-            self._add(too_deep(at, self.problems), anchor, 1, 0)
+    def close(self, event: Any) -> None:
+        if self.skipped is not None:
+            levels, at, anchor = self.skipped
+            self.skipped = None if levels == 1 else (levels - 1, at, anchor)
+            if self.skipped is None:
+                at.end = event.end_mark.index
+                self._add(too_deep(at, self.problems), anchor, 1, 0)
+            return
+        frame = self.stack.pop()
+        if event.end_mark.index > event.start_mark.index:  # a bracket; a block has no end of its own
+            frame.node.end = event.end_mark.index
+        self._add(frame.node, frame.anchor, frame.size, frame.height)
+
+    # the tree
 
     def _add(self, node: Node, anchor: str | None, size: int, height: int) -> None:
         if anchor is not None:
@@ -295,9 +286,6 @@ class _Builder:
         frame.size += size
         frame.height = max(frame.height, height + 1)
         frame.node.end = max(frame.node.end, node.end)
-        self._place(frame, node)
-
-    def _place(self, frame: _Frame, node: Node) -> None:
         if isinstance(frame.node, ListNode):
             frame.node.items.append(node)
         elif frame.drop:
@@ -317,23 +305,14 @@ class _Builder:
             frame.drop = True
             return
         key = ScalarNode(self.source, node.start, node.end, node.value if node.quoted else node.raw, node.quoted)
-        frame.drop = self._refuse_key(frame.node, key)
-        frame.key = None if frame.drop else key
-
-    def _refuse_key(self, mapping: MapNode, key: ScalarNode) -> bool:
+        frame.drop = True
         if key.value == "<<" and not key.quoted:
-            self.problems.error(
-                code="merge-key",
-                message="merge keys are not read here",
-                at=key,
-                help="write the keys out in each rule, so that each can be read on its own",
-            )
-            return True
-        first = mapping.entries.get(str(key.value))
-        if first is None:
-            return False
-        report_duplicate_key(key, first.key, self.problems)
-        return True
+            help = "write the keys out in each rule, so that each can be read on its own"
+            self.problems.error(code="merge-key", message="merge keys are not read here", at=key, help=help)
+        elif first := frame.node.entries.get(str(key.value)):
+            report_duplicate_key(key, first.key, self.problems)
+        else:
+            frame.drop, frame.key = False, key
 
     # scalars and places
 

@@ -54,12 +54,7 @@ def check_pattern(pattern: str, at: Place, problems: Problems, *, in_slashes: bo
 
     `in_slashes`: it stood between slashes that are no part of it.
     """
-    if not _is_well_written(pattern, at, problems, in_slashes) or not _is_accepted(pattern, at, problems):
-        return False
-    if _looks_doubled(pattern):
-        _refuse_doubled(pattern, at, problems)
-        return False
-    return True
+    return _is_well_written(pattern, at, problems, in_slashes) and _is_accepted(pattern, at, problems)
 
 
 def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
@@ -81,9 +76,6 @@ def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
         )
         return meant
     if not _is_accepted(pattern, at, problems):
-        return None
-    if _looks_doubled(pattern):
-        _refuse_doubled(pattern, at, problems)
         return None
     if _has_text_after_end(pattern):
         message = f"a part of {quote(pattern)} can match nothing: it goes on after `$`, the end of the text"
@@ -139,16 +131,22 @@ def _refuse_line_break(text: str, at: Place, problems: Problems, meant: str) -> 
 
 def _has_no_delimiters(pattern: str, at: Place, problems: Problems) -> bool:
     """`/etc/` may be a folder. With an operator inside or a flag behind it, it is a pattern of another language."""
-    if python := _PYTHON.fullmatch(pattern):
-        _refuse_delimiters(pattern, python[2], at, problems)
-        return False
-    slashed = _SLASHED.fullmatch(pattern)
-    if slashed is None:
+    python, slashed = _PYTHON.fullmatch(pattern), _SLASHED.fullmatch(pattern)
+    if python:
+        meant, is_pattern = python[2], True
+    elif slashed:
+        inside, flags = slashed[1].replace("\\/", "/"), slashed[2]
+        meant = f"(?{flags.replace('g', '')}){inside}" if flags.replace("g", "") else inside
+        is_pattern = bool(flags or re.search(r"[\\^$*+?{}()\[\]|]", slashed[1]))
+    else:
         return True
-    inside, flags = slashed[1].replace("\\/", "/"), slashed[2]
-    meant = f"(?{flags.replace('g', '')}){inside}" if flags.replace("g", "") else inside
-    if flags or re.search(r"[\\^$*+?{}()\[\]|]", slashed[1]):
-        _refuse_delimiters(pattern, meant, at, problems)
+    if is_pattern:
+        problems.error(
+            code="pattern-delimiters",
+            message=f"{quote(pattern)} is a pattern between delimiters, which would have to stand in the text",
+            at=at,
+            help=f"write {quote(meant)}" + ("; if slashes are meant, write them `[/]`" if pattern[0] == "/" else ""),
+        )
         return False
     problems.warn(
         code="pattern-delimiters",
@@ -159,24 +157,16 @@ def _has_no_delimiters(pattern: str, at: Place, problems: Problems) -> bool:
     return True
 
 
-def _refuse_delimiters(pattern: str, meant: str, at: Place, problems: Problems) -> None:
-    problems.error(
-        code="pattern-delimiters",
-        message=f"{quote(pattern)} is a pattern between delimiters, which would have to stand in the text",
-        at=at,
-        help=f"write {quote(meant)}" + ("; if slashes are meant, write them `[/]`" if pattern[0] == "/" else ""),
-    )
-
-
 def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
+    """Whether RE2 takes the pattern, and no literal backslash in it stands before what would be an escape: `\\\\d`."""
     reason = _why_refused(pattern)
     if reason is not None:
         message = f"{quote(pattern)} is no regular expression: {reason}"
         problems.error(code="bad-regex", message=message, at=at, help=_help(pattern))
-    return reason is None
-
-
-def _refuse_doubled(pattern: str, at: Place, problems: Problems) -> None:
+        return False
+    bare = _without_literals(pattern)
+    if not any(len(run[0]) > 1 and _MEANT_AS_ESCAPE.match(bare, run.end()) for run in _RUN.finditer(bare)):
+        return True
     meant = _guess(pattern)
     problems.error(
         code="doubled-backslash",
@@ -185,6 +175,7 @@ def _refuse_doubled(pattern: str, at: Place, problems: Problems) -> None:
         help=(f"write {quote(meant)}; " if meant else "write single backslashes; ")
         + "if a backslash is meant, write `[\\\\]` to say so",
     )
+    return False
 
 
 def _with_single_backslashes(pattern: str) -> str | None:
@@ -196,12 +187,6 @@ def _with_single_backslashes(pattern: str) -> str | None:
         return None  # `\\(source` is refused as it stands, which says more than a warning
     meant = _singled(pattern)
     return meant if _why_refused(meant) is None else None
-
-
-def _looks_doubled(pattern: str) -> bool:
-    """Whether a literal backslash stands before what would be an escape, as in `\\d`."""
-    bare = _without_literals(pattern)
-    return any(len(run[0]) > 1 and _MEANT_AS_ESCAPE.match(bare, run.end()) for run in _RUN.finditer(bare))
 
 
 def _guess(pattern: str) -> str | None:

@@ -146,20 +146,20 @@ def _read_same(node: Node, name: str, context: Context) -> tuple[str, ...] | Non
 
 
 def _check(path: str, node: Node, context: Context) -> bool:
+    code = "bad-path"
     if path.startswith("args."):
+        message = f"{quote(path)} begins with `args`"
         help = f"write {quote(path.removeprefix('args.'))}: `same` always speaks of arguments"
-        context.problems.error(code="bad-path", message=f"{quote(path)} begins with `args`", at=node, help=help)
-        return False
-    if not PATH.fullmatch(f"args.{path}"):
+    elif not PATH.fullmatch(f"args.{path}"):
+        message = f"{quote(path)} is no path"
         help = "parts stand between single dots; a part with blanks stands in double quotes"
-        context.problems.error(code="bad-path", message=f"{quote(path)} is no path", at=node, help=help)
-        return False
-    if "*" in path.split("."):
+    elif "*" in path.split("."):
+        code, message = "variable-wildcard", "`*` names many values, and `same` compares one"
         help = "name one value, such as `items.0.id`"
-        message = "`*` names many values, and `same` compares one"
-        context.problems.error(code="variable-wildcard", message=message, at=node, help=help)
-        return False
-    return True
+    else:
+        return True
+    context.problems.error(code=code, message=message, at=node, help=help)
+    return False
 
 
 SAME = ParamType(_read_same, TEXTS_SCHEMA, plain=list)
@@ -208,38 +208,19 @@ class _Writer:
 
     def write(self, keys: tuple[str, ...]) -> str:
         match keys:
-            case ("before", "require"):
-                return self.preceded("before", "require")
-            case ("never", "unless"):
-                return self.preceded("never", "unless")
+            case ("never", "until") if not self.same:
+                return f"!{self.event('never').written()} W {self.event('until').written()}"
+            case ("before", "require") | ("never", "unless" | "until"):
+                return self.given(keys[0], self.earlier(*keys))
             case ("after", "require"):
-                return self.followed()
+                return self.given("after", f"{self.operator('F', 'X', *keys)} {self.tied('require')}")
             case ("never", "after"):
-                return self.never_after()
-            case ("never", "until"):
-                return self.never_until()
+                return f"G ({self.tied('never')} -> !{self.earlier('never', 'after')})"
             case ("at_most", "of"):
-                return self.at_most()
+                event = self.tied("of")
+                return f"G ({event} -> count{self.window}({event}) <= {self.values['at_most']})"
             case _:
                 return f"G !{self.event('never').written()}"
-
-    def preceded(self, late: str, early: str) -> str:
-        return self.given(late, self.earlier(late, early))
-
-    def followed(self) -> str:
-        return self.given("after", f"{self.operator('F', 'X', 'after', 'require')} {self.tied('require')}")
-
-    def never_after(self) -> str:
-        return f"G ({self.tied('never')} -> !{self.earlier('never', 'after')})"
-
-    def never_until(self) -> str:
-        if self.same:
-            return self.preceded("never", "until")
-        return f"!{self.event('never').written()} W {self.event('until').written()}"
-
-    def at_most(self) -> str:
-        event = self.tied("of")
-        return f"G ({event} -> count{self.window}({event}) <= {self.values['at_most']})"
 
     # parts
 
@@ -274,13 +255,8 @@ class _Writer:
         """The operator, made strict where one position can be both events."""
         if self.values["over"] == "events" and not self.event(one).meets(self.event(other)):
             return f"{letter}{self.window}"
-        if self.window:
-            self.refuse_overlap(one, other)
-        return f"{strict} {letter}"
-
-    # problems
-
-    def refuse_overlap(self, one: str, other: str) -> NoReturn:
+        if not self.window:
+            return f"{strict} {letter}"
         both = "one turn" if self.values["over"] == "turns" else "one event"
         self.context.problems.error(
             code="events-overlap",
