@@ -19,7 +19,7 @@ from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.bylaw.lines import AnnotationLine, HandwrittenResponseLine, Line, RequestLine, ToolResultLine
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord, text_field
-from bylaw.traces.formats.responses_items import add_output, inline_result, is_output, kind_of, messages_of
+from bylaw.traces.formats.responses_items import add_output, is_output, kind_of, messages_of
 from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, decompress, is_stream, json_of
 from bylaw.wire.formats.base import Json, WireFormat, read_events
 
@@ -160,21 +160,18 @@ def _answer(call: ModelCall) -> Answer:
 
 def _of_items(reply: Json) -> Answer:
     blocks: list[Any] = []
-    content, results, problem = AssistantContent(blocks=blocks), [], None
+    content, problem = AssistantContent(blocks=blocks), None
     output = reply.get("output")
     for item in output if isinstance(output, list) else ():
         try:
             kind = kind_of(item)
-            if not is_output(item, kind):
+            if is_output(item, kind):
+                add_output(item, kind, content)
+            else:
                 blocks.append(item)
-                continue
-            add_output(item, kind, content)
-            result = inline_result(item, kind)
         except MalformedRecord as error:
             problem = error.message
-            continue
-        if result is not None:
-            results.append(result)
+    results = results_in({"role": "assistant", "content": blocks})
     details = reply.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     return Answer(blocks, reason if isinstance(reason, str) else text_field(reply, "status"), results, problem)

@@ -276,11 +276,14 @@ class Assembler(SessionBuffers):
         # Some writers always name the previous record as the parent, so a link does not prove a new call.
         return known.repeated_by(call, turn) or (not known.claimed and same_call(known.call, call))
 
-    def place_call(self, buffer: SessionBuffer, call_id: str) -> None:
-        """A call in the latest response runs now. If that is after a result, it is moved to the end."""
+    def place_call(self, buffer: SessionBuffer, call_id: str, *, claims: bool = True) -> None:
+        """A call in the latest response runs now. If that is after a result, it is moved to the end.
+
+        `claims`: a record of its own says so, so no other record can be that call.
+        """
         known = buffer.calls.get(call_id)
         if known is not None and not known.claimed:
-            known.claimed = True
+            known.claimed = claims
             self._place(buffer, known)
 
     def _place(self, buffer: SessionBuffer, known: KnownCall) -> None:

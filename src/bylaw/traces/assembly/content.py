@@ -255,6 +255,36 @@ class AssistantContent(Struct, eq=False):
         self.arguments.append((arguments, raw))
 
 
+def results_inside(answer: AssistantContent, calls: tuple[ToolCall, ...]) -> list[tuple[Result, tuple[ToolCall, ...]]]:
+    """The results that an answer holds itself, each with the calls between it and the next one.
+
+    Providers that run tools answer with calls and their results in the order in which they ran. A result without an id
+    answers the only call before it that has no result yet.
+    """
+    found: list[tuple[Result, int]] = []
+    before = 0
+    for block in answer.blocks or ():
+        if type(block) is not dict:
+            continue
+        if type(kind := block.get("type")) is str and kind in KNOWN_BLOCKS:
+            before += kind in CALL_BLOCKS
+        elif (result := foreign_result(block)) is not None:
+            found.append((result, before))
+    if len(calls) != len(answer.uses):
+        calls = ()  # one call is recorded twice, so their numbers do not tell where they stand
+    ends = [number for _, number in found[1:]] + [len(calls)]
+    placed: list[tuple[Result, tuple[ToolCall, ...]]] = []
+    answered: set[str | None] = set()
+    for (result, number), end in zip(found, ends, strict=False):
+        if result.call_id is None:
+            waiting = [call for call in calls[:number] if call.call_id not in answered]
+            fitting = [call.call_id for call in waiting if result.name in (None, call.name)]
+            result = replace(result, call_id=fitting[0]) if len(fitting) == 1 else result
+        answered.add(result.call_id)
+        placed.append((result, calls[number:end]))
+    return placed
+
+
 class NamelessCall(ValueError):
     """A call without the name of a tool."""
 

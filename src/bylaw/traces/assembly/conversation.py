@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -193,11 +193,10 @@ class Conversation:
         assembler.response(buffer, None, response, is_checked=True)
         messages.append(message)
 
-    def place_calls(self, uses: list[dict[str, Any]]) -> None:
-        """These calls of the latest answer were recorded after the results so far."""
-        for use in uses:
-            if isinstance(call_id := use.get("id"), str):
-                self._assembler.place_call(self._buffer, call_id)
+    def place_calls(self, ids: Iterable[str]) -> None:
+        """The calls of the latest answer with these ids were recorded after the results so far."""
+        for call_id in ids:
+            self._assembler.place_call(self._buffer, call_id, claims=False)
 
     def prefix(self) -> Prefix:
         """All messages so far."""

@@ -22,10 +22,12 @@ from bylaw.model.events import (
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import (
     UNREAD_BLOCK,
+    AssistantContent,
     NamelessCall,
     calls_in,
     read_arguments,
     read_content,
+    results_inside,
     unread_kinds,
 )
 from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
@@ -194,6 +196,20 @@ class AgentlogReader(AssemblingReader):
             usage=self._usage(payload, line, place) if usage is None else usage,
         )
         assembler.response(buffer, record.id, response, shared=shared)
+        if content and len(content) > 1:
+            for result, following in results_inside(AssistantContent(content, uses or []), calls):
+                event = ToolResult(
+                    origin=origin,
+                    at=at,
+                    source=source,
+                    call_id=result.call_id,
+                    name=result.name,
+                    content=result.content,
+                    is_error=result.is_error,
+                )
+                assembler.result(buffer, event, result.arguments, is_repeated=True)
+                for later in following:
+                    assembler.place_call(buffer, later.call_id, claims=False)
         if self._separates:
             sessions.response(payload.content, record.id, payload.stop_reason)
 

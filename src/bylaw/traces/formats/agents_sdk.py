@@ -23,7 +23,7 @@ from bylaw.traces.formats.record import (
     text_field,
     type_name,
 )
-from bylaw.traces.formats.responses_items import RESULTS, call_id_of, inline_result, kind_of, message_of, messages_of
+from bylaw.traces.formats.responses_items import RESULTS, call_id_of, message_of, messages_of
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
@@ -210,7 +210,6 @@ class RunStateReader(GatheringReader):
             yield Part(event["message"], agent=event["agent"])
         elif _is_response(event):
             yield Part(_answer(event))
-            yield from (Part(message) for message in _inline_results(event))
         elif _is_item(event):
             raw = _raw(event)
             if not event["type"].startswith("tool_approval"):  # repeats its call
@@ -238,7 +237,6 @@ def _steps(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
         output = [item for item in response["output"] if isinstance(item, dict)]
         agent = next((agents[key] for item in output if (key := _identity(item)) in agents), None)
         yield {"message": _answer(response), "agent": agent}
-        yield from ({"message": message, "agent": agent} for message in _inline_results(response))
         for item in output:
             result = results.pop(call_id_of(item), None)
             if result is not None:
@@ -249,13 +247,6 @@ def _steps(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _answer(response: dict[str, Any]) -> dict[str, Any]:
     usage = {key: value for key, value in object_field(response, "usage").items() if not isinstance(value, list)}
     return {**answer_of_items(response["output"]), "usage": usage or None}
-
-
-def _inline_results(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What calls returned that the provider ran itself."""
-    for item in response["output"]:
-        if isinstance(item, dict) and (result := inline_result(item, kind_of(item))) is not None:
-            yield {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
 
 
 def _listed(state: dict[str, Any], keys: tuple[str, ...]) -> list[Any]:

@@ -121,8 +121,6 @@ class ChatReader(ConversationReader):
                 usage=read_recorded_usage(record, message, (*path, "usage")),
             )
         conversation.add_message(message)
-        if type(message.get("content")) is list:
-            self._read_results(conversation, message, source)
 
     def _read_results(self, conversation: Conversation, message: dict[str, Any], source: Locator) -> None:
         for result in results_in(message):

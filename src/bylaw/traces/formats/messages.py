@@ -13,6 +13,8 @@ from typing import Any
 from msgspec import Raw
 
 from bylaw.traces.assembly.content import foreign_result, read_arguments
+from bylaw.traces.formats.chat_message import read_assistant
+from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.responses_items import ITEMS, message_of
 from bylaw.traces.records.jsontext import decode_whole
 
@@ -33,6 +35,8 @@ _KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _CALL_NAMES = ("name", "toolName", "tool_name")
 _CALL_ARGUMENTS = ("args", "arguments", "input", "tool_kwargs", "parameters")
 _CALL_IDS = ("id", "toolCallId", "tool_call_id", "call_id")
+_ANSWER_KEYS = ("tool_calls", "function_call", "refusal", "reasoning_content")
+"""what an answer may hold beside its content"""
 _LISTS = ("messages", "contents", "input", "chat_history")
 """keys of an object that holds messages"""
 
@@ -205,11 +209,12 @@ def bare_calls(value: Any) -> list[Any] | None:
 
 
 def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    """A message for each result, and one for all other parts; results after the first part of an answer stay in it."""
     messages: list[dict[str, Any]] = []
     blocks: list[Any] = []
     for part in value["parts"]:
         result = foreign_result(part) if isinstance(part, dict) else None
-        if result is None:
+        if result is None or (blocks and role == "assistant"):
             blocks.append(_block(part))
             continue
         message = {"role": "tool", "tool_call_id": result.call_id, "content": _of_framework(result.content)}
@@ -248,11 +253,37 @@ def _block(part: Any) -> Any:
 
 
 def first_answer(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None:
-    """The answer among output messages. Of several choices the first counts; calls alone may be spread over several."""
-    answers = [message for message in messages or () if message.get("role") == "assistant"]
+    """The answer among output messages. Of several choices the first counts; calls alone may be spread over several.
+
+    Results beside the first choice are those of calls that the provider ran: they become a part of it.
+    """
+    messages = messages or []
+    places = [at for at, message in enumerate(messages) if message.get("role") == "assistant"]
+    answers = [messages[at] for at in places]
     if len(answers) > 1 and all(_is_calls_alone(answer) for answer in answers):
         return {**answers[0], "tool_calls": [call for answer in answers for call in answer["tool_calls"]]}
-    return answers[0] if answers else None
+    if not answers:
+        return None
+    before, after = messages[: places[0]], messages[places[0] + 1 : [*places, None][1]]
+    return _with_results(answers[0], list(map(_result_block, before)), list(map(_result_block, after)))
+
+
+def _result_block(message: dict[str, Any]) -> dict[str, Any] | None:
+    if message.get("role") != "tool":
+        return None
+    block = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": message.get("content")}
+    return block | {key: message[key] for key in ("name", "is_error") if message.get(key) is not None}
+
+
+def _with_results(answer: dict[str, Any], before: list[Any], after: list[Any]) -> dict[str, Any]:
+    if not any(before) and not any(after):
+        return answer
+    try:
+        blocks = read_assistant(answer).blocks
+    except MalformedRecord:
+        return answer  # its reader reports that
+    rest = {key: value for key, value in answer.items() if key not in _ANSWER_KEYS}
+    return {**rest, "content": [block for block in (*before, *(blocks or ()), *after) if block is not None]}
 
 
 def _is_calls_alone(message: dict[str, Any]) -> bool:

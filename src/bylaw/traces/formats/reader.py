@@ -20,6 +20,7 @@ from bylaw.traces.assembly.content import (
     AssistantContent,
     calls_in,
     read_content,
+    results_inside,
     unread_kinds,
 )
 from bylaw.traces.assembly.conversation import Conversation, Settings, truncation_notes
@@ -277,9 +278,9 @@ def add_answer(
     latency_ms: float | None = None,
     usage: Usage | None = None,
 ) -> tuple[list[Any] | None, str | None]:
-    """Add an answer to a conversation, and report its problems. Returns its content and its text.
+    """Add an answer to a conversation with the results inside it, and report its problems.
 
-    `places`: the source of each call, if it is not `source`.
+    Returns its content and its text. `places`: the source of each call, if it is not `source`.
     """
     calls, shared = calls_in(answer.uses, conversation.origin, conversation.turn, at, source, answer.arguments, places)
     for call_id, _ in shared:
@@ -305,6 +306,17 @@ def add_answer(
         usage=usage,
         shared=shared,
     )
+    for result, following in results_inside(answer, calls) if answer.text is UNSET else ():
+        conversation.add_result(
+            source,
+            at,
+            result.call_id,
+            result.content,
+            name=result.name,
+            is_error=result.is_error,
+            arguments=result.arguments,
+        )
+        conversation.place_calls(call.call_id for call in following)
     return content, text
 
 

@@ -26,7 +26,6 @@ from bylaw.traces.formats.responses_items import (
     OUTPUTS,
     RESULTS,
     add_output,
-    inline_result,
     is_output,
     kind_of,
     message_of,
@@ -76,14 +75,6 @@ class _PendingResponse(Struct, eq=False):
     record: Record
     path: Path
     answer: AssistantContent
-    results: list[tuple[Result, int]] = []
-    """results of calls that OpenAI ran itself, each with the number of calls recorded before it"""
-
-    def add(self, item: dict[str, Any], kind: str) -> None:
-        add_output(item, kind, self.answer)
-        result = inline_result(item, kind)
-        if result is not None:
-            self.results.append((result, len(self.answer.uses)))
 
 
 class ResponsesReader(ConversationReader):
@@ -122,7 +113,7 @@ class ResponsesReader(ConversationReader):
             kind = kind_of(item)
             if is_output(item, kind):
                 pending = self._pending = self._pending or _PendingResponse(record, path, AssistantContent())
-                pending.add(item, kind)
+                add_output(item, kind, pending.answer)
                 return
             self.end_answer(conversation)
             if kind not in KINDS:
@@ -166,7 +157,7 @@ class ResponsesReader(ConversationReader):
             try:
                 kind = kind_of(item)
                 if is_output(item, kind):
-                    pending.add(item, kind)
+                    add_output(item, kind, pending.answer)
                 else:
                     self._annotate(conversation.origin, source, kind, item)
             except MalformedRecord as error:
@@ -203,10 +194,6 @@ class ResponsesReader(ConversationReader):
             stop_reason=reason if isinstance(reason, str) else text_field(response, "status"),
             usage=usage,
         )
-        ends = [calls for _, calls in pending.results[1:]]
-        for (result, calls), end in zip(pending.results, [*ends, None], strict=False):
-            _add_result(conversation, result, at, source)
-            conversation.place_calls(pending.answer.uses[calls:end])
 
 
 def _messages(recorded: tuple[str | None, Any]) -> list[dict[str, Any]] | None:

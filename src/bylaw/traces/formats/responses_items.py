@@ -73,16 +73,19 @@ def add_output(item: dict[str, Any], kind: str, answer: AssistantContent) -> Non
         more = {} if server is None else {"server_name": server}
         more |= {"caller": item["caller"]} if item.get("caller") is not None else {}
         answer.add_call(call_id_of(item), name, item.get(key, item.get("actions")), block, **more)
+        if (result := _inline_result(item, kind)) is not None:
+            blocks.append(result)
 
 
-def inline_result(item: dict[str, Any], kind: str) -> Result | None:
-    """The result of a call that OpenAI ran itself."""
+def _inline_result(item: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """The result of a call that OpenAI ran itself, as a block."""
     key = _INLINE_RESULTS.get(kind)
     if key is None or (item.get(key) is None and item.get("error") is None):
         return None
     failed = item.get("error") is not None
     content = item["error"] if failed else item[key]
-    return Result(call_id_of(item), None, content, failed if kind == "mcp_call" else None)
+    result = {"type": "tool_result", "tool_use_id": call_id_of(item), "content": content}
+    return {**result, "is_error": failed} if kind == "mcp_call" else result
 
 
 def output_of(item: dict[str, Any]) -> Result:

@@ -146,7 +146,8 @@ class AgentConversation:
                 following = pending.inputs[number + 1 : number + 2]
                 end = following[0].blocks if following else None
                 blocks = message["content"][line.blocks : end]
-                conversation.place_calls([block for block in blocks if isinstance(block, dict)])
+                ids = (block.get("id") for block in blocks if isinstance(block, dict))
+                conversation.place_calls(id for id in ids if isinstance(id, str))
 
     def save_prefixes(self) -> None:
         """Everything that belongs to the reached lines is emitted, so store the messages up to them."""

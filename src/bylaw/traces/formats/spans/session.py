@@ -9,6 +9,7 @@ first, the call names the tool of that result as unordered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from msgspec import UNSET
@@ -25,6 +26,7 @@ from bylaw.traces.assembly.content import (
     Result,
     calls_in,
     read_content,
+    results_inside,
     unread_kinds,
 )
 from bylaw.traces.assembly.session_buffer import GUESSED, GUESSED_HELP, SHARED_ID, SessionBuffer
@@ -66,7 +68,7 @@ class SessionSpans:
         self._early: dict[str, list[Run]] = {}
         """runs that ended before the answer that issued them began, because their clocks differ"""
         self._inputs: dict[str, Result] | None = None
-        """results in the inputs of models, by the id of the call"""
+        """results in the answers and inputs of models, by the id of the call"""
 
     def assemble(self, spans: list[tuple[Span, Origin]]) -> None:
         steps: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
@@ -165,6 +167,8 @@ class SessionSpans:
         response, shared = self._response(turn, assembler.answered(buffer, span.id))
         assembler.response(buffer, span.id, response, shared=shared)
         self._latest[turn.origin] = span.id
+        if turn.answer is not None:
+            self._add_own_results(turn, turn.answer, response.tool_calls, buffer)
         for run in self._early.pop(span.id, ()):
             self._emit_result(run)
 
@@ -204,6 +208,21 @@ class SessionSpans:
         )
         return response, shared
 
+    def _add_own_results(
+        self, turn: Turn, answer: AssistantContent, calls: tuple[ToolCall, ...], buffer: SessionBuffer
+    ) -> None:
+        """Add the results in an answer of calls that the provider ran, unless a tool's span has them."""
+        for result, following in results_inside(answer, calls):
+            known = buffer.calls.get(result.call_id or "")
+            if (known is not None and known.answered) or any(
+                run.is_over for run in self._runs_by_id.get(result.call_id or "", ())
+            ):
+                continue
+            self._add_shown(result, buffer, _answered_at(turn.span), turn.span)
+            for call in following:
+                if call.call_id not in self._runs_by_id:
+                    self._assembler.place_call(buffer, call.call_id, claims=False)
+
     def _with_unordered(self, call: ToolCall, turn: Turn) -> ToolCall:
         runs = (run for run in self._runs_by_id.get(call.call_id, ()) if run.turn is turn)
         names = next((run.unordered for run in runs), ())
@@ -222,19 +241,23 @@ class SessionSpans:
             if waiting:
                 self._emit_result(waiting[0])
                 continue
-            self._assembler.result(
-                buffer,
-                ToolResult(
-                    origin=buffer.origin,
-                    at=span.at,
-                    source=span.source,
-                    call_id=result.call_id,
-                    name=result.name,
-                    content=result.content,
-                    is_error=result.is_error,
-                ),
-                result.arguments if result.call_id is None else None,
-            )
+            self._add_shown(result, buffer, span.at, span)
+
+    def _add_shown(self, result: Result, buffer: SessionBuffer, at: str | float | None, span: Span) -> None:
+        """Add a result that a model's span holds."""
+        self._assembler.result(
+            buffer,
+            ToolResult(
+                origin=buffer.origin,
+                at=at,
+                source=span.source,
+                call_id=result.call_id,
+                name=result.name,
+                content=result.content,
+                is_error=result.is_error,
+            ),
+            result.arguments if result.call_id is None else None,
+        )
 
     # A tool's span
 
@@ -294,11 +317,12 @@ class SessionSpans:
         )
 
     def _result_in_inputs(self, call_id: str | None) -> Result | None:
-        """The result that some model was shown, for a tool's span without one."""
+        """The result that some model's span holds, for a tool's span without one."""
         if self._inputs is None:
+            answers = ({"content": turn.answer.blocks} for turn in self._turns if turn.answer is not None)
             inputs = [turn.call.messages for turn in self._turns if turn.call.messages is not None]
             messages = (message for one in inputs for message in one.messages() or ())
-            found = (result for message in messages for result in results_in(message))
+            found = (result for message in chain(answers, messages) for result in results_in(message))
             self._inputs = {result.call_id: result for result in found if result.call_id is not None}
         return None if call_id is None else self._inputs.get(call_id)
 

@@ -86,6 +86,9 @@ class RecordedInput:
         for one in reversed(pieces(self._read_once()) or ()):
             for message in reversed(self._converted(one)):
                 if message.get("role") == "assistant":
+                    for result in reversed(results_in(message)):  # of calls that the provider ran
+                        if result.call_id in wanted:
+                            by_id.setdefault(result.call_id or "", result)
                     answered = True
                     unnamed = [_with_call(result, message) for result in unnamed]
                     if not wanted.isdisjoint(_ids(message)):
