@@ -133,6 +133,32 @@ def test_the_agents_sdk() -> None:
     assert [one.call_id for one in calls(load_trace(answers))] == ["c1"]
 
 
+def test_the_state_of_a_run_of_the_agents_sdk() -> None:
+    agents = pytest.importorskip("agents")
+    types = pytest.importorskip("openai.types.responses")
+    call = types.ResponseFunctionToolCall(type="function_call", call_id="c1", name="refund", arguments='{"order": 7}')
+    text = {"type": "output_text", "text": "Done.", "annotations": []}
+    done = types.ResponseOutputMessage.model_validate(
+        {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [text]}
+    )
+    outputs = [[call], [done]]
+
+    class Scripted(agents.Model):  # type: ignore[misc, name-defined]
+        async def get_response(self, *_: Any, **__: Any) -> Any:
+            return agents.ModelResponse(output=outputs.pop(0), usage=agents.Usage(), response_id=None)
+
+        def stream_response(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+    def refund(order: int) -> str:
+        return "done"
+
+    agent = agents.Agent("shop", model=Scripted(), tools=[agents.function_tool(refund)])
+    run = asyncio.run(agents.Runner.run(agent, "q", run_config=agents.RunConfig(tracing_disabled=True)))
+    for value in (run.to_state(), run.to_state().to_json()):
+        assert told(value) == ("agents-sdk", STORY)
+
+
 def test_other_objects() -> None:
     @dataclass
     class Message:

@@ -48,6 +48,9 @@ def plain(value: Any) -> Any:
         return {"object": "response", **named, "output": value.output}
     if (dump := _dump_of(value)) is not None:
         return dump()
+    if callable(shown := getattr(value, "to_json", None)):  # spans of OpenTelemetry, a run's state of the Agents SDK
+        text = shown()
+        return json.loads(text) if isinstance(text, str) else text
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(fields := getattr(value, "__struct_fields__", None), tuple):
@@ -62,9 +65,6 @@ def plain(value: Any) -> Any:
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, Iterable):
         return list(value)
-    if callable(shown := getattr(value, "to_json", None)):  # spans of OpenTelemetry
-        text = shown()
-        return json.loads(text) if isinstance(text, str) else text
     if type(value).__module__ in ("decimal", "uuid", "pathlib", "fractions"):
         return str(value)
     raise TypeError(f"`{type(value).__name__}` is not JSON")
