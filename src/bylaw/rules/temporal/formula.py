@@ -13,16 +13,16 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from bylaw.model.demand import Temporal
-from bylaw.model.temporal import Formula, ResultOf, Seen, Test, ToolIs, Variable, children
+from bylaw.model.temporal import ResultOf, Seen, ToolIs, Variable
 from bylaw.rules.located import Located, MapNode, Node, ScalarNode
 from bylaw.rules.params import TEXT_SCHEMA, Context, ParamType, Values
 from bylaw.rules.readers import read_text
 from bylaw.rules.source import Place, Problems
 from bylaw.rules.temporal.parser import Parsed, parse_formula
 from bylaw.rules.temporal.patterns import GLOBAL, MOST_IN_STRETCH, Scope, write_pattern_formula, write_pattern_sentence
-from bylaw.rules.temporal.readable import Form, choose_form, write_formula, write_sentence
+from bylaw.rules.temporal.readable import choose_form, write_formula, write_sentence
 from bylaw.rules.temporal.scanner import Report, Spot
-from bylaw.rules.temporal.variables import Fixing, check_boundedness, survey, variables
+from bylaw.rules.temporal.variables import Fixing, check_boundedness, parts, survey, variables
 
 # -- places ------------------------------------------------------------------------------------------------------------
 
@@ -131,122 +131,50 @@ def _unescaped(escape: str) -> str:
 
 def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
     """Whether the formula can be judged over these positions; if not, why."""
-    for part in _parts(parsed.formula):
-        if isinstance(part, ToolIs | ResultOf):
-            _check_atom(part, parsed)
-        elif isinstance(part, Seen) and over == "turns":
-            _refuse_seen(part, parsed)
-    if over == "turns":
-        _refuse_variables(parsed)
-    else:
+    error, spot = parsed.report.error, parsed.nodes.spot
+    for part in parts(parsed.formula):
+        for test in part.tests if isinstance(part, ToolIs | ResultOf) else ():
+            if isinstance(part, ToolIs) and test.root != "args":
+                help = f"test it where the result is: `result({part.names[0]}, {test.text})`"
+                error(spot(test), code="result-in-call", message=f"a call has no `{test.root}` yet", help=help)
+            if isinstance(test.value, Variable) and None in test.path:
+                message = f"`*` names many values, and `${test.value.name}` is one"
+                help = "name one value, such as `args.items.0.id`"
+                error(spot(test), code="variable-wildcard", message=message, help=help)
+        if isinstance(part, Seen) and over == "turns":
+            help = "leave `over: turns` out, or look back at the turns before: `Y O result(…)`"
+            error(spot(part), code="seen-over-turns", message="`seen` needs positions that are events", help=help)
+    for variable in variables(parsed.formula) if over == "turns" else ():
+        message = f"`${variable.name}` needs positions that are events"
+        help = "a turn has many calls, so no one value; leave `over: turns` out"
+        error(spot(variable), code="variable-over-turns", message=message, help=help)
+    if over == "events":
         _check_variables(parsed)
     if not parsed.report.failed:
         check_boundedness(parsed, survey(parsed))
     return not parsed.report.failed
 
 
-def _parts(formula: Formula) -> Iterator[Formula]:
-    yield formula
-    for child in children(formula):
-        yield from _parts(child)
-
-
-# atoms
-
-
-def _check_atom(atom: ToolIs | ResultOf, parsed: Parsed) -> None:
-    for test in atom.tests:
-        if isinstance(atom, ToolIs) and test.root != "args":
-            _refuse_result(test, atom, parsed)
-        if isinstance(test.value, Variable) and None in test.path:
-            _refuse_wildcard(test, test.value, parsed)
-
-
-def _refuse_result(test: Test, atom: ToolIs, parsed: Parsed) -> None:
-    name = atom.names[0]
-    parsed.report.error(
-        parsed.nodes.spot(test),
-        code="result-in-call",
-        message=f"a call has no `{test.root}` yet",
-        help=f"test it where the result is: `result({name}, {test.text})`",
-    )
-
-
-def _refuse_wildcard(test: Test, variable: Variable, parsed: Parsed) -> None:
-    parsed.report.error(
-        parsed.nodes.spot(test),
-        code="variable-wildcard",
-        message=f"`*` names many values, and `${variable.name}` is one",
-        help="name one value, such as `args.items.0.id`",
-    )
-
-
-def _refuse_seen(seen: Seen, parsed: Parsed) -> None:
-    parsed.report.error(
-        parsed.nodes.spot(seen),
-        code="seen-over-turns",
-        message="`seen` needs positions that are events",
-        help="leave `over: turns` out, or look back at the turns before: `Y O result(…)`",
-    )
-
-
-# variables
-
-
-def _refuse_variables(parsed: Parsed) -> None:
-    for variable in variables(parsed.formula):
-        parsed.report.error(
-            parsed.nodes.spot(variable),
-            code="variable-over-turns",
-            message=f"`${variable.name}` needs positions that are events",
-            help="a turn has many calls, so no one value; leave `over: turns` out",
-        )
-
-
 def _check_variables(parsed: Parsed) -> None:
-    scopes = survey(parsed)
+    scopes, error = survey(parsed), parsed.report.error
     fixings: dict[str, list[Fixing]] = {}
     for fixing in scopes.fixings:
         fixings.setdefault(fixing.name, []).append(fixing)
     for variable in scopes.loose:
-        _refuse_unbound(variable, variable.name in fixings, parsed)
+        where = "where this can see it" if variable.name in fixings else "before it is compared"
+        message = f"nothing fixes `${variable.name}` {where}"
+        help = f"fix it further left, with `args.path = ${variable.name}` before `->`, `&` or `,`"
+        error(parsed.nodes.spot(variable), code="unbound-variable", message=message, help=help)
     loose = {variable.name for variable in scopes.loose}
-    for name, places in fixings.items():
-        if len(places) > 1:
-            _refuse_rebound(places, parsed)
-        elif not places[0].used and name not in loose:
-            _refuse_unused(places[0], parsed)
-
-
-def _refuse_unbound(variable: Variable, elsewhere: bool, parsed: Parsed) -> None:
-    way = f"fix it further left, with `args.path = ${variable.name}` before `->`, `&` or `,`"
-    parsed.report.error(
-        parsed.nodes.spot(variable),
-        code="unbound-variable",
-        message=f"nothing fixes `${variable.name}` {'where this can see it' if elsewhere else 'before it is compared'}",
-        help=way,
-    )
-
-
-def _refuse_rebound(places: list[Fixing], parsed: Parsed) -> None:
-    name = places[0].name
-    for place in places[1:]:
-        parsed.report.error(
-            place.spots[0],
-            code="rebound-variable",
-            message=f"`${name}` is fixed here once more",
-            help="only the right side of `->` and `&` sees what the left side fixes; otherwise take another name",
-            first=places[0].spots[0],
-        )
-
-
-def _refuse_unused(fixing: Fixing, parsed: Parsed) -> None:
-    parsed.report.error(
-        fixing.spots[0],
-        code="unused-variable",
-        message=f"`${fixing.name}` is fixed and never used",
-        help=f"compare something with it, or test with `present` instead of `= ${fixing.name}`",
-    )
+    for name, (first, *more) in fixings.items():
+        at, message = first.spots[0], f"`${name}` is fixed here once more"
+        help = "only the right side of `->` and `&` sees what the left side fixes; otherwise take another name"
+        for place in more:
+            error(place.spots[0], code="rebound-variable", message=message, help=help, first=at)
+        if not more and not first.used and name not in loose:
+            message = f"`${name}` is fixed and never used"
+            help = f"compare something with it, or test with `present` instead of `= ${name}`"
+            error(at, code="unused-variable", message=message, help=help)
 
 
 def _read(node: Node, name: str, context: Context) -> Parsed | None:
@@ -268,21 +196,18 @@ def combine(values: Values, node: MapNode, context: Context) -> Temporal | None:
     if form.needs == ("formula",):
         parsed = values["formula"]
     else:
-        written = _write_pattern(values, node, context) if form.pattern else _write_words(form, values, node, context)
-        if written is None:
+        if form.pattern:
+            text, words = _write_pattern(values, node, context)
+        else:
+            text, words = write_formula(form, values, node, context), write_sentence(form, values)
+        if text is None:
             return None
-        text, words = written
         parsed = _parse(text, node.entries[form.needs[0]].key, context)
     over = values["over"]
     return Temporal(parsed.formula, over, words) if parsed and check_formula(parsed, over=over) else None
 
 
-def _write_words(form: Form, values: Values, node: MapNode, context: Context) -> tuple[str, str] | None:
-    text = write_formula(form, values, node, context)
-    return None if text is None else (text, write_sentence(form, values))
-
-
-def _write_pattern(values: Values, node: MapNode, context: Context) -> tuple[str, str] | None:
+def _write_pattern(values: Values, node: MapNode, context: Context) -> tuple[str | None, str]:
     pattern, count = values["pattern"], values.get("n", 0)
     scope: Scope = values.get("scope", GLOBAL)
     if scope.name in ("between", "after-until") and count > MOST_IN_STRETCH:
@@ -292,7 +217,7 @@ def _write_pattern(values: Values, node: MapNode, context: Context) -> tuple[str
             at=node.entries["n"].value,
             help="write the rule with a smaller `n`, or with another scope",
         )
-        return None
+        return None, ""
     events = {letter: values[letter] for letter in ("p", "s", "t") if letter in values} | scope.events
     sentence = write_pattern_sentence(pattern, scope.name, events, count=count)
     return write_pattern_formula(pattern, scope.name, events, count=count), sentence

@@ -153,18 +153,20 @@ _LOOKS_AHEAD = frozenset({"X", "N", "F", "G", "U", "W", "R"})
 
 
 def check_boundedness(parsed: Parsed, scopes: Scopes) -> None:
-    for formula in _parts(parsed.formula):
+    for formula in parts(parsed.formula):
         if isinstance(formula, Back | Count | Seen) or (isinstance(formula, Pair) and formula.op == "S"):
             _check(formula, scopes.outer[id(formula)], parsed)
 
 
 def _check(formula: Formula, outer: frozenset[str], parsed: Parsed) -> None:
     involved = mentioned(formula) & outer
-    ahead = next((part for part in _parts(formula) if _looks_ahead(part)), None)
+    ahead = next((part for part in parts(formula) if _looks_ahead(part)), None)
     if ahead and (involved or getattr(formula, "window", None) or isinstance(formula, Count)):
         _refuse_ahead(formula, ahead, involved, parsed)
     elif involved and (unbounded := _unbounded(formula, outer)):
-        _refuse_unbounded(formula, unbounded, involved, parsed)
+        message = f"what `{_name(formula)}` would have to remember about {_names(involved)} here has no bound"
+        help = _unbounded_help(formula, unbounded, min(involved))
+        parsed.report.error(parsed.nodes.spot(unbounded), code="variable-not-kept", message=message, help=help)
 
 
 def _unbounded(formula: Formula, outer: frozenset[str]) -> Formula | None:
@@ -234,10 +236,10 @@ def _conjuncts(formula: Formula) -> Iterator[Formula]:
         yield inward
 
 
-def _parts(formula: Formula) -> Iterator[Formula]:
+def parts(formula: Formula) -> Iterator[Formula]:
     yield formula
     for child in children(formula):
-        yield from _parts(child)
+        yield from parts(child)
 
 
 def _looks_ahead(formula: Formula) -> bool:
@@ -256,17 +258,6 @@ def _refuse_ahead(formula: Formula, ahead: Formula, involved: frozenset[str], pa
         code="ahead-inside-back",
         message=f"`{inner}` looks ahead inside `{outside}`, and {reason}",
         help=f"say it with operators that look back, or put `{inner}` outside `{outside}`",
-    )
-
-
-def _refuse_unbounded(formula: Formula, unbounded: Formula, involved: frozenset[str], parsed: Parsed) -> None:
-    name, names = _name(formula), _names(involved)
-    one = min(involved)
-    parsed.report.error(
-        parsed.nodes.spot(unbounded),
-        code="variable-not-kept",
-        message=f"what `{name}` would have to remember about {names} here has no bound",
-        help=_unbounded_help(formula, unbounded, one),
     )
 
 
