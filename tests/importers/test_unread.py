@@ -29,6 +29,7 @@ CALLS: list[dict[str, Any]] = [
     {"type": "tool_call", "id": "1", "name": "wipe", "arguments": {"a": 1}},
     {"type": "tool-call", "toolName": "wipe", "toolCallId": "1", "args": {"a": 1}},
     {"type": "toolUse", "name": "wipe", "id": "1", "input": {"a": 1}},
+    {"type": "server_tool_call", "name": "wipe", "id": "1", "args": {"a": 1}},
     {"toolUse": {"name": "wipe", "toolUseId": "1", "input": {"a": 1}}},
     {"functionCall": {"name": "wipe", "id": "1", "args": {"a": 1}}},
 ]
@@ -40,6 +41,9 @@ UNREAD: list[Any] = [
     {"toolUse": {"input": {}}},
     {"toolUse": {"name": "look"}, "functionCall": {"name": "wipe"}},
     {"speech": "pw"},
+    {"citationsContent": {"content": "pw"}},
+    {"guardContent": {"text": "pw"}},
+    {"type": "data", "text": "pw"},
     {},
     {"type": 5},
     7,
@@ -108,11 +112,46 @@ def test_a_block_that_is_not_understood_leaves_rules_inconclusive(write: Any, bl
     assert (outcomes(again), again.turns[0].response.unread) == (want, ("*",))
 
 
+KNOWN: list[Any] = [
+    {"text": "x"},
+    {"reasoningContent": {}},
+    {"type": "image"},
+    "plain",
+    *({"type": kind} for kind in ("source", "source-url", "source-document", "data-weather")),  # Vercel's AI SDK
+    {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "aa"},  # OpenTelemetry
+    {"type": "uri", "modality": "image", "uri": "u"},
+    {"type": "container_upload", "file_id": "f"},  # Anthropic
+    {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},
+    {"type": "mcp_tool_listing", "server_name": "s", "tools": []},
+    {"searchResult": {"source": "s", "title": "t", "content": []}},  # Bedrock
+    {"guardContent": {"image": {"format": "png"}}},
+    {"audio": {"format": "mp3"}},
+    {"type": "video", "url": "u"},  # LangChain
+    {"type": "output_image", "image_url": "u"},
+    {"type": "reference", "reference_ids": [1]},  # Mistral
+    {"type": "document_url", "document_url": "u"},
+    *({"type": f"reasoning.{kind}"} for kind in ("text", "summary", "encrypted")),  # OpenRouter
+]
+TEXTS: list[Any] = [
+    {"type": "text-plain", "text": "the pw", "mime_type": "text/plain"},
+    {"citationsContent": {"content": [{"text": "the "}, {"text": "pw"}], "citations": []}},
+    {"guardContent": {"text": {"text": "the pw", "qualifiers": ["query"]}}},
+]
+
+
 @FORMATS
-@pytest.mark.parametrize("block", [{"text": "x"}, {"reasoningContent": {}}, {"type": "image"}, "plain"])
+@pytest.mark.parametrize("block", KNOWN, ids=str)
 def test_known_blocks_are_not_warned_about(write: Any, block: Any) -> None:
     trace = load_trace(write(block))
     assert (codes(trace), trace.turns[0].response.unread) == ([], ())
+
+
+@FORMATS
+@pytest.mark.parametrize("block", TEXTS, ids=str)
+def test_text_in_blocks_of_other_types_is_text(write: Any, block: Any) -> None:
+    trace = load_trace(write(block))
+    assert (codes(trace), trace.turns[0].response.text) == ([], "hi\nthe pw")
+    assert outcomes(trace)["text"] == "violated"
 
 
 def test_a_violation_beside_it_stays_one() -> None:

@@ -17,9 +17,13 @@ CALL_BLOCKS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 """a call that the model issued, no matter who ran it"""
 KNOWN_BLOCKS = frozenset(
     (*CALL_BLOCKS, "text", "thinking", "redacted_thinking", "reasoning", "refusal", "output_text", "image", "image_url",
-     "input_text", "input_audio", "audio", "document", "file", "compaction")
+     "input_text", "input_audio", "audio", "document", "file", "compaction", "text-plain", "source", "source-url",
+     "source-document", "blob", "uri", "container_upload", "fallback", "mcp_tool_listing", "video", "output_image",
+     "reference", "document_url", "reasoning.text", "reasoning.summary", "reasoning.encrypted")
 )  # fmt: skip
 """block types whose meaning is known; the result of a tool that the provider ran ends in `tool_result`"""
+_DATA = "data-"
+"""how the type of a part begins that an application adds to answers for its interface, in Vercel's AI SDK"""
 UNREAD_BLOCK = "a block of type `{}` is stored, but rules do not look into it"
 EVERYTHING = ("*",)
 """what a response with such a block may hold: calls of any tool, and text"""
@@ -29,8 +33,8 @@ WRITTEN_CALL = "the text of this answer looks like a call of a tool, which is no
 WRITTEN_HELP = "have your server read calls from the text of answers; rules that a call may decide are inconclusive"
 _TOOL_STOPS = frozenset(("tool_use", "tooluse", "tool_calls", "tool_call", "function_call"))
 _FOREIGN_CALLS = frozenset(
-    ("function_call", "tool_call", "tool-call", "builtin-tool-call", "toolUse", "functionCall", "toolRequest",
-     "executableCode", "executable_code")
+    ("function_call", "tool_call", "server_tool_call", "tool-call", "builtin-tool-call", "toolUse", "functionCall",
+     "toolRequest", "executableCode", "executable_code")
 )  # fmt: skip
 """calls in the words of other APIs: the type of the block, or the only key of a block without a type"""
 _FOREIGN_RESULTS = frozenset(
@@ -49,11 +53,11 @@ _SUCCEEDED = frozenset(("success", "ok"))
 CODE_EXECUTION = "code_execution"
 """the name of the tool with which a provider runs a model's code, where calls do not name it"""
 _KNOWN_KEYS = frozenset(
-    (*_FOREIGN_RESULTS, "reasoningContent", "image", "document", "video", "inlineData", "inline_data", "fileData",
-     "file_data", "cachePoint")
+    (*_FOREIGN_RESULTS, "reasoningContent", "image", "document", "video", "audio", "inlineData", "inline_data",
+     "fileData", "file_data", "cachePoint", "searchResult")
 )  # fmt: skip
 """the key of a block without a type that is neither text nor a call"""
-_TEXT_KEYS: dict[Any, str] = {"refusal": "refusal", "output_text": "text", None: "text"}
+_TEXT_KEYS: dict[Any, str] = {"refusal": "refusal", "output_text": "text", "text-plain": "text", None: "text"}
 """blocks that are text under another name, by their type; a block without a type that has text is text"""
 _PLAIN_FIELDS = 4
 """type, id, name, input"""
@@ -90,7 +94,20 @@ def read_content(content: list[Any] | str | None) -> Content:
             uses = uses or []
             uses.append(call)
             content = [call if one is block else one for one in content]
+        elif kind is None and (text := _bedrock_text(block)):
+            texts.append(text)
     return content, texts[0] if len(texts) == 1 else "\n".join(texts), uses
+
+
+def _bedrock_text(block: dict[str, Any]) -> str | None:
+    """The text of a block with citations, or of one for guardrails; None if it is neither, or not understood."""
+    cited, guarded = block.get("citationsContent"), block.get("guardContent")
+    if type(guarded) is dict:
+        cited = {"content": [guarded["text"]] if "text" in guarded else []}
+    parts = cited.get("content") if type(cited) is dict else None
+    if type(parts) is not list or not all(type(part) is dict and type(part.get("text")) is str for part in parts):
+        return None
+    return "".join(part["text"] for part in parts)
 
 
 def foreign_call(block: dict[str, Any]) -> dict[str, Any] | None:
@@ -189,10 +206,14 @@ def unread_kinds(content: list[Any] | None) -> list[str]:
             continue
         kind = block.get("type")
         if kind is None:
-            if type(block.get("text")) is not str and _KNOWN_KEYS.isdisjoint(block):
+            is_known = type(block.get("text")) is str or not _KNOWN_KEYS.isdisjoint(block)
+            if not is_known and _bedrock_text(block) is None:
                 kinds.add(next(iter(block), "{}"))
         elif type(kind) is not str or (
-            kind not in KNOWN_BLOCKS and kind not in _FOREIGN_RESULTS and not kind.endswith("tool_result")
+            kind not in KNOWN_BLOCKS
+            and kind not in _FOREIGN_RESULTS
+            and not kind.endswith("tool_result")
+            and not kind.startswith(_DATA)
         ):
             kinds.add(str(kind))
     return sorted(kinds)
