@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bylaw.errors import InputError
 from bylaw.traces import load_trace
 from tests.importers.support import calls, lines, responses, results, story
 from tests.importers.test_unread import codes
@@ -198,3 +199,59 @@ def test_a_row_of_a_tool_may_follow_one_that_holds_two_bodies() -> None:
     trace = load_trace(lines(langfuse_row(0, *BODIES[0]), tool))
     assert (trace.format, [call.name for call in calls(trace)]) == ("langfuse", ["refund"])
     assert [result.content for result in results(trace)] == ["done"]
+
+
+# Gemini's API streams a list of chunks, or events; Converse and Gemini are also logged without requests
+
+ASK = {"contents": [{"role": "user", "parts": [{"text": "refund order 7"}]}]}
+PARTS = [{"text": "I think.", "thought": True}, {"text": "I "}, {"text": "do."}]
+GEMINI = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in PARTS]
+LAST = {"content": {"parts": [{"functionCall": {"name": "refund", "args": {"order": 7}}}]}, "finishReason": "STOP"}
+GEMINI += [{"candidates": [LAST]}, {"usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 4}}]
+
+
+def events_of(chunks: list[Any]) -> str:
+    return "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in chunks)
+
+
+@pytest.mark.parametrize("write", [list, json.dumps, events_of], ids=["list", "text", "events"])
+def test_the_chunks_of_gemini_are_one_response(write: Any) -> None:
+    trace = load_trace(lines({"request": ASK, "response": write(GEMINI)}))
+    assert (trace.format, codes(trace), trace.complete) == ("pairs", [], True)
+    assert story(trace) == ["0 request user", "0 response I do.", '0 tool_call refund {"order": 7}']
+    usage = responses(trace)[0].usage
+    assert usage is not None and (usage.input_tokens, usage.output_tokens) == (3, 4)
+    for cut in (GEMINI[:2], [*GEMINI[:2], {"error": {"code": 500}}]):
+        trace = load_trace(lines({"request": ASK, "response": write(cut)}))
+        assert (codes(trace), trace.complete, responses(trace)[0].unread) == (["unread-content"], False, ("*",))
+
+
+def test_a_response_may_be_a_list_of_its_events() -> None:
+    delta = {"role": "assistant", "tool_calls": [{"index": 0, **CALL}]}
+    chunks = [
+        {"id": "r", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": one, "finish_reason": stop}]}
+        for one, stop in ((delta, None), ({}, "tool_calls"))
+    ]
+    for written in (chunks, json.dumps(chunks)):
+        trace = load_trace(lines({"request": BODIES[0][0], "response": written}))
+        assert (codes(trace), [call.arguments for call in calls(trace)]) == ([], [{"order": 7}])
+
+
+CONVERSE = {
+    "output": {"message": {"role": "assistant", "content": [{"toolUse": {
+        "toolUseId": "c", "name": "refund", "input": {"order": 7}}}]}},
+    "stopReason": "tool_use", "usage": {"inputTokens": 3, "outputTokens": 4, "totalTokens": 7},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lone", [{"candidates": [LAST]}, CONVERSE, [CONVERSE]], ids=["gemini", "converse", "list"])
+def test_responses_without_requests(lone: Any) -> None:
+    for data in (json.dumps(lone).encode(), json.dumps(lone, indent=2).encode()):
+        trace = load_trace(data)
+        assert (trace.format, codes(trace)) == ("pairs", [])
+        assert [call.arguments for call in calls(trace)] == [{"order": 7}]
+
+
+def test_chunks_in_records_of_their_own_are_not_taken_for_responses() -> None:
+    with pytest.raises(InputError, match="part of a streamed response"):
+        load_trace(lines(*GEMINI[:4]))

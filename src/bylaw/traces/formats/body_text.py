@@ -48,9 +48,9 @@ def is_stream_event(value: Any) -> bool:
 
 def is_finished(events: list[dict[str, Any]]) -> bool:
     """Whether an event says that it is the last, or why the model stopped."""
-    choices = (choice for chunk in events for choice in chunk.get("choices") or ())
+    choices = (choice for chunk in events for key in ("choices", "candidates") for choice in list_field(chunk, key))
     return (bool(events) and text_field(events[-1], "type") in _LAST) or any(
-        isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
+        isinstance(choice, dict) and text_field(choice, "finish_reason", "finishReason") for choice in choices
     )
 
 
@@ -133,6 +133,49 @@ class StreamedResponses:
         return [] if reply is None else [{"stop_reason": None, **reply} if reply.get("role") else reply]
 
 
+_GEMINI_CHUNK = frozenset(
+    ("candidates", "usageMetadata", "usage_metadata", "promptFeedback", "prompt_feedback", "error")
+)
+
+
+def _collected(events: list[Any]) -> Any:
+    """The body of a response whose events a log holds as a list, as Gemini's API sends them; None if they are none."""
+    if not events or not all(isinstance(event, dict) for event in events):
+        return None
+    if "candidates" in events[0]:
+        return _joined(events) if not any(_GEMINI_CHUNK.isdisjoint(event) for event in events) else None
+    if not all(map(is_stream_event, events)):
+        return None
+    streamed = StreamedResponses()
+    bodies = [body for event in events for body in streamed.add(event)] + streamed.end()
+    return bodies[0] if len(bodies) == 1 else None
+
+
+def _joined(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    """Gemini's chunks as one body: each holds the parts that are new, and the last one says why the model stopped."""
+    parts: list[Any] = []
+    body: dict[str, Any] = {}
+    stop: dict[str, Any] = {}
+    for chunk in chunks:
+        body |= chunk
+        candidate = next(iter(list_field(chunk, "candidates")), None)
+        if not isinstance(candidate, dict):
+            continue
+        for part in list_field(object_field(candidate, "content"), "parts"):
+            if parts and _is_text_of(part, parts[-1]):
+                parts[-1] = {**parts[-1], **part, "text": parts[-1]["text"] + part["text"]}
+            else:
+                parts.append(part)
+        stop |= {key: candidate[key] for key in ("finishReason", "finish_reason") if candidate.get(key)}
+    return {**body, "candidates": [{"content": {"role": "model", "parts": parts}, **stop}]}
+
+
+def _is_text_of(part: Any, last: Any) -> bool:
+    """Whether two parts are pieces of one text, or of one thought."""
+    both = [one for one in (part, last) if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    return len(both) == 2 and part.get("thought") == last.get("thought")
+
+
 _STREAMS = ("data:", "event:", ":")
 _JSON_START = re.compile(r'\s*(?:\{\s*(?:"|$)|\[\s*\{)')
 _PAGE_START = re.compile(r"\s*<(?:!doctype\s|html[\s>]|\?xml\s)", re.IGNORECASE)
@@ -157,16 +200,19 @@ def read_body(value: Any) -> Any:
             value = _unpacked(bytes(value["data"]))  # how Node writes bytes
         except (ValueError, TypeError):
             return value
-    if not isinstance(value, str):
-        return value
-    value = _decoded(value)
-    if not value.startswith(_STREAMS):
-        return parsed(value)
+    if isinstance(value, str):
+        value = _decoded(value)
+        value = value if value.startswith(_STREAMS) else parsed(value)
+    if not isinstance(value, str) or not value.startswith(_STREAMS):
+        body = _collected(value) if isinstance(value, list) else None
+        return value if body is None else body
     from bylaw.wire.formats import FORMATS
     from bylaw.wire.formats.base import read_events
 
     events = read_events(value.encode())
-    return next((reply for wire in FORMATS if (reply := wire.collect(events)) is not None), value)
+    reply = next((reply for wire in FORMATS if (reply := wire.collect(events)) is not None), None)
+    reply = reply or _collected([event.json for event in events if event.data != "[DONE]"])
+    return value if reply is None else reply
 
 
 def _decoded(text: str) -> str:
@@ -202,8 +248,13 @@ def is_body_start(text: str) -> bool:
     return text.startswith(_STREAMS) or _JSON_START.match(text) is not None
 
 
-def is_cut(text: str) -> bool:
-    """Whether text is nothing, the start of a body in JSON, a stream without an end, or says itself that it was cut."""
+def is_cut(text: str | list[Any]) -> bool:
+    """Whether text is nothing, the start of a body in JSON, a stream without an end, or says itself that it was cut.
+
+    A stream may also be a list of its events.
+    """
+    if isinstance(text, list):
+        return _collected(text) is not None and not is_finished(text)
     text = _decoded(text)
     if text.startswith(_STREAMS):
         from bylaw.wire.formats.base import read_events
@@ -211,7 +262,10 @@ def is_cut(text: str) -> bool:
         events = read_events(text.encode())
         bodies = [event.json for event in events if isinstance(event.json, dict)]
         return not is_finished(bodies) and not any(event.data == "[DONE]" for event in events)
-    return not text.strip() or has_cut_mark(text) or (is_body_start(text) and isinstance(parsed(text), str))
+    value = parsed(text) if is_body_start(text) else None
+    return (
+        not text.strip() or has_cut_mark(text) or isinstance(value, str) or (isinstance(value, list) and is_cut(value))
+    )
 
 
 def has_cut_mark(text: str) -> bool:

@@ -18,7 +18,14 @@ from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
 from bylaw.traces.formats.bodies import RequestBody, read_answer, read_request
-from bylaw.traces.formats.body_text import StreamedResponses, is_cut, is_stream_event, is_unreadable, read_body
+from bylaw.traces.formats.body_text import (
+    StreamedResponses,
+    is_cut,
+    is_finished,
+    is_stream_event,
+    is_unreadable,
+    read_body,
+)
 from bylaw.traces.formats.chat import read_recorded_usage
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, time_of
 from bylaw.traces.formats.messages import chat_message, first_answer
@@ -36,6 +43,7 @@ _FAILURES = ("error", "exception", "fail", "detail")
 _STATUSES = ("status", "status_code", "statusCode")
 _CUT = "the response ends too early, or is empty: its log cut it off"
 _UNREADABLE = "this response is not read: it is no body of a known API, or encoded in an unknown way"
+_CHUNK = "this is a part of a streamed response: its parts are read if they are the `response` of one record"
 _STARTS, _ENDS = ("startTime", "start_time", "timestamp", "created_at"), ("endTime", "end_time")
 
 
@@ -62,11 +70,20 @@ class Pair(Struct, frozen=True):
         if self.answer is None:
             return _UNREADABLE if _is_unknown(self.record) else None
         is_text = self.answer.keys() == {"role", "content"} and self.answer["content"] is None
-        return _UNREADABLE if is_text and any(map(is_unreadable, texts)) else None
+        is_lost = is_text and any(isinstance(text, str) and is_unreadable(text) for text in texts)
+        return _UNREADABLE if is_lost else None
 
 
 def claims(value: Any) -> bool:
-    return is_stream_event(value) or any(pair.is_certain for pair in _both(value))
+    return is_stream_event(value) or _is_lone_response(value) or any(pair.is_certain for pair in _both(value))
+
+
+def _is_lone_response(value: Any) -> bool:
+    """A whole response of Gemini's API or of Bedrock's Converse, which no other format has, without its request."""
+    first = value[0] if isinstance(value, list) and value else value
+    if not isinstance(first, dict) or read_answer(first) is None:
+        return False
+    return is_finished([first]) if "candidates" in first else isinstance(first.get("stopReason"), str)
 
 
 def resembles(value: Any) -> bool:
@@ -106,7 +123,7 @@ def _pair(record: dict[str, Any], path: Path) -> Pair | None:
         request = read_request(record)  # some loggers add the fields of the response to those of the request
         return Pair(request, {} if request is None else record, alone, {"response": record, **record})
     for body in (*(body for key in _REQUESTS if key in record for body in _bodies(record[key])), record):
-        is_list = _are_messages(body)
+        is_list = isinstance(body, list) and all(isinstance(one, dict) and "role" in one for one in body)
         request = read_request({"messages": body} if is_list else body)
         if request is not None:
             fields = object_field({"": body}, "")
@@ -145,10 +162,6 @@ def _is_answered(request: RequestBody | None) -> bool:
     return isinstance(last, dict) and last.get("role") == ASSISTANT
 
 
-def _are_messages(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "role" in one for one in value)
-
-
 def _bodies(value: Any) -> Iterator[Any]:
     """A body, or what it is wrapped in."""
     value = read_body(value)
@@ -158,11 +171,11 @@ def _bodies(value: Any) -> Iterator[Any]:
             yield read_body(value[key])
 
 
-def _texts(record: dict[str, Any]) -> Iterator[str]:
-    """The responses of a record that are text."""
+def _texts(record: dict[str, Any]) -> Iterator[str | list[Any]]:
+    """The responses of a record that are text, or the events of a stream."""
     for value in (record[key] for key in _RESPONSES if key in record):
         wrapped = [value[key] for key in _WRAPPERS if key in value] if isinstance(value, dict) else ()
-        yield from (one for one in (value, *wrapped) if isinstance(one, str))
+        yield from (one for one in (value, *wrapped) if isinstance(one, (str, list)))
 
 
 def _order(pair: Pair) -> tuple[float, int]:
@@ -210,6 +223,9 @@ class PairsReader(ConversationReader):
         for index, value in enumerate(listed):
             path: Path = (index,) if listed is record.value else ()
             pairs = pairs_in(value) if isinstance(value, dict) else []
+            if any(pair.request is None for pair in pairs) and "candidates" in value and not is_finished([value]):
+                record.bad("wrong-type", _CHUNK, path)
+                continue
             for pair in pairs:
                 if self._is_logged(record, pair, (*path, *pair.path)):
                     continue
