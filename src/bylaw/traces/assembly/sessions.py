@@ -28,6 +28,8 @@ IDS_WITHIN = 4 << 20
 """bytes in which the first session id is searched for; a later one takes effect from its position on"""
 UNNAMED = "unnamed"
 """the session of turns before the first record that names one"""
+REPEATED = "#"
+"""stands between a recorded id and the number of the session among those that have it"""
 _MOST_RECORDS = 1 << 10
 _MOST_WAITING = 1 << 10
 _ANSWERS = frozenset(("assistant", "tool", "function", "model"))
@@ -39,18 +41,17 @@ class SessionNames:
 
     def __init__(self) -> None:
         self._number = 0
-        self._taken: set[int] = set()
-        """hashes, because a file may hold millions of sessions"""
+        self._taken: dict[int, int] = {}
+        """hash → how many sessions wanted this name; hashes, because a file may hold millions of sessions"""
 
     def pick(self, wanted: str | None) -> str:
-        """`wanted` if no earlier session has it, else the session's 1-based number."""
+        """`wanted`, with `#2` if an earlier session has it; else the session's 1-based number."""
         self._number += 1
         name = wanted or str(self._number)
-        if hash(name) in self._taken:
-            name = str(self._number)
-        while hash(name) in self._taken:
-            name += "'"  # another session is called by that number
-        self._taken.add(hash(name))
+        while (count := self._taken.get(hash(name), 0)) > 0:
+            self._taken[hash(name)] = count + 1
+            name = f"{name}{REPEATED}{count + 1}"
+        self._taken[hash(name)] = 1
         return name
 
 

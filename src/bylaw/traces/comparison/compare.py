@@ -1,15 +1,18 @@
 """Pairs the sessions of two sides, and compares two recordings of one task turn by turn.
 
-Sessions are paired by session id, else by task id, else by how they begin. Sessions that begin alike are trials of one
-task if the user says the same in all of them or begins with more than a greeting, and are paired one to one if not.
-Sessions whose requests were not recorded are paired in order, and those that begin otherwise by similar words: both are
-guesses, and the report says so. Sessions that share few words are not paired. Ids that a reader made up (`1`, `2`, `3`,
-…) match nothing in another file and are ignored.
+Sessions are paired by session id, else by task id, else by how they begin. Sessions of one file that were recorded with
+the same id are trials if they begin alike; if not, the id names no task and is ignored. Sessions that begin alike are
+trials of one task if the user says the same in all of them or begins with more than a greeting, and are paired one to
+one if not. If most begin with the same message under different system prompts, the prompt may hold the task: they are
+paired one to one by its words. Sessions whose requests were not recorded are paired in order, and those that begin
+otherwise by similar words. These three are guesses, and the report says so. Sessions that share few words are not
+paired. Ids that a reader made up (`1`, `2`, `3`, …) match nothing in another file and are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -21,6 +24,7 @@ from bylaw.model.events import Response
 from bylaw.model.ports import TextSimilarity
 from bylaw.text.decisions import json_shape
 from bylaw.text.similarity import Lexicon, words
+from bylaw.traces.assembly.sessions import REPEATED
 from bylaw.traces.comparison.align import Pair, align
 from bylaw.traces.comparison.recording import Recording, Step, arguments
 
@@ -59,26 +63,32 @@ class Pairing(Struct):
 def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording]) -> Pairing:
     baseline = [recording for recording in baseline if recording.steps]
     candidate = [recording for recording in candidate if recording.steps]
-    numbered = _numbered(baseline) | _numbered(candidate)
+    ids = _recorded_ids(baseline) | _recorded_ids(candidate)
     if len(baseline) == len(candidate) == 1:
         [b], [c] = baseline, candidate
-        is_same = b.session == c.session and not numbered
-        return Pairing([Group(b.session, [b], [c], "the only session", not (is_same or _is_alike(b, c)))])
+        is_same = id(b) in ids and ids[id(b)] == ids.get(id(c))
+        group = Group(b.session, [b], [c], "the only session", not (is_same or _is_alike(b, c)))
+        return Pairing([group], doubts=list(_doubts([group])))
     sessions = len(baseline) + len(candidate)
     groups: list[Group] = []
-    for matched_by, key_of, is_explicit in (
-        ("session id", lambda one: None if one.trace in numbered else one.session, True),
-        ("task id", lambda one: one.task, True),
-        ("system prompt and first message", lambda one: one.openings[0], False),
-        ("first message", lambda one: one.openings[1], False),
+    for matched_by, key_of in (
+        ("session id", lambda one: ids.get(id(one))),
+        ("task id", lambda one: one.task),
+        ("system prompt and first message", lambda one: one.openings[0]),
+        ("first message", lambda one: one.openings[1]),
     ):
         found, baseline, candidate = _match(baseline, candidate, key_of, matched_by)
         for group in found:
-            groups += [group] if is_explicit or _is_one_task(group, sessions) else _one_to_one(group)
+            if matched_by == "session id":
+                groups += [group] if _names_one_task(group, sessions) else ()
+            else:
+                is_one = matched_by == "task id" or _is_one_task(group, sessions)
+                groups += [group] if is_one else _one_to_one(group)
         paired = {id(one) for group in groups for one in (*group.baseline, *group.candidate)}
         left = [[one for group in found for one in getattr(group, side)] for side in ("baseline", "candidate")]
         baseline += [one for one in left[0] if id(one) not in paired]
         candidate += [one for one in left[1] if id(one) not in paired]
+    baseline, candidate = _join(groups, baseline, candidate, ids, sessions)
     unopened = [[one for one in side if one.openings[1] is None] for side in (baseline, candidate)]
     groups += [Group(b.session, [b], [c], _IN_ORDER) for b, c in zip(*unopened, strict=False)]
     opened = [[one for one in side if one.openings[1] is not None] for side in (baseline, candidate)]
@@ -90,8 +100,14 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
 
 def _doubts(groups: Sequence[Group]) -> Iterator[str]:
     """Ids that were given to other tasks: a session begins word for word like another one of the baseline, and unlike
-    the one that has its id.
+    the one that has its id. Ids that were given to several runs in a format that tells sessions apart by them.
     """
+    merged = [one for group in groups for one in (*group.baseline, *group.candidate) if one.begins_again]
+    if merged:
+        yield (
+            f"warning: {len(merged):,} sessions begin again, so they hold several runs with one id"
+            f" ({merged[0].name}): each is compared as one session; record runs with ids or files of their own"
+        )
     explicit = [group for group in groups if group.matched_by in ("session id", "task id")]
     begun: dict[str, Group] = {}
     for group in explicit:
@@ -111,12 +127,64 @@ def _doubts(groups: Sequence[Group]) -> Iterator[str]:
         )
 
 
-def _numbered(recordings: Sequence[Recording]) -> set[str]:
-    """Traces whose sessions are named 1, 2, 3, …: a reader made these names, so they match nothing in another file."""
-    names: dict[str, list[str]] = {}
+def _recorded_ids(recordings: Sequence[Recording]) -> dict[int, str]:
+    """The recorded session id of each recording of one side, by `id()`.
+
+    A reader names a session `s0#2` if another one of the file was recorded as `s0`, and by its number if it has no id:
+    so numbers up to that of the sessions are no ids, unless the file has larger ones.
+    """
+    names: dict[str, set[str]] = {}
     for recording in recordings:
-        names.setdefault(recording.trace, []).append(recording.session)
-    return {trace for trace, ids in names.items() if all(id.isdecimal() and int(id) <= len(ids) for id in ids)}
+        names.setdefault(recording.trace, set()).add(recording.session)
+    numeric = {trace for trace, found in names.items() if any(_number(name) > len(found) for name in found)}
+    ids = {}
+    for recording in recordings:
+        wanted, known = recording.session, names[recording.trace]
+        while (parts := wanted.rpartition(REPEATED))[0] in known and parts[2].isdecimal():
+            wanted = parts[0]
+        if recording.trace in numeric or not 0 <= _number(wanted) <= len(known):
+            ids[id(recording)] = wanted
+    return ids
+
+
+def _number(name: str) -> float:
+    """-1 for a name that is no number."""
+    return float(name[:12]) if name.isdecimal() else -1
+
+
+def _names_one_task(group: Group, sessions: int) -> bool:
+    """Whether sessions with one id are trials of a task. They are if they stand in files of their own. In one file, the
+    id may be that of a user or of the program, so they also have to begin alike.
+    """
+    for side in (group.baseline, group.candidate):
+        begun = {one.openings[1] for one in side}
+        is_repeated = len({one.trace for one in side}) < len(side)
+        if is_repeated and not (len(begun) == 1 and _is_one_task(Group("", side), sessions)):
+            return False
+    return True
+
+
+def _join(
+    groups: Sequence[Group],
+    baseline: Sequence[Recording],
+    candidate: Sequence[Recording],
+    ids: Mapping[int, str],
+    sessions: int,
+) -> tuple[list[Recording], list[Recording]]:
+    """Add sessions without an id to the one group that begins like them: further trials. Returns those that remain."""
+    begun: dict[str | None, Group | None] = {None: None}
+    for group in groups:
+        for opening in {one.openings[0] for one in (*group.baseline, *group.candidate)}:
+            begun[opening] = group if begun.get(opening, group) is group else None
+    left: tuple[list[Recording], list[Recording]] = ([], [])
+    for number, side in enumerate((baseline, candidate)):
+        for one in side:
+            same = None if id(one) in ids else begun.get(one.openings[0])
+            if same is not None and _is_one_task(Group("", [one, *same.baseline, *same.candidate]), sessions):
+                (same.candidate if number else same.baseline).append(one)
+            else:
+                left[number].append(one)
+    return left
 
 
 _Split = tuple[list[Group], list[Recording], list[Recording]]
@@ -148,10 +216,14 @@ def _is_one_task(group: Group, sessions: int) -> bool:
 
     "Hi" begins many conversations. What the user says later shows that they are different ones. A beginning that says
     more states the task, even if a user answers differently later on; unless it is short and most sessions have it.
+    What most sessions have states no task either if their system prompts differ.
     """
     found = [*group.baseline, *group.candidate]
     length = len(words(found[0].openings[1] or ""))
-    states_task = length >= _LONG or (length >= _MORE_THAN_GREETING and 2 * len(found) <= sessions)
+    is_common = 2 * len(found) > sessions
+    if _has_several_prompts(group) and (is_common or length < _MORE_THAN_GREETING):
+        return False
+    states_task = length >= _LONG or (length >= _MORE_THAN_GREETING and not is_common)
     return states_task or len({one.user_messages for one in found}) == 1
 
 
@@ -159,26 +231,54 @@ _MORE_THAN_GREETING, _LONG = 4, 8
 """words of a first message"""
 
 
+def _has_several_prompts(group: Group) -> bool:
+    """Whether the system prompts of one side differ in more than the date and the time."""
+    return any(
+        len(side) > 1
+        and len({one.openings[0] for one in side}) > 1
+        and len({_CLOCK.sub("", one.system_prompt) for one in side}) > 1
+        for side in (group.baseline, group.candidate)
+    )
+
+
+_CLOCK = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*(?= \d)"
+    r"|\d+:[\d:.]+|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?|\d{1,2}(?:st|nd|rd|th)?,? 20\d\d"
+    r"|\d{1,2}(?:st|nd|rd|th)? (?:of )?[a-z]{3,9},? 20\d\d)\b",
+    re.IGNORECASE,
+)
+
+
 def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
     """Pairs of sessions that begin alike and go on differently: first those with equal messages of the user, then by
     the words that few share, the surest pair first. Near linear: only sessions that share a rare word are compared.
+
+    If their system prompts differ, the words of these count too, and the pairs are a guess.
     """
+    by_prompt = _has_several_prompts(group)
+    matched_by = _SIMILAR if by_prompt else group.matched_by
     by_messages: dict[tuple[str, ...], Group] = {}
     for side in ("baseline", "candidate"):
         for one in getattr(group, side):
-            same = by_messages.setdefault(one.user_messages, Group(one.session, matched_by=group.matched_by))
+            said = (one.system_prompt, *one.user_messages) if by_prompt else one.user_messages
+            same = by_messages.setdefault(said, Group(one.session, matched_by=matched_by))
             getattr(same, side).append(one)
     pairs = [one for one in by_messages.values() if one.baseline and one.candidate]
     left_b = [r for one in by_messages.values() if not one.candidate for r in one.baseline]
     left_c = [r for one in by_messages.values() if not one.baseline for r in one.candidate]
+    told = {id(one): _words_of(one) for one in (*left_b, *left_c)}
+    if by_prompt:
+        prompts = {id(one): {*words(one.system_prompt)} for one in (*left_b, *left_c)}
+        in_all = set.intersection(*prompts.values()) if prompts else set()
+        told = {key: found | prompts[key] - in_all for key, found in told.items()}
     holding: dict[str, list[int]] = {}
     for number, recording in enumerate(left_c):
-        for word in _words_of(recording):
+        for word in told[id(recording)]:
             holding.setdefault(word, []).append(number)
     edges = []
     for place, recording in enumerate(left_b):
         votes: dict[int, float] = {}
-        for word in _words_of(recording):
+        for word in told[id(recording)]:
             found = holding.get(word, ())
             if len(found) <= _COMMON:
                 for number in found:
@@ -195,12 +295,12 @@ def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
             del free[number]
         tried[place] += 1
     for place, recording in enumerate(left_b):
-        nearest, matched_by = chosen.get(place), group.matched_by
+        nearest, how = chosen.get(place), matched_by
         if nearest is None and may_share_nothing:
-            nearest, matched_by = next(iter(free), None), _IN_ORDER
+            nearest, how = next(iter(free), None), _IN_ORDER
             free.pop(nearest, None)  # type: ignore[arg-type]
         if nearest is not None:
-            pairs.append(Group(recording.session, [recording], [left_c[nearest]], matched_by))
+            pairs.append(Group(recording.session, [recording], [left_c[nearest]], how))
     return pairs
 
 

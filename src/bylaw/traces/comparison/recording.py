@@ -123,8 +123,21 @@ class Recording(Struct, dict=True, eq=False):
         """What began the session: the system prompt and the user's first message, and the latter alone."""
         messages = _texts(self.first_request)
         first = next((text for role, text in messages if role == "user" and text), None)
-        system = [text for role, text in messages if role in ("system", "developer")]
-        return (None, None) if first is None else (short_digest([system, first]), first)
+        return (None, None) if first is None else (short_digest([_system(messages), first]), first)
+
+    @cached_property
+    def system_prompt(self) -> str:
+        return "\n".join(_system(_texts(self.first_request)))
+
+    @cached_property
+    def begins_again(self) -> bool:
+        """Whether it holds several runs that were recorded with one id: requests repeat the conversation, and the one
+        with which the last request's conversation began is word for word the session's first.
+        """
+        last = next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
+        answers = sum(role in ("assistant", "model") for role, _ in _texts(last))
+        at = len(self.steps) - 1 - answers
+        return answers > 0 and at > 0 and _texts(self.steps[at].response.request) == _texts(self.first_request)
 
     @cached_property
     def user_messages(self) -> tuple[str, ...]:
@@ -268,6 +281,10 @@ def _texts(request: Request | None) -> list[tuple[str, str]]:
             content = message.get("content", message.get("parts"))
             found.append((str(message.get("role")), _text(content)))
     return found
+
+
+def _system(messages: list[tuple[str, str]]) -> list[str]:
+    return [text for role, text in messages if role in ("system", "developer")]
 
 
 def _text(content: Any) -> str:
