@@ -75,6 +75,13 @@ class Conversion(Struct, frozen=True, kw_only=True):
 class SessionFilter:
     """Some sessions of a trace, as a trace. Turns keep the numbers that they have in the whole trace."""
 
+    name: str
+    format: str | None
+    complete: bool
+    notes: Sequence[str]
+    problems: Sequence[Diagnostic]
+    skipped: int
+
     def __init__(self, trace: TraceSource, sessions: Sequence[str]) -> None:
         self._trace = trace
         self._wanted = frozenset(sessions)
@@ -87,34 +94,9 @@ class SessionFilter:
         """Requested sessions that are not in the trace; final when the iteration has ended."""
         return list(self._missing)
 
-    @property
-    def name(self) -> str:
-        return self._trace.name
-
-    @property
-    def format(self) -> str | None:
-        return self._trace.format
-
-    @property
-    def header(self) -> dict[str, Any]:
-        header: dict[str, Any] = getattr(self._trace, "header", {})
-        return header
-
-    @property
-    def complete(self) -> bool:
-        return self._trace.complete
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return self._trace.notes
-
-    @property
-    def problems(self) -> Sequence[Diagnostic]:
-        return self._trace.problems
-
-    @property
-    def skipped(self) -> int:
-        return self._trace.skipped
+    def __getattr__(self, name: str) -> Any:
+        """Anything else is that of the whole trace."""
+        return getattr(self._trace, name)
 
     def __iter__(self) -> Iterator[Event]:
         for event in self._trace:
@@ -171,7 +153,8 @@ def export_trace(
                 sessions.add(hash(latest))
             writer.write(event)
         writer.finish(_end(trace, header))
-    return _conversion(trace, path, format, event_count, turns, len(sessions), writer.remarks())
+    counts = {"events": event_count, "turns": turns, "sessions": len(sessions)}
+    return _conversion(trace, path, format, writer.remarks(), **counts)
 
 
 def known_format(to: str | None, path: str) -> str:
@@ -231,21 +214,17 @@ def _conversion(
     trace: TraceSource,
     path: str,
     format: str,
-    events: int = 0,
-    turns: int = 0,
-    sessions: int = 0,
-    remarks: list[str] | None = None,
+    remarks: Sequence[str] = (),
+    **counts: int,
 ) -> Conversion:
     return Conversion(
         path=path,
         format=format,
-        events=events,
-        turns=turns,
-        sessions=sessions,
         complete=trace.complete,
-        notes=(*trace.notes, *(remarks or ())),
+        notes=(*trace.notes, *remarks),
         problems=tuple(trace.problems),
         skipped=trace.skipped,
+        **counts,
     )
 
 

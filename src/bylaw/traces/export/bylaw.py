@@ -112,7 +112,8 @@ class Histories:
             return
         parts = _parts(held)
         if parts is None:
-            line.messages = _whole(held)
+            whole = _undeferred(held)
+            line.messages = UNSET if whole is None else Raw(msgspec.json.encode(whole))
             return
         shown.keys = [hash(part) for part in parts]
         count = 0
@@ -146,11 +147,6 @@ def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:
         return held.parts()
     found = _undeferred(held)
     return [msgspec.json.encode(one) for one in found] if isinstance(found, list) else None
-
-
-def _whole(held: list[Any] | Deferred | None) -> Raw | UnsetType:
-    found = _undeferred(held)
-    return UNSET if found is None else Raw(msgspec.json.encode(found))
 
 
 def _undeferred(value: list[Any] | Deferred | None) -> Any:

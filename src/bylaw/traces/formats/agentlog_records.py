@@ -293,15 +293,12 @@ def id_matches(line: bytes) -> bool:
     text = _encode(payload)
     if not text.isascii() and not unicodedata.is_normalized("NFC", text.decode()):
         text = _encode(_composed(payload))
-    return record.id in (_hash(text), _hash(_SHORT_ESCAPE.sub(_lengthen, text)))
+    long = _SHORT_ESCAPE.sub(lambda escape: _LONG.get(escape[1], escape[0]), text)
+    return record.id in (_hash(text), _hash(long))
 
 
 def _hash(text: bytes) -> str:
     return PREFIX + sha256(text).hexdigest()
-
-
-def _lengthen(escape: re.Match[bytes]) -> bytes:
-    return _LONG.get(escape[1], escape[0])
 
 
 def _composed(value: Any) -> Any:

@@ -24,7 +24,7 @@ from bylaw.traces.formats.record import (
     type_name,
 )
 from bylaw.traces.formats.responses_items import RESULTS, call_id_of, message_of, messages_of
-from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.attributes import times
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
@@ -79,18 +79,13 @@ class AgentsSdkReader(SpanReader):
 
 
 def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
-    start, at = moment(part.get("started_at"))
-    end, ended_at = moment(part.get("ended_at"))
     error = part.get("error")
     span = Span(
         id=text_field(part, "id") or "",
         parent=text_field(part, "parent_id"),
         trace=text_field(part, "trace_id") or "",
         name=text_field(data, "name") or text_field(data, "type") or "",
-        start=start,
-        end=end,
-        at=at,
-        ended_at=ended_at,
+        **times(part.get("started_at"), part.get("ended_at")),
         error=None if error is None else str(error.get("message", "error") if isinstance(error, dict) else error),
         source=record.locator(),
     )
@@ -104,7 +99,8 @@ def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
     elif kind == "response":
         span.about = _response(data)
     elif kind in _MARKS:
-        span.about = Mark(label=str(kind), data=_all_but_type(data))
+        rest = {key: decode_whole(value) for key, value in data.items() if key != "type"}
+        span.about = Mark(label=str(kind), data=rest)
     return span
 
 
@@ -145,10 +141,6 @@ def _response(data: dict[str, Any]) -> ModelCall:
         stop_reason=text_field(response, "status"),
         usage=_usage(response.get("usage", data.get("usage"))),
     )
-
-
-def _all_but_type(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: decode_whole(value) for key, value in data.items() if key != "type"}
 
 
 def _usage(usage: Any) -> Usage | None:

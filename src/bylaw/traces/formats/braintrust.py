@@ -8,7 +8,7 @@ from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import Record, list_field, object_field, text_field
-from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.attributes import times
 from bylaw.traces.formats.spans.rows import SESSIONS, RowReader, rows_of
 from bylaw.traces.formats.spans.span import Span
 
@@ -24,8 +24,6 @@ class BraintrustReader(RowReader):
             return None
         about, metrics = object_field(row, "span_attributes"), object_field(row, "metrics")
         metadata = object_field(row, "metadata")
-        start, at = moment(metrics.get("start", row.get("created")))
-        end, ended_at = moment(metrics.get("end"))
         parents = [parent for parent in list_field(row, "span_parents") if isinstance(parent, str)]
         span = Span(
             id=text_field(row, "span_id", "id") or "",
@@ -33,10 +31,7 @@ class BraintrustReader(RowReader):
             trace=row["root_span_id"],
             name=text_field(about, "name") or "",
             session=text_field(metadata, *SESSIONS),
-            start=start,
-            end=end,
-            at=at,
-            ended_at=ended_at,
+            **times(metrics.get("start", row.get("created")), metrics.get("end")),
             links=tuple(parents[1:]),
             error=_error(row.get("error")),
             source=record.locator(),

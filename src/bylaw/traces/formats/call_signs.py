@@ -66,10 +66,6 @@ def is_cut_answer(content: Any) -> bool:
     return read_arguments(content)[0] is None
 
 
-def _is_told(event: Event) -> bool:
-    return isinstance(event, Response) and bool(event.unread)
-
-
 class CallSigns:
     """Looks for signs of calls until the first call is read."""
 
@@ -110,7 +106,7 @@ class CallSigns:
             return events
         kinds = {type(event) for event in events}
         self._has_turns = self._has_turns or Response in kinds
-        self.has_calls = ToolCall in kinds or (Response in kinds and any(map(_is_told, events)))
+        self.has_calls = ToolCall in kinds or any(isinstance(event, Response) and event.unread for event in events)
         if SessionEnd not in kinds or self._repeats_history or not self.is_unread:
             return events
         return [replace(event, complete=False) if type(event) is SessionEnd else event for event in events]

@@ -140,15 +140,12 @@ def results_in(message: dict[str, Any]) -> list[Result]:
     if role in ("tool", "function"):
         call_id, name = recorded_id(message, ("tool_call_id",)), text_field(message, "name", "tool_name")
         inside = _results_among(content) if call_id is None and type(content) is list else None
-        return inside or [Result(call_id, name, content, _is_error(message), message.get("arguments"))]
+        flag = message.get("is_error", message.get("tool_call_error"))  # the latter is Agno's
+        is_error = flag if isinstance(flag, bool) else None
+        return inside or [Result(call_id, name, content, is_error, message.get("arguments"))]
     return _results_among(content) if type(content) is list else []
 
 
 def _results_among(content: list[Any]) -> list[Result]:
     found = (foreign_result(block) for block in content if type(block) is dict)
     return [result for result in found if result is not None]
-
-
-def _is_error(message: dict[str, Any]) -> bool | None:
-    flag = message.get("is_error", message.get("tool_call_error"))  # the latter is Agno's
-    return flag if isinstance(flag, bool) else None

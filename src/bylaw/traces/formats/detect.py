@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bylaw.traces.formats.agentlog_records import KINDS as AGENTLOG_KINDS
-from bylaw.traces.formats.bylaw.header import KNOWN_KEYS
+from bylaw.traces.formats.bylaw.canonical import KNOWN_KEYS
 from bylaw.traces.formats.catalogue import CATALOGUE
 from bylaw.traces.formats.chat_message import ROLES
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, LISTS, NAME_KEYS, RESULT_KEYS
@@ -18,10 +18,11 @@ _FOREIGN = frozenset(
 """keys of formats that resemble a chat or an event list: MCP logs, AgentDojo, OpenInference, OTLP, SWE-agent"""
 _CERTAIN = frozenset(("bylaw", "agentlog", "tau"))
 """formats that no other format resembles"""
-_CHAT_KEYS = frozenset(("id", "messages", "metadata", "model", "session_id", "task_id", "tools"))
-"""keys of a plain chat, with which no other format can claim a record"""
-_MESSAGE_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "function_call", "refusal"))
-"""the same of a message"""
+_PLAIN_CHATS = (
+    frozenset(("id", "messages", "metadata", "model", "session_id", "task_id", "tools")),
+    frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "function_call", "refusal")),
+)
+"""keys of a plain chat, and of a message: with these no other format can claim a record"""
 _SAMPLED = 50
 _ANTHROPIC_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 _OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
@@ -47,7 +48,7 @@ def detect(samples: Iterable[Any]) -> str | None:
         found = found or shape
         if found in _CERTAIN:
             return found
-        if shape == "chat" and _is_plain_chat(value):
+        if shape == "chat" and isinstance(value, dict) and any(value.keys() <= keys for keys in _PLAIN_CHATS):
             continue  # the usual case: no other reader has to be imported
         unclear.append(value)
         # A record that looks like a chat may be part of another format, so those formats are tried first.
@@ -82,10 +83,6 @@ def _format_of(value: Any) -> str | None:
     if isinstance(value.get("messages"), list):
         return "chat" if all(map(_is_message, value["messages"][:_SAMPLED])) else None
     return "chat" if _is_message(value) else None
-
-
-def _is_plain_chat(value: Any) -> bool:
-    return isinstance(value, dict) and (value.keys() <= _CHAT_KEYS or value.keys() <= _MESSAGE_KEYS)
 
 
 def _is_foreign(value: dict[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from bylaw.model.events import Event, Origin, SessionStart
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.chat import ChatReader
+from bylaw.traces.formats.chat_message import item_of
 from bylaw.traces.formats.inspect_sample import MOST, Chunks, Sample, error_text
 from bylaw.traces.formats.messages import first_answer
 from bylaw.traces.formats.reader import Opened
@@ -227,7 +228,7 @@ class InspectReader(ChatReader):
                 "wrong-type", "a sample has no `id`" if isinstance(value, dict) else "a sample is an object", path
             )
             return
-        source = record.locator(_item(path))
+        source = record.locator(item_of(path))
         sample = Sample(value, source, partial(_warn, self._problems, record.place))
         recorded = {"task_id": value["id"], "epoch": value.get("epoch"), "scores": value.get("scores")}
         metadata = {key: item for key, item in recorded.items() if item is not None}
@@ -251,10 +252,6 @@ class InspectReader(ChatReader):
             if label not in marks:
                 self._annotate(Origin(session), source, label, value[key])
         self._assembler.end_session(buffer, complete=not cut)
-
-
-def _item(path: tuple[str | int, ...]) -> str:
-    return f".samples[{path[1]}]" if path else ""
 
 
 def _warn(problems: Problems, place: int | Place) -> None:

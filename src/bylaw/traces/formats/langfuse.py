@@ -171,7 +171,7 @@ def _says_more(answer: dict[str, Any] | None, other: dict[str, Any]) -> bool:
 
 
 def _tool(row: dict[str, Any], span: Span, origin: object) -> ToolRun:
-    known = origin if isinstance(origin, ToolRun) else ToolRun(name=_bare_name(span.name))
+    known = origin if isinstance(origin, ToolRun) else ToolRun(name=_VERB.sub("", span.name) or span.name)
     metadata = parsed(row.get("metadata"))
     call_id = text_field(metadata, "tool_call_id", "toolCallId") if isinstance(metadata, dict) else None
     tool = ToolRun.recorded(
@@ -187,10 +187,6 @@ def _tool(row: dict[str, Any], span: Span, origin: object) -> ToolRun:
     if tool.given in (None, {}) and known.given is not None:
         tool.arguments, tool.raw_arguments = known.arguments, known.raw_arguments
     return tool
-
-
-def _bare_name(name: str) -> str:
-    return _VERB.sub("", name) or name
 
 
 _TYPES = frozenset(

@@ -12,7 +12,7 @@ from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.reader import Opened, remember
 from bylaw.traces.formats.record import Record, list_field, records_of, text_field, type_name
-from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.attributes import times
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import ModelCall, RecordedInput, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
@@ -91,8 +91,6 @@ def _id_of(run: dict[str, Any]) -> str:
 
 
 def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -> Span:
-    start, at = moment(run.get("start_time"))
-    end, ended_at = moment(run.get("end_time"))
     path = [part[-_ID:] for part in (text_field(run, "dotted_order") or "").split(".") if len(part) > _ID]
     metadata = _metadata(run)
     above = path[-2] if len(path) > 1 else None
@@ -103,10 +101,7 @@ def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -
         name=text_field(run, "name") or "",
         session=text_field(metadata, *_THREAD),
         agent=text_field(metadata, "lc_agent_name"),
-        start=start,
-        end=end,
-        at=at,
-        ended_at=ended_at,
+        **times(run.get("start_time"), run.get("end_time")),
         error=text_field(run, "error") or ("error" if run.get("status") == "error" else None),
         source=record.locator(),
     )
@@ -201,12 +196,9 @@ def _usage(run: dict[str, Any], outputs: dict[str, Any], answer: dict[str, Any] 
 # Tools
 
 
-def _whole(inputs: dict[str, Any]) -> dict[str, Any]:
-    return {key: decode_whole(value) for key, value in inputs.items()} if "messages" in inputs else inputs
-
-
 def _tool(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], span: Span) -> ToolRun:
-    only = inputs["input"] if inputs.keys() == {"input"} else _whole(inputs)
+    whole = {key: decode_whole(value) for key, value in inputs.items()} if "messages" in inputs else inputs
+    only = whole["input"] if whole.keys() == {"input"} else whole
     call_id = text_field(_metadata(run), "tool_call_id", "toolCallId")
     output = outputs.get("output", outputs or None)
     return ToolRun.recorded(span.name, only, output, call_id=call_id, failed=span.error is not None)

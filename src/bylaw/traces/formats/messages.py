@@ -32,6 +32,7 @@ _WRAPPERS = frozenset(("kwargs", "data"))
 """keys that wrap a message, even if it has a role"""
 _STOP_REASONS = ("finish_reason", "stop_reason")
 _KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_USES = ("tool_use", "function_call", "tool_call")
 _CALL_NAMES = ("name", "toolName", "tool_name")
 _CALL_ARGUMENTS = ("args", "arguments", "input", "tool_kwargs", "parameters")
 _CALL_IDS = ("id", "toolCallId", "tool_call_id", "call_id")
@@ -58,7 +59,7 @@ def listed(value: Any) -> list[Any] | None:
     """The recorded messages, not converted."""
     value = parsed(decode_whole(value))
     if isinstance(value, dict) and "role" not in value:
-        messages = next((value[key] for key in _LISTS if _is_list(value.get(key))), None)
+        messages = next((value[key] for key in _LISTS if isinstance(value.get(key), list) and value[key]), None)
         value = value if messages is None else messages
     if value is None:
         return None
@@ -126,10 +127,6 @@ def _is_definition(value: dict[str, Any]) -> bool:
     return value.get("type") == "function" and isinstance(function, dict) and "arguments" not in function
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value)
-
-
 def _unwrap(value: dict[str, Any], level: int = 0) -> dict[str, Any]:
     """The message itself, without LangChain's or OpenInference's wrapper."""
     if isinstance(value.get("kwargs"), dict) and "lc" in value:
@@ -156,7 +153,9 @@ def _langchain(fields: dict[str, Any], kind: str) -> dict[str, Any]:
     if calls:
         message["tool_calls"] = calls
         if isinstance(message["content"], list):  # the same calls again, as Anthropic's blocks
-            message["content"] = [block for block in message["content"] if not _is_use(block)]
+            message["content"] = [
+                block for block in message["content"] if not (isinstance(block, dict) and block.get("type") in _USES)
+            ]
     for key in ("tool_call_id", "name", "usage_metadata", "response_metadata"):
         if fields.get(key) is not None:
             message[key] = fields[key]
@@ -170,10 +169,6 @@ def _unparsed(fields: dict[str, Any]) -> list[Any]:
     listed = fields.get("invalid_tool_calls")
     found = listed if isinstance(listed, list) else []
     return [call for call in found if isinstance(call, dict) and isinstance(call.get("name"), str)]
-
-
-def _is_use(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in ("tool_use", "function_call", "tool_call")
 
 
 def _call(call: Any) -> Any:

@@ -9,7 +9,7 @@ from bylaw.traces.assembly.usage import read_usage, usage_from_counts
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.otlp import interpret
 from bylaw.traces.formats.record import Record, list_field, object_field, records_of, text_field, type_name
-from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.attributes import times
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.rows import model_call
 from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun, tool_arguments
@@ -57,8 +57,8 @@ class MlflowReader(SpanReader):
 
 def _span(value: dict[str, Any], session: str | None, record: Record) -> Span:
     ids = object_field(value, "context") or value
-    start, at = moment(value.get("start_time_unix_nano", value.get("start_time")))
-    end, ended_at = moment(value.get("end_time_unix_nano", value.get("end_time")))
+    start = value.get("start_time_unix_nano", value.get("start_time"))
+    end = value.get("end_time_unix_nano", value.get("end_time"))
     attributes = {key: _decoded(one) for key, one in value["attributes"].items()}
     span = Span(
         id=text_field(ids, "span_id") or "",
@@ -66,10 +66,7 @@ def _span(value: dict[str, Any], session: str | None, record: Record) -> Span:
         trace=text_field(ids, "trace_id") or "",
         name=text_field(value, "name") or "",
         session=session or text_field(attributes, *_SESSION, "session.id"),
-        start=start,
-        end=end,
-        at=at,
-        ended_at=ended_at,
+        **times(start, end),
         attributes=attributes,
         error=_error(value),
         source=record.locator(),

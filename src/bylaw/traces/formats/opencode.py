@@ -113,7 +113,8 @@ class OpencodeReader(ChatReader):
     def finish(self) -> list[Event]:
         conversations: dict[str, Conversation] = {}
         for message in self._messages.values():
-            own = text_field(message.info, "sessionID") or _session_of(message)
+            named = (text_field(part, "sessionID") for part in (message.info, *message.parts.values()))
+            own = next(filter(None, named), None)
             if own is None:
                 continue
             if own not in conversations:
@@ -148,10 +149,6 @@ def _grow(message: _Message, about: dict[str, Any]) -> None:
     if key is not None and field == "text" and delta is not None:
         known = message.parts.get(key, {"id": key, "type": "text", "sessionID": about.get("sessionID")})
         message.parts[key] = {**known, "text": (text_field(known, "text") or "") + delta}
-
-
-def _session_of(message: _Message) -> str | None:
-    return next((found for part in message.parts.values() if (found := text_field(part, "sessionID"))), None)
 
 
 def _messages(message: _Message) -> Iterator[dict[str, Any]]:

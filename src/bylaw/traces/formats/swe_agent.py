@@ -61,13 +61,9 @@ class SweAgentReader(ChatReader):
             super().read_item(conversation, record, message, path)
 
 
-def _is_shown(message: Any) -> bool:
-    return not (isinstance(message, dict) and message.get("is_demo"))
-
-
 def _steps(value: dict[str, Any]) -> Iterator[list[Any]]:
     """The messages of each step; the first step also has what was said before it."""
-    history = list(filter(_is_shown, list_field(value, "history")))
+    history = [one for one in list_field(value, "history") if not (isinstance(one, dict) and one.get("is_demo"))]
     answers = [one for one in history if isinstance(one, dict) and one.get("role") == "assistant"]
     steps = value["trajectory"]
     before = list(takewhile(lambda one: isinstance(one, dict) and one.get("role") in ("system", "user"), history))

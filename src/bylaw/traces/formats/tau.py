@@ -90,14 +90,11 @@ def _messages(message: Any) -> Iterator[Any]:
         if isinstance(calls, list) and calls and role == "assistant":
             found["tool_calls"] = [_call(call) for call in calls]
         elif isinstance(calls, list) and calls:  # the user's own: content is null then
-            found |= {"content": message.get("content") or [{"type": "tool_call", **_plain(call)} for call in calls]}
+            own = [{"type": "tool_call", **(call if isinstance(call, dict) else {})} for call in calls]
+            found["content"] = message.get("content") or own
         yield found
     elif role != "tool":
         yield message
-
-
-def _plain(call: Any) -> dict[str, Any]:
-    return call if isinstance(call, dict) else {}
 
 
 def _call(call: Any) -> Any:

@@ -8,7 +8,7 @@ from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import Record, object_field, text_field
-from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.attributes import times
 from bylaw.traces.formats.spans.rows import SESSIONS, RowReader, rows_of
 from bylaw.traces.formats.spans.span import Span
 
@@ -24,18 +24,13 @@ class WeaveReader(RowReader):
         if op is None:
             return None
         attributes = object_field(row, "attributes")
-        start, at = moment(row.get("started_at"))
-        end, ended_at = moment(row.get("ended_at"))
         span = Span(
             id=text_field(row, "id") or "",
             parent=text_field(row, "parent_id"),
             trace=text_field(row, "trace_id") or "",
             name=op.rpartition("/op/")[2].partition(":")[0] if "/op/" in op else op,
             session=text_field(row, "thread_id") or text_field(attributes, *SESSIONS),
-            start=start,
-            end=end,
-            at=at,
-            ended_at=ended_at,
+            **times(row.get("started_at"), row.get("ended_at")),
             error=_error(row.get("exception")),
             source=record.locator(),
         )

@@ -76,7 +76,8 @@ def decode_carefully(text: str, *, constants: bool = False) -> tuple[Any, bool]:
         raise _fault(text, error) from None
     except _RefusedToken as error:
         message = f"`{shorten(str(error))}` is not a JSON number"
-        raise Fault("bad-json", message, _find(text, str(error)), text) from None
+        offset = next((token.start() for token in _TOKEN.finditer(text) if token[0] == str(error)), 0)
+        raise Fault("bad-json", message, offset, text) from None
     except RecursionError:
         raise Fault("too-deep", "brackets are nested too deeply", _deepest(text), text) from None
 
@@ -141,11 +142,6 @@ def shorten(token: str) -> str:
     """A token as messages quote it."""
     shown = token if len(token) <= 20 else token[:20] + "…"
     return shown if shown.isprintable() else shown.encode("unicode_escape").decode()
-
-
-def _find(text: str, token: str) -> int:
-    """The offset of a token outside of quotes."""
-    return next((m.start() for m in _TOKEN.finditer(text) if m[0] == token), 0)
 
 
 def _deepest(text: str) -> int:

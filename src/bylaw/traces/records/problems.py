@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NotRequired, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +40,15 @@ def placed(place: int | Place) -> Place:
 
 def locator(file: str, place: int | Place) -> Locator:
     return Locator(file, place) if type(place) is int else Locator(file, placed(place).line, placed(place).item)
+
+
+class Details(TypedDict):
+    """What a problem says."""
+
+    code: str
+    message: str
+    severity: NotRequired[Literal["error", "warning"]]
+    help: NotRequired[str | None]
 
 
 class Problems:
@@ -111,11 +120,7 @@ class Problems:
         place: int | Place,
         raw: bytes,
         path: tuple[str | int, ...] = (),
-        *,
-        code: str,
-        message: str,
-        severity: Literal["error", "warning"] = "error",
-        help: str | None = None,
+        **details: Unpack[Details],
     ) -> None:
         """A problem with the value at `path` of a record that is valid JSON."""
         text = raw.decode(errors="replace")
@@ -123,21 +128,17 @@ class Problems:
             offset = locate(text, path)
         except (IndexError, ValueError, RecursionError):  # repaired, or nested too deeply to be walked
             offset = 0
-        self.report_at(place, text, offset, code=code, message=message, severity=severity, help=help)
+        self.report_at(place, text, offset, **details)
 
     def report_at(
         self,
         place: int | Place,
         text: str,
         offset: int,
-        *,
-        code: str,
-        message: str,
-        severity: Literal["error", "warning"] = "error",
-        help: str | None = None,
+        **details: Unpack[Details],
     ) -> None:
         """A problem at a character of a record."""
-        self.add(problem_at(self.file, place, text, offset, code=code, message=message, severity=severity, help=help))
+        self.add(problem_at(self.file, place, text, offset, **details))
 
     def _warn(self, problem: Diagnostic) -> None:
         if len(self._listed) < MOST_LISTED:
@@ -151,11 +152,7 @@ def problem_at(
     place: int | Place,
     text: str,
     offset: int,
-    *,
-    code: str,
-    message: str,
-    severity: Literal["error", "warning"] = "error",
-    help: str | None = None,
+    **details: Unpack[Details],
 ) -> Diagnostic:
     """A problem at a character of a record, with the part of its line around it."""
     offset = min(offset, len(text))
@@ -165,14 +162,11 @@ def problem_at(
     whole = text[start : len(text) if end < 0 else end].rstrip("\r")
     skipped = max(0, min(offset - start - EXCERPT // 2, len(whole) - EXCERPT))
     return Diagnostic(
-        code=code,
-        message=message,
-        severity=severity,
         file=file,
         span=Span(file, line, column, line, column + 1),
         excerpt=whole[skipped : skipped + EXCERPT],
         excerpt_column=column - (offset - start) + skipped,
-        help=help,
+        **details,
     )
 
 

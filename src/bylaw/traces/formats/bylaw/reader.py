@@ -25,8 +25,7 @@ from bylaw.traces.assembly.content import (
 from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, UNCLEAR_HELP, Survey, sessions_of
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.bylaw.canonical import CanonicalReader
-from bylaw.traces.formats.bylaw.header import LineReader, UnknownKeys, is_header
+from bylaw.traces.formats.bylaw.canonical import CanonicalReader, LineReader, UnknownKeys, is_header
 from bylaw.traces.formats.bylaw.lines import (
     EVENT_OF,
     HINTS,

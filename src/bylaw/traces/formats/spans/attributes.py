@@ -6,7 +6,7 @@ Attributes may be flattened: `a.0.b` and `a.1.b` are a list `a` of two objects w
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypedDict
 
 from bylaw.model.events import seconds
 
@@ -119,6 +119,20 @@ def moment(value: Any) -> tuple[float | None, str | float | None]:
             found /= scale
             break
     return found, found
+
+
+class Times(TypedDict):
+    """The times of a span, in seconds and as they were recorded."""
+
+    start: float | None
+    at: str | float | None
+    end: float | None
+    ended_at: str | float | None
+
+
+def times(start: Any, end: Any) -> Times:
+    (began, at), (ended, ended_at) = moment(start), moment(end)
+    return Times(start=began, at=at, end=ended, ended_at=ended_at)
 
 
 def nanoseconds(value: str | int | None) -> float | None:

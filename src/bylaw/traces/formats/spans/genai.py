@@ -102,7 +102,8 @@ def interpret(span: Span) -> bool:
         span.about = _tool(span, attributes, name)
     elif operation in _AGENT:
         whole = _model(span, attributes)
-        span.about = AgentRun(name=span.agent or _named(span), whole=whole if whole.answer is not None else None)
+        named = span.agent or span.name.removeprefix("invoke_agent ").removeprefix("invoke_workflow ") or None
+        span.about = AgentRun(name=named, whole=whole if whole.answer is not None else None)
     elif operation in _MODEL or (operation is None and _calls_model(span, attributes)):
         span.about = _model(span, attributes)
     elif operation in ("apply_guardrail", "run_guardrail"):
@@ -132,10 +133,6 @@ def _calls_model(span: Span, attributes: dict[str, Any]) -> bool:
     return first(attributes, *wanted, "gen_ai.prompt", "gen_ai.completion") is not None or any(
         key.startswith(("gen_ai.prompt.", "gen_ai.completion.")) for key in attributes
     )
-
-
-def _named(span: Span) -> str | None:
-    return span.name.removeprefix("invoke_agent ").removeprefix("invoke_workflow ") or None
 
 
 def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
