@@ -19,7 +19,7 @@ from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.bylaw.lines import AnnotationLine, HandwrittenResponseLine, Line, RequestLine, ToolResultLine
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord, text_field
-from bylaw.traces.formats.responses_items import add_output, is_output, kind_of, messages_of
+from bylaw.traces.formats.responses_items import MARKS, add_item, is_item, messages_of
 from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, decompress, is_stream, json_of
 from bylaw.wire.formats.base import Json, WireFormat, read_events
 
@@ -56,6 +56,8 @@ class Answer(Struct):
     results: list[Result]
     """of calls that the provider executed itself"""
     problem: str | None = None
+    marks: list[dict[str, Any]] = []
+    """items beside the answer, such as a request for an approval"""
 
     @property
     def call_ids(self) -> list[str]:
@@ -73,6 +75,7 @@ def lines_of(call: ModelCall, known: set[str]) -> list[Line]:
     known.difference_update(answer.call_ids)
     lines = [*results, _request_line(call, messages), _response_line(call, answer)]
     lines += [_result_line(result, call.ended) for result in answer.results]
+    lines += [_mark_line(item, call.ended) for item in answer.marks]
     if answer.problem is not None:
         lines.append(_note("unreadable_answer", call, {"error": answer.problem}))
     if not call.is_whole:
@@ -122,6 +125,12 @@ def _result_line(result: Result, at: float) -> ToolResultLine:
     return line
 
 
+def _mark_line(item: dict[str, Any], at: float) -> AnnotationLine:
+    line = AnnotationLine(label=item["type"], data=item)
+    line.at = _time(at)
+    return line
+
+
 # The response
 
 
@@ -160,21 +169,18 @@ def _answer(call: ModelCall) -> Answer:
 
 def _of_items(reply: Json) -> Answer:
     blocks: list[Any] = []
-    content, problem = AssistantContent(blocks=blocks), None
+    content, marks = AssistantContent(blocks=blocks), []
     output = reply.get("output")
     for item in output if isinstance(output, list) else ():
-        try:
-            kind = kind_of(item)
-            if is_output(item, kind):
-                add_output(item, kind, content)
-            else:
-                blocks.append(item)
-        except MalformedRecord as error:
-            problem = error.message
+        if is_item(item) and item["type"] in MARKS:
+            marks.append(item)
+        else:
+            add_item(item, content)
     results = results_in({"role": "assistant", "content": blocks})
     details = reply.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
-    return Answer(blocks, reason if isinstance(reason, str) else text_field(reply, "status"), results, problem)
+    reason = reason if isinstance(reason, str) else text_field(reply, "status")
+    return Answer(blocks, reason, results, marks=marks)
 
 
 # Notes

@@ -176,10 +176,10 @@ def _readable_as(values: list[Any]) -> Iterator[str]:
     for name in FORMATS:
         stream = TraceStream(source, layout=layout, format=name, skip_bad=True)
         try:
-            has_turns = any(event.kind == "response" for event in stream)
+            kinds = {event.kind for event in stream}
         except InputError:
             continue
-        if has_turns and stream.complete and not stream.problems:
+        if "response" in kinds and stream.complete and not stream.problems:
             yield name
 
 

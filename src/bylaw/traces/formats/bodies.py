@@ -14,8 +14,8 @@ from msgspec import Struct
 from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, foreign_call
 from bylaw.traces.formats.chat_message import unwrap
 from bylaw.traces.formats.messages import bare_calls, chat_message, chat_messages, first_answer, parsed
-from bylaw.traces.formats.record import MalformedRecord, object_field, text_field
-from bylaw.traces.formats.responses_items import OUTPUTS, add_output, is_output, kind_of
+from bylaw.traces.formats.record import object_field, text_field
+from bylaw.traces.formats.responses_items import add_item, is_item
 
 PARAMS = (
     "frequency_penalty",
@@ -108,9 +108,7 @@ def answer_of(output: Any) -> dict[str, Any] | None:
     calls = bare_calls(output)
     if calls is not None:
         return {"role": "assistant", "content": None, "tool_calls": calls}
-    if isinstance(output, list) and any(isinstance(one, dict) and text_field(one, "type") in OUTPUTS for one in output):
-        return answer_of_items(output)
-    return read_answer(output) or first_answer(chat_messages(output, "assistant"))
+    return answer_in_list(output) or read_answer(output) or first_answer(chat_messages(output, "assistant"))
 
 
 def has_calls(message: dict[str, Any]) -> bool:
@@ -139,18 +137,23 @@ def _responses(body: dict[str, Any]) -> dict[str, Any] | None:
     return _with_outer(answer_of_items(output), body, stop, body.get("usage"))
 
 
+def answer_in_list(output: Any) -> dict[str, Any] | None:
+    """The answer if this is the output of a response without its body; else None."""
+    is_output = isinstance(output, list) and (any(map(is_item, output)) or any(map(_resembles_call, output)))
+    return answer_of_items(output) if is_output else None
+
+
+def _resembles_call(value: Any) -> bool:
+    """Whether this looks like a call, of a type that may be unknown."""
+    kind = value.get("type") if isinstance(value, dict) and "role" not in value else None
+    return isinstance(kind, str) and (kind.endswith("_call") or "call_id" in value)
+
+
 def answer_of_items(items: list[Any]) -> dict[str, Any]:
     """The output of a response, item by item, as one message."""
     answer = AssistantContent()
     for item in items:
-        try:
-            kind = kind_of(item)
-            if is_output(item, kind):
-                add_output(item, kind, answer)
-            elif kind.endswith("_call"):
-                (answer.blocks or []).append(item)  # a call of an unknown kind: stored, and told as unread
-        except MalformedRecord:
-            (answer.blocks or []).append(item)
+        add_item(item, answer)
     return {"role": "assistant", "content": answer.blocks}
 
 

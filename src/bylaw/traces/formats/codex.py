@@ -18,7 +18,6 @@ from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.reader import AssemblingReader, LoggedRecords, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.responses_items import (
-    KINDS,
     MARKS,
     RESULTS,
     add_output,
@@ -34,8 +33,6 @@ _LINES = frozenset(("session_meta", "turn_context", "response_item", "event_msg"
 _ANNOTATIONS = frozenset(("error", "turn_aborted", "context_compacted", "thread_rolled_back"))
 """events that become annotations, besides requests for an approval"""
 _COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens", "total_tokens")
-_KNOWN = frozenset(KINDS) - MARKS
-"""items that are part of the conversation"""
 
 
 def claims(value: Any) -> bool:
@@ -155,7 +152,7 @@ class CodexReader(AssemblingReader):
             kind = kind_of(item)
             if is_output(item, kind):
                 self._read_output(record, item, kind)
-            elif kind not in _KNOWN:
+            elif kind in MARKS:
                 self._add_mark(record, kind, item)
             elif self._pending is not None:
                 self._pending.is_over = True

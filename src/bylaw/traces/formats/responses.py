@@ -18,15 +18,15 @@ from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.chat_message import item_of, time_of
 from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer
-from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, suggest, text_field
+from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
 from bylaw.traces.formats.repeated_results import add_results_of_request
 from bylaw.traces.formats.responses_items import (
-    KINDS,
     MARKS,
-    OUTPUTS,
     RESULTS,
     add_output,
+    is_item,
     is_output,
+    is_part,
     kind_of,
     message_of,
     messages_of,
@@ -37,8 +37,6 @@ from bylaw.traces.records.jsontext import Undecoded, decode_whole
 _SAMPLED = 50
 _LISTS = ("items", "input", "data")
 _MOST_CHAINED = 100_000
-_UNIQUE = OUTPUTS | RESULTS | MARKS
-"""items that only this API has"""
 
 
 def claims(value: Any) -> bool:
@@ -48,16 +46,18 @@ def claims(value: Any) -> bool:
     if isinstance(value, list):
         if value and isinstance(value[0], dict) and _response_in(value[0]) is not None:
             return True
-        return any(isinstance(item, dict) and text_field(item, "type") in _UNIQUE for item in value[:_SAMPLED])
+        return any(map(is_item, value[:_SAMPLED]))
     if not isinstance(value, dict) or isinstance(value.get("request"), dict):
         return False
     if _response_in(value) is not None:
         return True
-    return text_field(value, "type") in _UNIQUE and not isinstance(value.get("span_data"), dict)
+    return is_item(value) and not isinstance(value.get("span_data"), dict)
 
 
 def _response_in(value: dict[str, Any]) -> tuple[dict[str, Any], Any, Path] | None:
-    """The response, its input, and its path, if the record holds or wraps one."""
+    """The response, its input, and its path, if the record holds or wraps one. Events of a stream wrap parts of one."""
+    if isinstance(kind := value.get("type"), str) and kind.startswith("response."):
+        return None
     for path in ((), ("response",), ("body",), ("response", "body")):
         found: Any = value
         for step in path:
@@ -115,13 +115,10 @@ class ResponsesReader(ConversationReader):
                 pending = self._pending = self._pending or _PendingResponse(record, path, AssistantContent())
                 add_output(item, kind, pending.answer)
                 return
-            self.end_answer(conversation)
-            if kind not in KINDS:
-                message, help = f"unknown item type `{kind}`", suggest(kind, KINDS)
-                raise MalformedRecord(message, ("type",), code="unknown-kind", help=help)
         except MalformedRecord as error:
             record.malformed(error, path)
             return
+        self.end_answer(conversation)
         source = record.locator(item_of(path))
         if kind in MARKS:
             self._annotate(conversation.origin, source, kind, item)
@@ -156,7 +153,7 @@ class ResponsesReader(ConversationReader):
         for index, item in enumerate(response["output"]):
             try:
                 kind = kind_of(item)
-                if is_output(item, kind):
+                if is_part(item, kind):
                     add_output(item, kind, pending.answer)
                 else:
                     self._annotate(conversation.origin, source, kind, item)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bylaw.model.events import Deferred
 from bylaw.traces.assembly.usage import usage_from_counts
-from bylaw.traces.formats.bodies import read_answer
+from bylaw.traces.formats.bodies import answer_in_list, read_answer
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
@@ -67,7 +67,9 @@ def _model(recorded: dict[str, Any]) -> ModelCall:
     has_input = has_input or "input.value" in attributes or any(key.startswith("llm.prompts") for key in attributes)
     answer = first_answer(chat_messages(unflatten(attributes, "llm.output_messages"), "assistant"))
     if answer is None and isinstance(value := attributes.get("output.value"), str):
-        answer = read_answer(value) or first_answer(chat_messages(_output(parsed(value), value), "assistant"))
+        found = parsed(value)
+        answer = read_answer(found) or answer_in_list(found)
+        answer = answer or first_answer(chat_messages(_output(found, value), "assistant"))
     params = parsed(attributes.get("llm.invocation_parameters"))
     return ModelCall(
         model=text(attributes, "llm.model_name"),
