@@ -12,10 +12,13 @@ from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from tests.support import forked_tests
+from tests.support.authorities import trust_one_authority
 from tests.support.forked_tests import count_processes
 
 # Threads of BLAS gain nothing on matrices this small, and wait for each other actively.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+trust_one_authority()
 
 # A shell starts jobs in the background with interrupts ignored, `nohup` without hang-ups, and the commands under test
 # would inherit that.

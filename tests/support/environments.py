@@ -10,6 +10,8 @@ import sys
 import venv
 from pathlib import Path
 
+from tests.support.authorities import outside_environment
+
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = Path(os.environ.get("BYLAW_TEST_ENVIRONMENTS") or ROOT / ".venv" / "environments")
 """`make clean` removes them; a folder of your own is kept"""
@@ -35,7 +37,9 @@ def python_of(requirements: Path) -> Path:
                 "-qq",
                 "install",
             ]
-            subprocess.run([*pip, "--no-compile", "--no-deps", "-r", str(requirements)], check=True)
+            subprocess.run(
+                [*pip, "--no-compile", "--no-deps", "-r", str(requirements)], check=True, env=outside_environment()
+            )
             done.touch()
     return python
 
@@ -49,7 +53,7 @@ def node_modules(package: str) -> Path:
         if not (folder / "done").exists():
             folder.mkdir(exist_ok=True)
             options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent", "--prefix", str(folder)]
-            subprocess.run(["npm", "install", *options, package], check=True)
+            subprocess.run(["npm", "install", *options, package], check=True, env=outside_environment())
             (folder / "done").touch()
     return folder / "node_modules"
 
