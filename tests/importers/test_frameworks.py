@@ -218,6 +218,38 @@ def test_the_result_that_ends_a_stream_repeats_it() -> None:
     assert (pairs(trace), len(trace.sessions)) == (BOTH, 1)
 
 
+FUNCTION = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": json.dumps(OSLO)}}
+RENAMED: dict[str, list[dict[str, Any]]] = {
+    "Mistral in JavaScript": [
+        {"role": "assistant", "content": "", "toolCalls": [FUNCTION]},
+        {"role": "tool", "content": "4", "toolCallId": "c1", "name": "weather"},
+    ],
+    "older LlamaIndex": [
+        {"role": "assistant", "content": None, "additional_kwargs": {"tool_calls": [FUNCTION]}},
+        {"role": "tool", "content": "4", "additional_kwargs": {"name": "weather", "tool_call_id": "c1"}},
+    ],
+    "Vercel 4": [
+        {"id": "m", "role": "assistant", "content": "It is cold.", "toolInvocations": [
+            {"state": "result", "toolCallId": "c1", "toolName": "weather", "args": OSLO, "result": "4"}]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_calls_that_libraries_store_under_other_keys_are_read(name: str) -> None:
+    messages = [{"role": "user", "content": "q"}, *RENAMED[name]]
+    for data in (messages, {"messages": messages}):
+        trace = read(data)
+        assert (pairs(trace), codes(trace)) == (BOTH[:1], [])
+
+
+def test_calls_under_keys_that_nobody_knows_are_told() -> None:
+    for key in ("actions", "steps"):
+        trace = read([{"role": "user", "content": "q"}, {"role": "assistant", "content": "k", key: [
+            {"tool": "weather", "input": OSLO}]}])  # fmt: skip
+        assert (pairs(trace), codes(trace), trace.turns[0].response.unread) == ([], ["unread-content"], ("*",))
+
+
 # Spans
 
 

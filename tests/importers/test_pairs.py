@@ -205,7 +205,7 @@ def test_a_row_of_a_tool_may_follow_one_that_holds_two_bodies() -> None:
 
 ASK = {"contents": [{"role": "user", "parts": [{"text": "refund order 7"}]}]}
 PARTS = [{"text": "I think.", "thought": True}, {"text": "I "}, {"text": "do."}]
-GEMINI = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in PARTS]
+GEMINI: list[dict[str, Any]] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in PARTS]
 LAST = {"content": {"parts": [{"functionCall": {"name": "refund", "args": {"order": 7}}}]}, "finishReason": "STOP"}
 GEMINI += [{"candidates": [LAST]}, {"usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 4}}]
 

@@ -29,6 +29,8 @@ _QUOTED_CALLS = re.compile(_PATTERN.replace('"', r'\\*"').encode())
 """the same, also in JSON that is text inside of JSON, as attributes of spans are"""
 _NAMES = frozenset(("tool_calls", "toolCalls", "tool_uses", "function_call", "functionCall", "toolUse", "toolCall"))
 _TYPES = frozenset(("tool_use", "function_call", "tool-call", "tool_call", "toolCall", "mcp_call", "tool-invocation"))
+_TOOL_KEYS = ("tool", "tool_name", "toolName")
+_INPUT_KEYS = frozenset(("input", "args", "arguments", "tool_input", "tool_args", "parameters"))
 _MOST_LEVELS = 6
 _SAMPLED = 50
 _MESSAGE_START = re.compile(
@@ -53,6 +55,8 @@ def looks_like_call(value: Any, level: int = 0) -> bool:
     if isinstance(kind := value.get("type"), str) and kind in _TYPES:
         return True
     if any(value[key] for key in _NAMES.intersection(value)) or ("toolName" in value and "toolCallId" in value):
+        return True
+    if any(isinstance(value.get(key), str) for key in _TOOL_KEYS) and not _INPUT_KEYS.isdisjoint(value):
         return True
     return level < _MOST_LEVELS and any(
         looks_like_call(one, level + 1) for one in value.values() if isinstance(one, (dict, list))

@@ -20,11 +20,13 @@ from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
 from bylaw.traces.formats.messages import chat_message, is_framework_message
 from bylaw.traces.formats.reader import ConversationReader, add_answer
-from bylaw.traces.formats.record import MalformedRecord, Path, Record, text_field
+from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
 
 _IDS = ("session_id", "id", "conversation_id")
 _PARTS = frozenset(("blocks", "items", "parts"))
 """what frameworks have instead of `content`, or beside it"""
+_RENAMED = frozenset(("toolCalls", "toolCallId", "toolInvocations", "additional_kwargs"))
+"""where some libraries store calls and their ids: Mistral's and Vercel's in JavaScript, older ones of LlamaIndex"""
 _PLAIN = frozenset(("role", "content", "tool_calls", "function_call", "refusal", "reasoning_content"))
 """most messages have only these keys: then nothing else is looked for"""
 
@@ -76,7 +78,9 @@ class ChatReader(ConversationReader):
                     unread = f"only the first of {len(choices)} choices is read"
                     record.warn("unread-content", unread, (*path, "choices"))
                 message = unwrap(message)
-            elif type(message) is dict and not _PARTS.isdisjoint(message) and is_framework_message(message):
+            elif type(message) is dict and not _RENAMED.isdisjoint(message):
+                message = _renamed(message)
+            if type(message) is dict and not _PARTS.isdisjoint(message) and is_framework_message(message):
                 for one in chat_message(message):
                     plain = {key: value for key, value in one.items() if key not in _PARTS}
                     self.read_item(conversation, record, plain, path)
@@ -133,6 +137,22 @@ class ChatReader(ConversationReader):
                 is_error=result.is_error,
                 arguments=result.arguments,
             )
+
+
+def _renamed(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its calls, or the id of the call that it answers, where other libraries store them."""
+    extra = object_field(message, "additional_kwargs")
+    invoked = list_field(message, "toolInvocations")
+    calls = list_field(message, "toolCalls") or list_field(extra, "tool_calls")
+    call_id = text_field(message, "toolCallId") or text_field(extra, "tool_call_id")
+    if message.get("role") == "tool":
+        return {**message, "tool_call_id": message.get("tool_call_id") or call_id}
+    if invoked and not message.get("parts"):
+        parts = [{"type": "tool-invocation", "toolInvocation": one} for one in invoked]
+        said = [{"type": "text", "text": message["content"]}] if message.get("content") else []
+        return {**message, "parts": [*parts, *said]}
+    is_usual = all(isinstance(one, dict) and text_field(object_field(one, "function"), "name") for one in calls)
+    return {**message, "tool_calls": calls} if calls and is_usual and not message.get("tool_calls") else message
 
 
 def read_recorded_usage(record: Record, message: dict[str, Any], path: Path) -> Usage | None:
