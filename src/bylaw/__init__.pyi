@@ -51,4 +51,4 @@ from bylaw.text.redaction.redactor import Redaction as Redaction
 from bylaw.traces import load_trace as load_trace
 from bylaw.traces import open_trace as open_trace
 from bylaw.traces.export import write_trace as write_trace
-from bylaw.traces.export.conversion import Conversion as Conversion
+from bylaw.traces.export import Conversion as Conversion
