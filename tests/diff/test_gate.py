@@ -250,10 +250,11 @@ def test_a_rule_that_is_broken_more_often_than_chance_explains_gates() -> None:
     [rate] = diff(before, after, CONFIRM).policy.rates
     assert (rate.baseline, rate.candidate, rate.gates) == (0, 20, True)
     once = [run("s0", "Pay for order 0", [pay("alice")]), *before[1:]]
-    [rare] = diff(before, once, CONFIRM).policy.rates
+    few = before[:19], once[:19]
+    [rare] = diff(*few, CONFIRM).policy.rates
     assert (rare.candidate, rare.gates) == (1, False)
     critical = [{**CONFIRM[0], "severity": "critical"}]
-    assert diff(before, once, critical).exit_code == 1
+    assert diff(*few, critical).exit_code == 1
 
 
 def test_an_axis_of_one_side_is_a_warning_and_exit_3_if_strict() -> None:

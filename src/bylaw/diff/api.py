@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bylaw.diff.axes import axis_rows
 from bylaw.diff.cases import sort_cases
-from bylaw.diff.columns import JUDGED
+from bylaw.diff.columns import AMOUNTS, JUDGED
 from bylaw.diff.divergence import divergences
 from bylaw.diff.expectations import (
     Expectation,
@@ -20,7 +20,7 @@ from bylaw.diff.expectations import (
     expected_tools,
     load_with_expectations,
 )
-from bylaw.diff.figures import Judge, Measures
+from bylaw.diff.figures import Judge, Measures, count_unusable
 from bylaw.diff.findings import find_changes
 from bylaw.diff.fingerprint import compare as compare_fingerprints
 from bylaw.diff.judge import SECONDS, NamedJudge, checked_score
@@ -196,7 +196,18 @@ def _notes(
     return (
         *(f"{one.file}: could not be read: {one.message}" for one in unread),
         *(*before.notes, *after.notes, *pairing.doubts, *_doubtful_names(program, before, after)),
+        *_unusable_values(before, "baseline"),
+        *_unusable_values(after, "candidate"),
     )
+
+
+def _unusable_values(side: Side, name: str) -> Iterator[str]:
+    """Values that no agent can have, such as a latency below zero: they are not compared."""
+    for axis in (*AMOUNTS.values(), "score"):
+        found = sum(count_unusable(one, axis) for one in side.recordings)
+        if found:
+            values = "a value" if found == 1 else f"{found:,} values"
+            yield f"warning: {name}: {values} of {axis} below zero or too large, counted as not recorded"
 
 
 def _doubtful_names(program: Program, *sides: Side) -> list[str]:

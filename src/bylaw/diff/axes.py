@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from bylaw.diff.columns import AMOUNTS, JUDGED, Column
+from bylaw.diff.figures import count_unusable
 from bylaw.diff.judgement import Distance, Figure, Judgement, interval
 from bylaw.diff.model import AxisRow, Change
 from bylaw.diff.units import Unit
@@ -173,7 +174,11 @@ def _why_empty(axis: str, units: Sequence[Unit]) -> tuple[str, ...]:
     for unit in units:
         for number, row in enumerate(unit.rows):
             sides[number >= len(unit.baseline)] |= column in row
-    return ("recorded_on_one_side",) if any(sides) else ("not_recorded",)
+    unusable = any(count_unusable(one, axis) for unit in units for one in unit.whole)
+    return (
+        "recorded_on_one_side" if any(sides) else "not_recorded",
+        *(("unusable_values",) if unusable else ()),
+    )
 
 
 def _shares(low: float, high: float) -> tuple[float, float]:

@@ -18,6 +18,8 @@ _MOST_VALUES = 2_000
 """argument values of a session that are columns"""
 _LONG_VALUE = 200
 """characters of an argument value; longer ones are prose and belong to no column"""
+_MOST_LISTED = 8
+"""elements of a list that is a value as a whole"""
 _MOST_PROSE = 20_000
 """characters of an argument in which opposites are looked for"""
 _MOST_ORDERED = 12
@@ -60,6 +62,10 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
                 if len(value) > _LONG_VALUE:
                     continue
                 yield Column("trajectory", "argument values", call.name, f"{path}={value}"), 1
+                if isinstance(leaf, list):
+                    if sources := _sources(leaf, context, end):
+                        yield Column("trajectory", "argument source", call.name, f"{path}={sources}"), 1
+                    continue
                 plain = value.strip('"').lower()
                 if context.text and plain not in ("true", "false", "null", ""):
                     source, is_strange = _source(plain, context, end)
@@ -76,13 +82,15 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
 
 
 def _leaves(given: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The argument's leaves, each with its path."""
+    """The argument's leaves, each with its path, and short lists of leaves as a whole: their order may decide."""
     if isinstance(given, dict) and depth < 5:
         for key, value in given.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key), depth + 1)
     elif isinstance(given, list) and depth < 5:
         for value in given[:50]:
             yield from _leaves(value, f"{path}.*", depth + 1)
+        if 1 < len(given) <= _MOST_LISTED and not any(isinstance(value, dict | list) for value in given):
+            yield path, given
     else:
         yield path, given
 
@@ -124,6 +132,13 @@ def _source(value: str, context: Context, end: int) -> tuple[str, bool]:
     if len(value) > 2 and not value.isdecimal():
         return "", context.text.find(value, 0, end) < 0
     return "", find_word(value, context.text, 0, end) < 0
+
+
+def _sources(values: Sequence[Any], context: Context, end: int) -> str:
+    """The words before the values of a list, in its order; empty where one of them is not mentioned."""
+    plain = [canonical_json(value).decode(errors="replace").strip('"').lower() for value in values]
+    found = [_source(value, context, end)[0] if value else "" for value in plain] if context.text else [""]
+    return ", ".join(found) if all(found) else ""
 
 
 def find_word(value: str, text: str, start: int, end: int) -> int:

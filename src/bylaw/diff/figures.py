@@ -7,6 +7,7 @@ recorded is absent, and so NaN in the test.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -15,14 +16,15 @@ from msgspec import Struct
 
 from bylaw.diff.calls import find_word, read_calls
 from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
-from bylaw.text.decisions import Decisions, decisions, facts, is_courtesy, numbers, quantities
+from bylaw.text.decision_words import begins_with_no
+from bylaw.text.decisions import Decisions, currencies, decisions, facts, is_courtesy, json_shape, numbers, quantities
 from bylaw.text.prices import Prices, cost_of
 from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.statistics import Matrix
 from bylaw.traces.comparison.recording import Recording, Step
 
-ABSURD_LATENCY = 1e12
-"""milliseconds (thirty years); a longer latency is a mistake in the recording and counts as not recorded"""
+MOST_MEASURED = 1e12
+"""milliseconds (thirty years) or tokens of a turn; more, or less than zero, is a mistake in the recording"""
 _MOST_SEARCHED = 100_000
 """characters before an answer in which its numbers are looked for"""
 _LOOKED_FOR = ("date", "time", "id", "e-mail address", "link", "phone number")
@@ -39,14 +41,37 @@ class Measures(Struct):
     judge: Judge | None = None
 
     def of_turn(self, step: Step) -> dict[str, float | None]:
-        usage, latency = step.response.usage, step.response.latency_ms
-        return {
-            "output tokens": None if usage is None else usage.output_tokens,
-            "reasoning tokens": None if usage is None else usage.reasoning_tokens,
-            "latency": latency if latency is not None and abs(latency) < ABSURD_LATENCY else None,
+        """NaN where the recorded value is a mistake."""
+        found: dict[str, float | None] = {
+            **recorded_measures(step),
             "cost": cost_of(step.response, prices=self.prices),
             "judge": None if self.judge is None else self.judge(step),
         }
+        return {what: value if value is None or is_usable(value) else math.nan for what, value in found.items()}
+
+
+def recorded_measures(step: Step) -> dict[str, float | None]:
+    """As recorded; of the cost the input, which is its other part."""
+    usage = step.response.usage
+    return {
+        "output tokens": None if usage is None else usage.output_tokens,
+        "reasoning tokens": None if usage is None else usage.reasoning_tokens,
+        "latency": step.response.latency_ms,
+        "cost": None if usage is None else usage.input_tokens,
+    }
+
+
+def count_unusable(recording: Recording, axis: str) -> int:
+    """How many recorded values of an axis are mistakes, so that they count as not recorded."""
+    if axis == "score":
+        return int(recording.score is not None and math.isnan(recording.score))
+    found = (recorded_measures(step).get(what) for step in recording.steps for what in AMOUNTS if AMOUNTS[what] == axis)
+    return sum(value is not None and not is_usable(value) for value in found)
+
+
+def is_usable(value: float) -> bool:
+    """False for NaN too."""
+    return 0 <= value < MOST_MEASURED
 
 
 def figures(
@@ -70,7 +95,7 @@ def figures(
         found[Column("rules", "violations", rule)] = min(1, count)
     result: dict[Column, float] = dict(found)
     result |= _amounts(steps, measures)
-    if recording.score is not None:
+    if recording.score is not None and not math.isnan(recording.score):
         result[Column("score", "score")] = recording.score
     result |= _answer(recording)
     calls, text = (steps[-1].response.tool_calls, steps[-1].text.strip()) if steps else ((), "")
@@ -79,7 +104,7 @@ def figures(
     else:
         result[Column("answer", "no answer")] = float(not text or bool(calls))
         if recording.context.text:  # who says nothing makes up nothing
-            for what in ("numbers", "dates", "addresses"):
+            for what in ("numbers", "dates", "addresses", "names", "currencies"):
                 result.setdefault(Column("answer", f"{what} from nowhere"), 0.0)
         result |= _final_decision(recording)
     return result
@@ -94,8 +119,9 @@ def _final_decision(recording: Recording) -> dict[Column, float]:
     last = next((text for text in said if not is_courtesy(text)), recording.answers[-1] if recording.answers else "")
     stopped = bool(recording.steps) and is_refusal(recording.steps[-1].response)
     found = {Column("safety", "final refusal"): float(stopped or says_refusal(last))}
-    if decisions(last).says == "no":  # "Yes, it is done" says no more than "It is done"
-        found[Column("answer", "first word", "no")] = 1.0
+    begins = begins_with_no(last) if json_shape(last) is None else False
+    if begins is not None:  # "Yes, it is done" says no more than "It is done"
+        found[Column("answer", "first word", "no")] = float(begins)
     return found
 
 
@@ -106,8 +132,9 @@ def _amounts(steps: Iterable[Step], measures: Measures) -> dict[Column, float]:
             if value is not None:
                 sums.setdefault(what, []).append(float(value))
     return {
-        Column(AMOUNTS.get(what, what), what): math.fsum(values) / (len(values) if what == "judge" else 1)
+        Column(AMOUNTS.get(what, what), what): total / (len(values) if what == "judge" else 1)
         for what, values in sums.items()
+        if not math.isnan(total := math.fsum(values))  # the sum of the others would be too small
     }
 
 
@@ -125,14 +152,16 @@ def _answer(recording: Recording) -> dict[Column, float]:
     if decided.shape is not None and decided.shape[0] == "object":
         found |= {Column("conformance", "JSON key", "", key): 1.0 for key in decided.shape[1]}
     for kind, spelling in decided.facts:
-        if kind in ("amount", "quantity"):
+        if kind in ("amount", "quantity", "duration"):
             found[Column("answer", "currency" if kind == "amount" else "unit", spelling.rsplit(" ", 1)[1])] = 1.0
         found[Column("answer", kind, spelling)] = 1.0
     return found | _from_nowhere(recording)
 
 
 def _from_nowhere(recording: Recording) -> dict[Column, float]:
-    """How many numbers, dates and addresses of the answer nothing before mentions."""
+    """How many numbers, dates, addresses and names of the answer nothing before mentions, and how many amounts are in a
+    currency that was not mentioned with them.
+    """
     end = recording.context.ends[-1]
     known = recording.context.text[max(0, end - _MOST_SEARCHED) : end]
     if not known:
@@ -144,11 +173,29 @@ def _from_nowhere(recording: Recording) -> dict[Column, float]:
         mentioned = facts(known)
         missing -= numbers(known, mentioned)
         others -= mentioned
+    named = {re.sub(r"['’]s$", "", spelling) for kind, spelling in said if kind == "name"}
     return {
+        Column("answer", "names from nowhere"): sum(name not in known for name in named),
+        Column("answer", "currencies from nowhere"): _other_currencies(said, known),
         Column("answer", "numbers from nowhere"): len(missing),
         Column("answer", "dates from nowhere"): sum(kind in ("date", "time") for kind, _ in others),
         Column("answer", "addresses from nowhere"): sum(kind not in ("date", "time") for kind, _ in others),
     }
+
+
+def _other_currencies(said: frozenset[tuple[str, str]], known: str) -> int:
+    """How many amounts were mentioned in other currencies only, or stand for a plain number where only other currencies
+    are mentioned.
+    """
+    amounts = [spelling.rsplit(" ", 1) for kind, spelling in said if kind == "amount"]
+    if not amounts:
+        return 0
+    mentioned, everywhere = currencies(known)
+    return sum(
+        currency not in mentioned.get(number.lstrip("-"), everywhere) and bool(everywhere)
+        for number, currency in amounts
+        if number.lstrip("-") in mentioned or find_word(number.lstrip("-"), known, 0, len(known)) >= 0
+    )
 
 
 def answer_decisions(recording: Recording) -> Decisions | None:

@@ -27,7 +27,11 @@ _COARSE_FIRST = (
     "argument source",
 )
 _ENDS = ("final refusal", "no answer")
-_MENTIONED = ("name", "weekday", "year", "unit", "argument name")
+_MENTIONED = ("name", "weekday", "year", "unit", "duration", "argument name")
+_REPLACED = {**dict(zip(_MENTIONED, _MENTIONED, strict=True)), "names from nowhere": "name"}
+"""columns that count only where a column of this kind moves the other way"""
+_LONG = 240
+"""characters of a value that are shown"""
 _DENIALS = ("final refusal", "first word", "negation")
 """columns that one denial moves, the most telling first"""
 TURNS = Scale(0.10, 0.30, 1.0)
@@ -42,19 +46,21 @@ _DISTANCES = {
 def find_changes(judgement: Judgement) -> tuple[Finding, ...]:
     """Confirmed changes, the gravest first. What mends a rule is among them and does not gate."""
     figures = [f for f in judgement.figures.values() if f.is_confirmed and f.column.what not in OWN_ROW]
-    figures = [f for f in figures if f.column.what not in _MENTIONED or _is_replaced(f, judgement)]
+    figures = [f for f in figures if f.column.what not in _REPLACED or _is_replaced(f, judgement)]
+    figures = [f for f in figures if not _goes_with_calls(f, judgement)]
     found = [
         _finding(figure)
         for figure in _distinct(figures)
         if abs(figure.delta) > 1e-9 and figure.delta * (figure.column.direction or figure.delta) > 0
     ]
-    explained = {finding.axis for finding in found}
     for measure, words in _DISTANCES.items():
         distance = judgement.distances.get(measure)
         axis = "answer" if measure in ("answer", "numbers") else "trajectory"
-        if distance is not None and distance.is_confirmed and axis not in explained:
-            found.append(_of_distance(distance, axis, words, judgement.by_turn))
-            explained.add(axis)
+        if distance is not None and distance.is_confirmed:
+            whole = _of_distance(distance, axis, words, judgement.by_turn)
+            known = (one for one in found if one.axis == axis and not one.mends)
+            if all(one.severity.rank < whole.severity.rank for one in known):  # a small change explains no large one
+                found.append(whole)
     return tuple(sorted(found, key=_gravity))
 
 
@@ -71,9 +77,25 @@ def _is_replaced(figure: Figure, judgement: Judgement) -> bool:
     for unit in judgement.units if figure.of_turns else judgement.sessions:
         if sign * mean_change(unit, figure.column) > 0:
             moved += 1
-            others = {column for row in unit.rows for column in row if column.what == figure.column.what}
+            kind = _REPLACED[figure.column.what]
+            others = {column for row in unit.rows for column in row if column.what == kind}
             replaced += any(sign * mean_change(unit, column) < 0 for column in others)
     return 2 * replaced >= moved
+
+
+def _goes_with_calls(figure: Figure, judgement: Judgement) -> bool:
+    """Whether arguments of a tool fall no further than its calls, which are expected to fall or are all gone: fewer
+    calls take their values with them.
+    """
+    column = figure.column
+    if figure.delta >= 0 or column.what not in _COARSE_FIRST or column.what in _CALLED:
+        return False
+    units = judgement.units if figure.of_turns else judgement.sessions
+    calls = Column("trajectory", "calls", column.subject)
+    if units and column.subject in units[0].expected:
+        return sum(mean_change(unit, calls) for unit in units) / len(units) <= figure.delta + 1e-9
+    told = judgement.figures.get(calls)
+    return told is not None and told.is_confirmed and not told.candidate and abs(told.rest) >= abs(figure.rest) - 1e-9
 
 
 def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
@@ -138,7 +160,8 @@ def _of_turns(text: str) -> str:
 
 def describe(figure: Figure) -> str:
     """The change in words: `12 of 40 sessions no longer call confirm`."""
-    column, subject = figure.column, figure.column.subject
+    column = _shortened(figure.column)
+    subject = column.subject
     share = f"{figure.moved} of {figure.sessions}"
     rates = f"{figure.baseline:.2f} → {figure.candidate:.2f} per session"
     more = "more" if figure.delta > 0 else "less"
@@ -200,11 +223,25 @@ def describe(figure: Figure) -> str:
             return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} JSON"
         case "JSON key":
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the key `{column.detail}`"
+        case "names from nowhere":
+            return f"{share} answers have names that nothing before mentions in place of others ({rates})"
+        case "currencies from nowhere":
+            return f"{share} answers have amounts in another currency than was mentioned ({rates})"
         case "numbers from nowhere" | "dates from nowhere" | "addresses from nowhere" as what:
             things = {"addresses": "ids, links or addresses"}.get(what.split()[0], what.split()[0])
             return f"{share} answers have {things} that nothing before mentions ({rates})"
         case kind:
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the {kind} {subject}"
+
+
+def _shortened(column: Column) -> Column:
+    """An answer may hold a number of a million digits, and a headline may not."""
+
+    def cut(text: str) -> str:
+        return text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text):,} characters)"
+
+    argument, equals, value = column.detail.partition("=")
+    return Column(column.axis, column.what, cut(column.subject), f"{cut(argument)}{equals}{cut(value)}")
 
 
 def _of_distance(found: Distance, axis: str, words: str, by_turn: bool) -> Finding:

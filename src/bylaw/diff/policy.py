@@ -27,6 +27,8 @@ Key: TypeAlias = tuple[str, str | None, int | None]
 """rule, group, and the turn's place in the alignment (the end is None)"""
 
 BASELINE, CANDIDATE = 0, 1
+ENOUGH_KEPT = 20
+"""sessions of the baseline that keep a rule; then one session that breaks it is a change"""
 POOLED = -1
 """the place of every turn of a task whose trials are pooled"""
 
@@ -169,9 +171,8 @@ def rule_rates(
 ) -> tuple[RuleRate, ...]:
     """Every rule that is broken somewhere, and whether it gates.
 
-    A newly broken rule gates if the candidate breaks it in more sessions than chance explains. A critical one that the
-    baseline never broke gates at once. Another rule does not: if one session in fifty breaks it by chance, forty
-    sessions of the baseline often show nothing of it, and the more sessions the candidate has, the more of them do.
+    A newly broken rule gates if the candidate breaks it in more sessions than chance explains. A rule that many
+    sessions of the baseline never broke gates at once, and so does a critical one that the baseline never broke.
     """
     rules = {
         v.rule.id: v.rule for side in (baseline, candidate) for _, v in side.verdicts if v.outcome is Outcome.VIOLATED
@@ -188,6 +189,8 @@ def rule_rates(
             gates, why = True, "nothing varies by chance"
         elif rule.severity is Severity.CRITICAL and not before[id]:
             gates, why = True, "critical, and the baseline never broke it"
+        elif n >= ENOUGH_KEPT and not before[id]:
+            gates, why = True, f"the baseline never broke it in {n} sessions"
         elif p is not None and p <= ALPHA:
             gates, why = True, "more often than chance explains"
         else:

@@ -286,7 +286,7 @@ def _answers_apart(left: Decisions | None, right: Decisions | None) -> float | N
 
 def _numbers_apart(left: Decisions | None, right: Decisions | None) -> float | None:
     """The share of the numbers, amounts and dates of two answers that only one of them has."""
-    found = [one.of("number", "amount", "date", "time") if one else frozenset() for one in (left, right)]
+    found = [one.of("number", "amount", "quantity", "date", "time") if one else frozenset() for one in (left, right)]
     both = found[0] | found[1]
     return len(found[0] ^ found[1]) / len(both) if both else None if left is None or right is None else 0.0
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
+from unicodedata import normalize
 
 import msgspec
 from msgspec import Struct
@@ -42,8 +43,16 @@ _EVERYWHERE = re.compile(r"\b24/7\b")
 
 # Dates, amounts, numbers
 
-_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
-_CODES = "USD|EUR|GBP|JPY|INR|CHF|CAD|AUD|CNY|KRW|SEK|NOK|DKK|PLN|BRL|MXN"
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
+_RAISED = re.compile(r"(?<=\d)[⁻⁰¹²³⁴-⁹]+")
+_FRACTION = re.compile(r"[¼-¾⅐-⅞]")
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₩": "KRW", "₽": "RUB", "₺": "TRY"}
+_SIGNS = "".join(_CURRENCIES)
+_DOLLARS = {
+    "US": "USD", "A": "AUD", "AU": "AUD", "C": "CAD", "CA": "CAD", "NZ": "NZD", "HK": "HKD", "S": "SGD", "SG": "SGD",
+    "MX": "MXN", "R": "BRL",
+}  # fmt: skip
+_CODES = "USD|EUR|GBP|JPY|INR|CHF|CAD|AUD|CNY|KRW|SEK|NOK|DKK|PLN|BRL|MXN|NZD|HKD|SGD|RUB|CZK|HUF|ZAR|AED"
 _NAMED = {"dollar": "USD", "dollars": "USD", "euro": "EUR", "euros": "EUR", "pound": "GBP", "pounds": "GBP"}
 _MONTHS = {
     spelling: number
@@ -100,14 +109,24 @@ _IDENTIFIER = re.compile(  # bounded, or hostile texts would take quadratic time
     r"|(?<![\w.-])\d{1,20}(?:-\d{1,20}){2,20}(?![\w-])|(?<![\w.-])\d{4,20}-\d{1,20}(?![\w-])"
     r"|(?<![\w.])\d{1,20}(?:\.\d{1,20}){2,20}"
 )
-_DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+_DIGITS = r"(?:\d{1,3}(?:[. ]\d{3})+,\d{1,2}(?!\d)|(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:['’]\d{3})+|\d+)(?:\.\d+)?)"
+"""`1,234.50`, `1.234,50`, `1 234,50`, `1'234.50`"""
+_MONEY = (
+    rf"(?:\d{{1,3}}(?:[. ]\d{{3}}){{2,}}(?![\d,])|\d{{1,3}}(?: \d{{3}})+(?![\d,.])|\d+,\d{{1,2}}(?![\d,])|{_DIGITS})"
+)
+"""beside a currency `3,50` is no list of numbers, and `1 234` is one number"""
+_DECIMAL_COMMA = re.compile(r"[\d. ]*,\d{1,2}")
+_MINUS = re.compile(rf"\b(?:minus|negative)\s+(?=(?:[{_SIGNS}]|(?:{_CODES})\b)?\s?\d)", re.IGNORECASE)
 _SCALE = r"(?:\s?(?:k|K|M|bn|thousand|million|billion)(?!\w))"
 _SCALES = {"k": 3, "thousand": 3, "m": 6, "million": 6, "bn": 9, "billion": 9}
 _AMOUNT = re.compile(
-    rf"(?P<minus>-\s?|\()?(?P<sign>[$€£¥₹])\s?(?P<a>-?{_DIGITS}{_SCALE}?)(?:\s?(?P<code0>{_CODES})\b)?"
-    rf"|(?P<minus2>-\s?)?\b(?P<code>{_CODES})\s?(?P<b>-?{_DIGITS}{_SCALE}?)"
-    rf"|(?<![\w.])(?P<c>-?{_DIGITS}{_SCALE}?)\s?(?P<after>{_CODES}|€|£|(?i:dollars?|euros?|pounds?))(?!\w)"
+    rf"(?P<minus>-\s?|\()?(?:(?<![A-Za-z])(?P<land>{'|'.join(_DOLLARS)})(?=\$))?(?P<sign>[{_SIGNS}])\s?"
+    rf"(?P<a>-?{_MONEY}{_SCALE}?)(?:\s?(?P<code0>{_CODES})\b)?"
+    rf"|(?P<minus2>-\s?)?\b(?P<code>{_CODES})\s?(?P<b>-?{_MONEY}{_SCALE}?)"
+    rf"|(?<![\w.,])(?P<c>-?{_MONEY}{_SCALE}?)\s?(?P<after>{_CODES}|[€£₩₽₺]|(?i:dollars?|euros?|pounds?))(?!\w)"
 )
+_CODE = re.compile(rf"\b(?:{_CODES})\b", re.IGNORECASE)
+_CURRENCY = re.compile(rf"[{_SIGNS}]|\b(?:{_CODES}|{'|'.join(_NAMED)})\b", re.IGNORECASE)
 _UNIT_NAMES = {
     "milligram": "mg", "microgram": "mcg", "µg": "mcg", "gram": "g", "kilogram": "kg", "milliliter": "ml",
     "millilitre": "ml", "liter": "l", "litre": "l", "kilometer": "km", "kilometre": "km", "meter": "m", "metre": "m",
@@ -116,6 +135,24 @@ _UNIT_NAMES = {
 _UNITS = "mg|mcg|µg|kg|g|ml|l|km|cm|mm|m|mi|lbs?|oz|[kMGT]B|°C|°F"
 _LONG_UNITS = "|".join(name for name in _UNIT_NAMES if len(name) > 3)
 _MEASURED = re.compile(rf"(?<![\w.])(?P<number>-?{_DIGITS})\s?(?P<unit>{_UNITS}|(?:{_LONG_UNITS})s?)(?!\w)")
+_SPANS = {
+    spelling: spellings.split()[0]
+    for spellings in (
+        "seconds second sec secs Sekunde Sekunden seconde secondes segundo segundos",
+        "minutes minute min mins Minute Minuten minuto minutos 分钟",
+        "hours hour hr hrs h Stunde Stunden heure heures hora horas 小时 時間",
+        "days day Tag Tage Tagen jour jours día días 天",
+        "weeks week wk wks Woche Wochen semaine semaines semana semanas",
+        "months month Monat Monate Monaten mois mes meses 个月",
+        "years year yr yrs Jahr Jahre Jahren an ans année années año años",
+    )
+    for spelling in spellings.lower().split()
+}
+_SPAN = re.compile(
+    rf"(?<![\w.,])(\d{{1,9}}(?:\.\d{{1,9}})?)[\s-]{{0,2}}(?:(?:business|working|calendar|full)\s)?"
+    rf"({'|'.join(sorted(_SPANS, key=len, reverse=True))})(?!\w)",
+    re.IGNORECASE,
+)
 _RANGE = re.compile(r"(?<![\w.-])(\d{1,3}(?:\.\d+)?)\s?-\s?(\d{1,3}(?:\.\d+)?)(?![\w-])")
 _NUMBER = re.compile(rf"(?<![\w.])-?{_DIGITS}(?:{_SCALE}|\s?%|\s+percent\b)?")
 
@@ -277,19 +314,37 @@ def numbers(text: str, found: frozenset[tuple[str, str]]) -> frozenset[str]:
 
 
 def quantities(found: frozenset[tuple[str, str]]) -> frozenset[str]:
-    """The plain numbers and amounts among facts, without their unit."""
-    return frozenset(said.split(" ")[0].rstrip("%") for kind, said in found if kind in ("number", "amount"))
+    """The plain numbers, amounts and quantities among facts, without their unit."""
+    kinds = "number", "amount", "quantity"
+    return frozenset(said.split(" ")[0].rstrip("%") for kind, said in found if kind in kinds)
+
+
+def currencies(text: str) -> tuple[dict[str, set[str]], set[str]]:
+    """The currencies in which each number of a text is mentioned, and all that occur in it, in any case of letters."""
+    found: dict[str, set[str]] = {}
+    text = _CODE.sub(lambda match: match[0].upper(), _prose(text[:MOST_TEXT]))
+    for match in _AMOUNT.finditer(text):
+        number, currency = _amount(match).rsplit(" ", 1)
+        found.setdefault(number.lstrip("-"), set()).add(currency)
+    marks = {_CURRENCIES.get(mark) or _NAMED.get(mark.lower()) or mark.upper() for mark in _CURRENCY.findall(text)}
+    return found, marks.union(*found.values())
 
 
 def _prose(text: str) -> str:
     """The text without its layout, with one spelling of signs and small numbers."""
+    if not text.isascii():
+        text = _OTHER_DIGIT.sub(lambda match: str(int(match[0])), text).replace("\u066b", ".").replace("\u066c", ",")
+        text = _FRACTION.sub(lambda match: f" {normalize('NFKC', match[0]).replace(chr(0x2044), '/')}", text)
+        text = _RAISED.sub(lambda match: f"^{normalize('NFKC', match[0])}", text)
     text = (
         _BESIDE_DIGIT.sub(" ", text)
         .replace("\u2212", "-")
         .replace("\u2013", "-")
         .replace("\u2014", " - ")
         .replace("\u00a0", " ")
+        .replace("\u202f", " ")
     )
+    text = _MINUS.sub("-", text)
     text = _EVERYWHERE.sub(" ", _SIGNATURE.sub("", _LABEL.sub("\n", _HEADING.sub("", text))))
     if re.search(r"(?:^|\s)\(?1[.)]\s", text) and re.search(r"\s\(?2[.)]\s", text):
         text = _INLINE_MARK.sub("\n", text)
@@ -304,6 +359,8 @@ def _facts(text: str) -> Iterator[tuple[str, str]]:
             # `may` and `second` are read by now; small numbers in words come last, with their ranges.
             rest = _SMALL_WORD.sub(lambda match: _SMALL[match[0].lower()], rest)
             rest = _RANGE.sub(r" \1 \2 ", rest)
+            # beside their number, which counts as one
+            found += [("duration", f"{_plain(match[1])} {_SPANS[match[2].lower()]}") for match in _SPAN.finditer(rest)]
         if kind not in _WITH_DIGITS or _DIGIT.search(rest):
             rest = pattern.sub(_taking(found, kind, read), rest)
     # `one` is mostly a pronoun, and `1 bag` is `a bag`
@@ -345,7 +402,7 @@ def _time(match: re.Match[str]) -> str:
 def _amount(match: re.Match[str]) -> str:
     number = match["a"] or match["b"] or match["c"]
     sign = match["code0"] or match["code"] or match["sign"] or match["after"]
-    currency = _CURRENCIES.get(sign) or _NAMED.get(sign.lower()) or sign
+    currency = _DOLLARS.get(match["land"]) or _CURRENCIES.get(sign) or _NAMED.get(sign.lower()) or sign
     return f"{'-' if match['minus'] or match['minus2'] else ''}{_scaled(number)} {currency}"
 
 
@@ -362,15 +419,24 @@ def _number(match: re.Match[str]) -> str:
 
 def _scaled(number: str) -> str:
     """`40k` and `$1.2 million` as plain numbers."""
-    word = number.lstrip("-0123456789.,").strip().lower()
+    word = number.lstrip("-0123456789.,'’ ").strip().lower()
     if word not in _SCALES:
         return _plain(number)
     return _plain(number[: len(number) - len(word)].strip(), _SCALES[word])
 
 
+_EXACT = Context(prec=MOST_TEXT + 20)
+"""no number of a text is rounded"""
+
+
 def _plain(number: str, exponent: int = 0) -> str:
+    if _DECIMAL_COMMA.fullmatch(number.lstrip("-")):
+        number = number.replace(".", "").replace(",", ".")
+    elif number.count(".") > 1:
+        number = number.replace(".", "")
     try:
-        return format((Decimal(number.replace(",", "")).scaleb(exponent)).normalize(), "f")
+        exact = Decimal(re.sub(r"[,'’ ]", "", number))
+        return format(exact.scaleb(exponent, _EXACT).normalize(_EXACT), "f")
     except InvalidOperation:
         return number
 

@@ -9,6 +9,7 @@ output (see `Usage`), so no token is billed twice.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -97,13 +98,18 @@ def price_of(model: str, *, prices: Prices | None = None) -> Price | None:
 
 
 def cost_of(response: Response, *, prices: Prices | None = None) -> float | None:
-    """US dollars, or None where the model is not on the list or its tokens were not recorded."""
+    """US dollars, or None where the model is not on the list or its tokens were not recorded; infinite where the tokens
+    are too many for a float.
+    """
     usage = response.usage
     model = response.model or (response.request.model if response.request else None)
     if model is None or usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
     price = price_of(model, prices=prices)
-    return None if price is None else price.cost(usage)
+    try:
+        return None if price is None else price.cost(usage)
+    except OverflowError:  # more tokens than a float can hold
+        return math.inf
 
 
 def _hour_tokens(usage: Usage) -> int:

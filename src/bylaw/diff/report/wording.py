@@ -50,9 +50,16 @@ def headline(report: DiffReport) -> str:
     return _verdict(report)
 
 
+def _one_sided(report: DiffReport) -> str:
+    """The axes that only one side recorded, or recorded in a way that can be compared."""
+    unusable = {row.axis for row in report.axes if "unusable_values" in row.flags}
+    names = ((axis, _NAMES[axis].removeprefix("recorded ")) for axis in report.one_sided)
+    return ", ".join(f"usable values of {name}" if axis in unusable else name for axis, name in names)
+
+
 def _verdict(report: DiffReport) -> str:
     """The verdict on what was read."""
-    one_sided = ", ".join(_NAMES[axis] for axis in report.one_sided)
+    one_sided = _one_sided(report)
     if report.gate_code == 4:
         return f"NOT JUDGED: {report.judge_failure}"
     if report.gate_code == 3 and report.nothing_compared:
@@ -133,7 +140,7 @@ def summary(report: DiffReport) -> Iterator[str]:
     elif not report.nothing_compared:
         yield "No divergence was found."
     yield from cases(report)
-    one_sided = ", ".join(_NAMES[axis] for axis in report.one_sided)
+    one_sided = _one_sided(report)
     if one_sided:
         yield f"Only one side recorded, so not compared: {one_sided}."
     advice = _advice(report)

@@ -22,6 +22,8 @@ from bylaw.text.decisions import decisions, is_prose
 
 _MOST_ANSWERS = 10
 """texts at the end of a session that are its answer"""
+MOST_SCORED = 1e12
+"""a larger score is a mistake in the recording"""
 _MOST_CONTEXT = 1_000_000
 """characters of a session that are searched for the values an agent uses"""
 
@@ -97,7 +99,7 @@ class Recording(Struct, dict=True, eq=False):
     errors: Counter[str] = field(default_factory=Counter)
     """results in error, by tool"""
     score: float | None = None
-    """a recorded score of the session: a reward, an evaluation, feedback"""
+    """a recorded score of the session: a reward, an evaluation, feedback; NaN: one that cannot be compared"""
     first_request: Request | None = None
 
     @property
@@ -259,9 +261,11 @@ _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 
 def as_score(data: Any) -> float | None:
-    """A recorded score as a number: a number, a grade, or the mean of the scores in a mapping."""
+    """A recorded score as a number: a number, a grade, or the mean of the scores in a mapping. NaN where a number is
+    too large to be a score.
+    """
     if isinstance(data, bool | int | float):
-        return float(data) if math.isfinite(data) else None
+        return float(data) if abs(data) <= MOST_SCORED else math.nan
     if isinstance(data, str):
         return _GRADES.get(data)
     if isinstance(data, dict):
