@@ -255,3 +255,38 @@ def test_responses_without_requests(lone: Any) -> None:
 def test_chunks_in_records_of_their_own_are_not_taken_for_responses() -> None:
     with pytest.raises(InputError, match="part of a streamed response"):
         load_trace(lines(*GEMINI[:4]))
+
+
+CLAUDE = {"type": "message", "role": "assistant", "stop_reason": "tool_use", "content": [
+    {"type": "tool_use", "id": "c1", "name": "refund", "input": {"order": 7}}]}  # fmt: skip
+BATCHES: dict[str, list[dict[str, Any]]] = {
+    "openai": [
+        {"id": "b1", "custom_id": "a", "response": {"status_code": 200, "body": BODIES[0][1]}, "error": None},
+        {"id": "b2", "custom_id": "b", "response": {"status_code": 400, "body": {"error": {"code": 1}}}, "error": None},
+    ],
+    "anthropic": [
+        {"custom_id": "a", "result": {"type": "succeeded", "message": CLAUDE}},
+        {"custom_id": "b", "result": {"type": "errored", "error": {"type": "invalid_request"}}},
+        {"custom_id": "c", "result": {"type": "expired"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_the_output_of_a_batch(name: str) -> None:
+    for rows in (BATCHES[name], BATCHES[name][::-1], [{**BATCHES[name][0], "id": id} for id in "xy"]):
+        trace = load_trace(lines(*rows))
+        answered = len(rows) - len([row for row in rows if row["custom_id"] != "a"])
+        assert (trace.format, codes(trace), len(trace.sessions)) == ("pairs", [], answered)
+        assert [call.arguments for call in calls(trace)] == [{"order": 7}] * answered
+    odd = {"custom_id": "z", "result": {"type": "succeeded", "future": {"name": "refund"}}}
+    with pytest.raises(InputError, match="no request to a model"):
+        load_trace(lines(BATCHES[name][0], odd))
+
+
+def test_the_invocation_log_of_bedrock() -> None:
+    asked = {"messages": [USER], "max_tokens": 9}
+    log = {"schemaType": "ModelInvocationLog", "modelId": "m", "operation": "InvokeModel"}
+    trace = load_trace(lines({**log, "input": {"inputBodyJson": asked}, "output": {"outputBodyJson": CLAUDE}}))
+    assert (trace.format, codes(trace)) == ("pairs", [])
+    assert story(trace) == ["0 request user", "0 response", '0 tool_call refund {"order": 7}']

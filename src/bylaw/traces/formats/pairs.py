@@ -36,7 +36,10 @@ from bylaw.traces.formats.spans.attributes import latency_ms, moment
 
 _REQUESTS = ("request", "body", "request_body", "requestBody", "input", "kwargs")
 _RESPONSES = ("response", "response_body", "responseBody", "output", "completion", "result")
-_WRAPPERS = ("body", "json", "parsed_body", "content")
+_WRAPPERS = ("body", "json", "parsed_body", "content", "inputBodyJson", "outputBodyJson")
+_BATCH = "custom_id"
+"""names the request of a row in the output of a batch, as OpenAI and Anthropic write it"""
+_NOT_RUN = ("canceled", "cancelled", "expired", "errored")
 _SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id")
 _FAILURES = ("error", "exception", "fail", "detail")
 """how the keys of a response that is no answer begin"""
@@ -79,8 +82,10 @@ def claims(value: Any) -> bool:
 
 
 def _is_lone_response(value: Any) -> bool:
-    """A whole response of Gemini's API or of Bedrock's Converse, which no other format has, without its request."""
+    """A response without its request: of Gemini's API or of Bedrock's Converse, or in the output of a batch."""
     first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, dict) and isinstance(first.get(_BATCH), str):
+        return any(pair.answer is not None for pair in pairs_in(first))
     if not isinstance(first, dict) or read_answer(first) is None:
         return False
     return is_finished([first]) if "candidates" in first else isinstance(first.get("stopReason"), str)
@@ -152,7 +157,9 @@ def _is_unknown(record: dict[str, Any]) -> bool:
     found = [value for key in _RESPONSES if isinstance(value := record.get(key), (dict, list)) and value]
     fields = [*record.items(), *(item for value in found if isinstance(value, dict) for item in value.items())]
     return bool(found) and not any(
-        (value and key.lower().startswith(_FAILURES)) or (key in _STATUSES and isinstance(value, int) and value >= 400)
+        (value and key.lower().startswith(_FAILURES))
+        or (key in _STATUSES and isinstance(value, int) and value >= 400)
+        or (key == "type" and value in _NOT_RUN)
         for key, value in fields
     )
 
@@ -233,7 +240,7 @@ class PairsReader(ConversationReader):
                     self._read(record, pair, (*path, *pair.path))
                 except MalformedRecord as error:
                     record.malformed(error, (*path, *pair.path))
-            if not pairs:
+            if not pairs and not (isinstance(value, dict) and _BATCH in value and not _is_unknown(value)):
                 record.bad("wrong-type", "this is no request to a model with its response", path)
 
     def notes(self) -> list[str]:
