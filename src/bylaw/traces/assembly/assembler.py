@@ -277,10 +277,7 @@ class Assembler(SessionBuffers):
         return known.repeated_by(call, turn) or (not known.claimed and same_call(known.call, call))
 
     def place_call(self, buffer: SessionBuffer, call_id: str, *, claims: bool = True) -> None:
-        """A call in the latest response runs now. If that is after a result, it is moved to the end.
-
-        `claims`: a record of its own says so, so no other record can be that call.
-        """
+        """A call of the latest response runs now, after the results so far. `claims`: a record of its own says so."""
         known = buffer.calls.get(call_id)
         if known is not None and not known.claimed:
             known.claimed = claims
