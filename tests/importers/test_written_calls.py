@@ -44,6 +44,7 @@ WRITTEN = {
     "AutoGPT": '{"thoughts": {"text": "so be it"}, "command": {"name": "refund", "args": {"order": 7}}}',
     "Nemotron": f"<TOOLCALL>[{JSON}]</TOOLCALL>",
     "Qwen": '\u273fFUNCTION\u273f: refund\n\u273fARGS\u273f: {"order": 7}',
+    "Qwen, cut off": "I refund it. \u273fFUNCTION\u273f: refund",
     "XML agent": "I look.\n<tool>refund</tool><tool_input>7",
     "XML agent, without input": "<tool>refund</tool>\n",
     "GLM": "<tool_call>refund\n<arg_key>order</arg_key>\n<arg_value>7</arg_value>\n</tool_call>",

@@ -228,7 +228,14 @@ def is_written_call(text: str | None) -> bool:
     """Whether the text of an answer without calls may hold one. Asked for each answer, so most are decided here."""
     # each sign has one of these, and single characters are found much faster than words
     if text is None or not (
-        "<" in text or "[" in text or "{" in text or "`" in text or "=" in text or "_" in text or "Action" in text
+        "<" in text
+        or "[" in text
+        or "{" in text
+        or "`" in text
+        or "=" in text
+        or "_" in text
+        or "Action" in text
+        or "\u273f" in text
     ):
         return False
     from bylaw.traces.assembly.written_calls import holds_call
