@@ -199,13 +199,13 @@ class RunStateReader(GatheringReader):
 
     def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
         if "message" in event:
-            yield Part(event["message"], agent=event["agent"])
+            yield Part(_with_role(event["message"]), agent=event["agent"])
         elif _is_response(event):
             yield Part(_answer(event))
         elif _is_item(event):
             raw = _raw(event)
             if not event["type"].startswith("tool_approval"):  # repeats its call
-                message = message_of(raw)
+                message = _with_role(message_of(raw))
                 is_answer = message["role"] == "assistant"
                 yield Part(message, key="run" if is_answer else None, agent=_agent(event) if is_answer else None)
         else:
@@ -239,6 +239,11 @@ def _steps(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _answer(response: dict[str, Any]) -> dict[str, Any]:
     usage = {key: value for key, value in object_field(response, "usage").items() if not isinstance(value, list)}
     return {**answer_of_items(response["output"]), "usage": usage or None}
+
+
+def _with_role(message: dict[str, Any]) -> dict[str, Any]:
+    """An item of an unknown type may be a call, so it counts as the model's."""
+    return message if message["role"] is not None else {**message, "role": "assistant"}
 
 
 def _listed(state: dict[str, Any], keys: tuple[str, ...]) -> list[Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from bylaw.traces.assembly.usage import usage_from_counts
-from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
+from bylaw.traces.formats.bodies import answer_of
+from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.reader import Opened, remember
 from bylaw.traces.formats.record import Record, list_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import times
@@ -130,7 +131,7 @@ def _metadata(run: dict[str, Any]) -> dict[str, Any]:
 
 def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], metadata: dict[str, Any]) -> ModelCall:
     output, generation = _output(outputs)
-    answer = first_answer(chat_messages(output, "assistant")) if output is not None else None
+    answer = answer_of(output) if output is not None else None
     info = generation.get("generation_info")
     response_metadata = (answer or {}).get("response_metadata")
     parts = [part for part in (info, response_metadata, generation) if isinstance(part, dict)]
@@ -161,7 +162,7 @@ def _output(outputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             return first.get("message", first.get("text")), first
     if isinstance(outputs.get("messages"), list) and outputs["messages"]:
         return outputs["messages"][-1], {}
-    if "role" in outputs or "lc" in outputs:
+    if "role" in outputs or "lc" in outputs or outputs.get("object") == "response":
         return outputs, {}
     return outputs.get("message", outputs.get("output")), {}
 

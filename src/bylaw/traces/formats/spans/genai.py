@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from bylaw.traces.assembly.usage import usage_from_counts
-from bylaw.traces.formats.bodies import answer_of, has_calls
+from bylaw.traces.formats.bodies import answer_in_list, answer_of, has_calls
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
@@ -159,12 +159,12 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
 def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | None, dict[str, Any] | None, str | None]:
     """Messages, answer and stop reason: on the span, under older names, or in an event for each message."""
     recorded = attributes.get("gen_ai.input.messages")
-    outputs = chat_messages(attributes.get("gen_ai.output.messages"), "assistant")
+    outputs = parsed(attributes.get("gen_ai.output.messages"))
     system = parsed(attributes.get("gen_ai.system_instructions"))
     if recorded is None:
         recorded = unflatten(attributes, "gen_ai.prompt")
     recorded_messages, choice, reason = _message_events(span) if span.events else ([], None, None)
-    answer = first_answer(outputs)
+    answer = answer_in_list(outputs) or first_answer(chat_messages(outputs, "assistant"))
     if answer is None or not has_calls(answer):  # LiteLLM writes its text here and its calls there
         answer = _united(answer, _completion(attributes), choice)
         if (answer is None or not has_calls(answer)) and (unread := _unread_calls(attributes)):
