@@ -159,6 +159,30 @@ def test_the_state_of_a_run_of_the_agents_sdk() -> None:
         assert told(value) == ("agents-sdk", STORY)
 
 
+def test_raw_responses_of_the_agents_sdk_are_one_session_as_in_a_file() -> None:
+    agents = pytest.importorskip("agents")
+    pydantic = pytest.importorskip("pydantic")
+    types = pytest.importorskip("openai.types.responses")
+    for ids in (("r1", "r2"), (None, None)):
+        raw = [
+            agents.ModelResponse(
+                output=[
+                    types.ResponseFunctionToolCall(type="function_call", call_id=id, name="refund", arguments="{}")
+                ],
+                usage=agents.Usage(input_tokens=3, output_tokens=2),
+                response_id=own,
+            )
+            for id, own in zip(("c1", "c2"), ids, strict=True)
+        ]
+        stored = pydantic.TypeAdapter(list[Any]).dump_python(raw, mode="json")
+        for value in (raw, stored):
+            trace = load_trace(value)
+            assert (trace.format, trace.sessions, trace.problems) == ("agents-sdk", ("1",), ())
+            assert [call.call_id for call in calls(trace)] == ["c1", "c2"]
+            found = trace.turns[0].response.usage
+            assert found is not None and (found.input_tokens, found.output_tokens) == (3, 2)
+
+
 def test_other_objects() -> None:
     @dataclass
     class Message:

@@ -142,3 +142,44 @@ def test_what_is_broken_is_reported() -> None:
     ]
     trace = read(response("r1", 5, says("x")), skip_bad=True)
     assert (trace.skipped, responses(trace)[0].text) == (1, "x")
+
+
+MIXED = [
+    "0 response",
+    '0 tool_call refund {"order": 7}',
+    '0 tool_result refund "done"',
+    "1 response",
+    '1 tool_call mail {"order": 7}',
+    '1 tool_result mail "sent"',
+    "2 response It is done.",
+]
+
+
+@pytest.mark.parametrize("first", [[USER], [{"role": "user", "content": "refund order 7"}], []])
+@pytest.mark.parametrize("link", [{}, {"previous_response_id": "r1"}, {"conversation": {"id": "k"}}])
+def test_responses_among_the_items_that_they_answer_are_one_conversation(first: list[Any], link: Any) -> None:
+    named = link if "conversation" in link else {}
+    listed = [
+        *first,
+        response("r1", call("c1"), usage={"input_tokens": 9, "output_tokens": 4}, **named),
+        output("c1"),
+        response("r2", THOUGHT, call("c2", "mail"), **link),
+        output("c2", "sent"),
+        says("It is done."),
+    ]
+    traces = [load_trace(listed), read(*listed), load_trace(json.dumps(listed).encode())]
+    for trace in (*traces, read({"items": listed}, format="responses")):
+        assert (trace.format, len(trace.sessions), trace.problems) == ("responses", 1, ())
+        assert [line for line in story(trace) if " request" not in line] == MIXED
+        assert [message["role"] for message in requests(trace)[1].messages or ()] == [
+            *(one["role"] for one in first), "assistant", "tool",
+        ]  # fmt: skip
+        assert (responses(trace)[0].model, responses(trace)[0].usage is None) == ("m", False)
+
+
+def test_responses_of_other_conversations_stay_apart_from_items() -> None:
+    asked = {"request": {"input": "other"}, "response": response("r8", says("a"))}
+    trace = read(USER, response("r1", call("c1")), asked, response("r9", says("b"), previous_response_id="r8"))
+    assert [one.origin.session for one in responses(trace)] == ["1", "r8", "r8"]
+    apart = [response("r1", call("c1"), conversation="k"), output("c1"), response("r2", says("x"), conversation="l")]
+    assert len(read(*apart).sessions) == 2

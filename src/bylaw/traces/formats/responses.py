@@ -1,7 +1,8 @@
 """OpenAI's Responses API: whole responses, each a turn, or flat items.
 
 A list of items does not mark where a response ends, so all that the model gave between two inputs is one response.
-Responses belong to one session if they name the same conversation, or each other as the previous response.
+Whole responses among items are answers of the same conversation. Other responses
+belong to one session if they name the same conversation, or each other as the previous response.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from msgspec import Struct
 
 from bylaw.model.events import Deferred
 from bylaw.model.source import Locator
+from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import AssistantContent, Result
 from bylaw.traces.assembly.conversation import Conversation, Settings
+from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.chat_message import item_of, time_of
@@ -69,12 +72,35 @@ def _response_in(value: dict[str, Any]) -> tuple[dict[str, Any], Any, Path] | No
     return None
 
 
+def _conversation_id(response: dict[str, Any]) -> str | None:
+    named = response.get("conversation")
+    return named if isinstance(named, str) else text_field(named, "id") if isinstance(named, dict) else None
+
+
 class _PendingResponse(Struct, eq=False):
     """The response that is being collected."""
 
     record: Record
     path: Path
     answer: AssistantContent
+
+
+class _Answered(Struct, eq=False):
+    """The latest whole response: items may follow it."""
+
+    assembler: Assembler
+    buffer: SessionBuffer
+    settings: Settings
+    input: tuple[str | None, Any]
+    answer: AssistantContent
+
+    def continued(self) -> Conversation:
+        """The conversation of which this response is the latest part."""
+        conversation = Conversation(self.assembler, self.buffer, self.settings, bounded=True)
+        for message in _messages(self.input) or ():
+            conversation.add_message(message)
+        conversation.add_message({"role": "assistant", "content": self.answer.blocks})
+        return conversation
 
 
 class ResponsesReader(ConversationReader):
@@ -85,12 +111,18 @@ class ResponsesReader(ConversationReader):
         self._pending: _PendingResponse | None = None
         self._chains: dict[str, str] = {}
         """the session of each response, by its id"""
+        self._named: dict[str, str] = {}
+        """the conversation that the responses of a session name"""
+        self._answered: _Answered | None = None
 
     def read_record(self, record: Record) -> None:
         value = record.value
         found = _response_in(value) if isinstance(value, dict) else None
         if found is not None:
-            self._read_response(record, *found)
+            if self._joins(found[0], found[1]):
+                self.read_open(record)
+            else:
+                self._read_response(record, *found)
             return
         key = next((key for key in _LISTS if isinstance(value, dict) and key in value), None)
         items = value if key is None else value[key]
@@ -108,7 +140,19 @@ class ResponsesReader(ConversationReader):
 
     # Items
 
+    def read_open(self, record: Record) -> None:
+        if self._open is None and self._answered is not None:
+            self._open, self._answered = self._answered.continued(), None  # the item answers this response
+        super().read_open(record)
+
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
+        if isinstance(item, dict) and "type" not in item and (found := _response_in(item)) is not None:
+            self.end_answer(conversation)
+            self._name(found[0], conversation.origin.session)
+            pending = self._collect(conversation, record, found[0], (*path, *found[2]))
+            self._add_answer(conversation, pending, found[0])
+            conversation.add_message({"role": "assistant", "content": pending.answer.blocks})
+            return
         try:
             kind = kind_of(item)
             if is_output(item, kind):
@@ -149,6 +193,15 @@ class ResponsesReader(ConversationReader):
         instructions = text_field(response, "instructions")
         has_input = input is not None or instructions is not None
         conversation.set_input(Deferred(_messages, (instructions, input)) if has_input else None, source)
+        pending = self._collect(conversation, record, response, path)
+        self._add_answer(conversation, pending, response)
+        self._answered = _Answered(self._assembler, buffer, settings, (instructions, input), pending.answer)
+
+    def _collect(
+        self, conversation: Conversation, record: Record, response: dict[str, Any], path: Path
+    ) -> _PendingResponse:
+        """The answer in the output of a response."""
+        source = record.locator(item_of(path))
         pending = _PendingResponse(record, path, AssistantContent())
         for index, item in enumerate(response["output"]):
             try:
@@ -159,19 +212,36 @@ class ResponsesReader(ConversationReader):
                     self._annotate(conversation.origin, source, kind, item)
             except MalformedRecord as error:
                 record.malformed(error, (*path, "output", index))
-        self._add_answer(conversation, pending, response)
+        return pending
+
+    def _joins(self, response: dict[str, Any], input: Any) -> bool:
+        """Whether a response answers the items before it: it has no input of its own, and names no other session."""
+        if self._open is None or input is not None:
+            return False
+        session = self._open.origin.session
+        named, before = _conversation_id(response), text_field(response, "previous_response_id")
+        if named is not None and self._named.get(session, named) != named:
+            return False
+        return before is None or self._chains.get(before, session) == session
 
     def _session(self, response: dict[str, Any]) -> str:
-        named, own = response.get("conversation"), text_field(response, "id")
-        session = named if isinstance(named, str) else named.get("id") if isinstance(named, dict) else None
-        if not isinstance(session, str):
+        session = _conversation_id(response)
+        if session is None:
             before = text_field(response, "previous_response_id")
-            session = self._chains.get(before, before) if before is not None else own or "1"
-        if own is not None:
-            self._chains[own] = session
-            if len(self._chains) > _MOST_CHAINED:
-                del self._chains[next(iter(self._chains))]
+            session = self._chains.get(before, before) if before is not None else text_field(response, "id") or "1"
+        self._name(response, session)
         return session
+
+    def _name(self, response: dict[str, Any], session: str) -> None:
+        """Remember which session a response and its conversation belong to."""
+        for known, key, name in (
+            (self._chains, text_field(response, "id"), session),
+            (self._named, session, _conversation_id(response)),
+        ):
+            if key is not None and name is not None:
+                known[key] = name
+                if len(known) > _MOST_CHAINED:
+                    del known[next(iter(known))]
 
     def _add_answer(self, conversation: Conversation, pending: _PendingResponse, response: dict[str, Any]) -> None:
         record, path, at = pending.record, pending.path, time_of(response)

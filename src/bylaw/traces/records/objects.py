@@ -44,8 +44,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "to_input_items") and hasattr(value, "output"):  # a response in a result of the Agents SDK
-        named = {"id": getattr(value, "response_id", None), "usage": getattr(value, "usage", None)}
-        return {"object": "response", **named, "output": value.output}
+        usage = getattr(value, "usage", None)
+        return {
+            "output": value.output,
+            "usage": {} if usage is None else usage,
+            "response_id": getattr(value, "response_id", None),
+        }
     if (dump := _dump_of(value)) is not None:
         return dump()
     if callable(shown := getattr(value, "to_json", None)):  # spans of OpenTelemetry, a run's state of the Agents SDK
