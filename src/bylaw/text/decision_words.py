@@ -163,6 +163,12 @@ _PHRASES = (
         rf"{_NO_GREETING}\bmorning\b",
         rf"{_NO_GREETING}\b(?:evening|afternoon)\b",
     ),
+    (
+        "existing or gone",
+        "exist",
+        r"(?<!longer )(?<!not )(?<!n['’]t )(?<!never )\bexists?\b",
+        r"\bno longer exists?\b|\b(?:does not|doesn['’]t|do not|don['’]t) exist\b",
+    ),
     ("AM or PM", "am a.m pm p.m :", r"\d\s?a\.?m\b", r"\d\s?p\.?m\b|\b(?:1[3-9]|2[0-3]):[0-5]\d\b"),
 )
 """a pair, words of which one occurs in each phrase (which is quick to see), and the phrases of both sides"""
@@ -254,6 +260,15 @@ _NO_NEGATION = re.compile(
     r"\b(?:ca|could|would|wo|do|does|did|is|are|have|has)n['’]t (?:you|we|it|they)\b|"
     r"\bno (?:more|less|fewer|later|earlier|longer|sooner|higher|lower) than\b|\bnot (?:more|less|fewer) than\b|"
     r"\bnot (?:a problem|an issue)\b|\bwithout (?:any )?(?:problems?|issues?|delay|further ado|hesitation)\b|"
+    r"\bno longer exists?\b|"  # it was deleted; "it exists" is its opposite
+    r"\b(?:if|in case|should) (?:you|this|that|it|something|anything) (?:(?:did|do|does|have|had|has|was|were|is|can|"
+    r"could)(?: not|n['’]t)|can['’]t|cannot|not) (?:yet |already |immediately )?(?:ask|request|make|initiate|expect|"
+    r"authori[sz]e|recogni[sz]e|intend|mean|see|find|receive|get|hear|remember|locate|open|log in|work|help|arrive|"
+    r"received|heard|got|requested|asked|clear|right|what you|you\b)|"
+    r"\b(?:falls|wenn|sollten) sie [^.,;!?]{0,60}?\b(?:nicht|keine?n?)"
+    r"\b[^.,;!?]{0,20}? ?(?:angefordert|beantragt|veranlasst|erhalten|finden|bestellt|gewünscht|sehen)\b|"
+    r"\bsi vous n['’]\w+ (?:pas|rien) (?:\w+ )?(?:demandé|reçu|trouv)|"
+    r"\bsi (?:usted )?no (?:lo |ha |has )?(?:solicit|recib|encuentr)|"
     r"\bwithout charge\b|\bfail-?safe\b|\bnon-?stop\b|"
     r"\b(?:keine?|geen|ingen|inget|inga|nessun|no hay(?: ningún)?|non c'è|nie ma) (?:problem\w{0,3}|probleem|sorgen?|"
     r"thema|frage|sprawy|fara)\b|нет проблем|\bno te preocupes\b|\bno se preocupe\b|\bne vous inquiétez pas\b|"
@@ -266,6 +281,30 @@ _FIRST_WORD = re.compile(
     r"(?=\s*(?:[,.!;:、。，！]|$)))",  # noqa: RUF001
     re.IGNORECASE,
 )
+_NAMED = r"(?:[.!?\n]+|,(?:\s*(?!(?:yes|no|ja|nein|oui|non|s[iíì]|não|sim)\b)(?-i:[A-Z])\w{1,20}\s?[.!,]+)?)"
+"""the end of a phrase, with the name of who is spoken to"""
+_POLITE = (
+    r"#{1,6}\s[^\n]{0,80}\n+",
+    r"(?:(?:final|short|my|the) )?(?:answer|result|response|reply|verdict|decision|conclusion|summary|status|antwort|"
+    r"ergebnis|réponse|respuesta|risposta)\W{0,4}[:\n]",
+    r"(?:hello|hi|hey|dear|greetings|good (?:morning|afternoon|evening|day)|bonjour|bonsoir|salut|hola|hallo|ciao|olá|"
+    r"buen[oa]s \w{3,6}|buongiorno|guten (?:tag|morgen|abend)|(?:great|good) question)\b[^.!?,\n]{0,30}" + _NAMED,
+    r"(?:many )?(?:thanks|thank you|merci|danke|vielen dank|gracias|grazie|obrigad[oa])\b[^.!?,\n]{0,80}" + _NAMED,
+    r"(?:(?:i['’]m|i am|we['’]re|we are) (?:very |so |really |terribly )?(?:sorry|afraid)|(?:(?:my|our) )?(?:sincere )?"
+    r"apologies|sorry|(?:i|we) apologi[sz]e|désolée?|(?:es )?tut mir leid|lo siento|mi dispiace|desculpe)\b"
+    r"[^.!?,\n]{0,60}" + _NAMED + r"(?:\s*but\b)?",
+)
+"""a heading, a label, a greeting, thanks, an apology"""
+_LEAD = re.compile(rf"\W*(?:{'|'.join(_POLITE)})", re.IGNORECASE)
+_CHECKED = re.compile(
+    r"\W*(?:(?:i|we)(?:['’]ve| have)? (?:just |now )?(?:checked|looked|reviewed|searched|verified|read)|let me|"
+    r"one moment|after (?:checking|reviewing|looking))\b[^.!?,\n]{0,120}[.!?,\n]+",
+    re.IGNORECASE,
+)
+_MOST_LEADS = 4
+_MOST_BEGINNING = 600
+_CONTRASTS = r"\s(?:but|although|though|however|except|aber|mais|pero|però|mas|maar)\b"
+_STATEMENT_END = re.compile(rf"[.!?](?=\s|$)|[\n;。！？]|{_CONTRASTS}")  # noqa: RUF001
 _NOS = "no nope n nein non não nie nee nej нет ні hayır いいえ 不 不是 아니요 아니오"  # noqa: RUF001
 _NO = frozenset(_NOS.split())
 
@@ -278,6 +317,28 @@ def is_negated(text: str) -> bool:
 
 
 def first_word(text: str) -> str | None:
-    """`yes` or `no`, where the text begins with one of them."""
-    found = _FIRST_WORD.match(_NO_NEGATION.sub(" ", text[:100]))
+    """`yes` or `no`, where the text begins with one of them, after a heading, a greeting, thanks or an apology."""
+    found = _FIRST_WORD.match(_NO_NEGATION.sub(" ", _without_lead(text, _LEAD)[:100]))
     return None if found is None else "no" if (found[1] or found[2]).lower() in _NO else "yes"
+
+
+def begins_with_no(text: str) -> bool | None:
+    """None where the first statement denies in other words ("Unfortunately, it cannot be done"), which may say as much
+    as "No, it cannot be done" or not; and for an empty text.
+    """
+    word = first_word(text)
+    if word is not None or not text.strip():
+        return None if word is None else word == "no"
+    rest = _without_lead(_without_lead(text, _LEAD), _CHECKED)
+    return None if is_negated(_STATEMENT_END.split(rest.lstrip(), maxsplit=1)[0]) else False
+
+
+def _without_lead(text: str, lead: re.Pattern[str]) -> str:
+    """The beginning of a text without what leads to its first statement. What denies is part of the statement."""
+    text = text[:_MOST_BEGINNING]
+    for _ in range(_MOST_LEADS):
+        found = lead.match(text)
+        if found is None or is_negated(found[0]):
+            break
+        text = text[found.end() :]
+    return text
