@@ -298,6 +298,8 @@ def results_inside(answer: AssistantContent, calls: tuple[ToolCall, ...]) -> lis
             before += kind in CALL_BLOCKS
         elif (result := foreign_result(block)) is not None:
             found.append((result, before))
+    if not found:
+        return []  # nearly always, and this is asked for every answer
     if len(calls) != len(answer.uses):
         calls = ()  # one call is recorded twice, so their numbers do not tell where they stand
     ends = [number for _, number in found[1:]] + [len(calls)]
