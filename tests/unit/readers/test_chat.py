@@ -121,7 +121,7 @@ def test_sessions_take_their_ids_where_these_are_their_own() -> None:
     talk = [USER, {"role": "assistant", "content": "a"}]
     ids: list[dict[str, Any]] = [{"id": "x"}, {}, {"session_id": "x"}, {"conversation_id": 9}, {"id": "3"}]
     trace = load_trace(lines(*({"messages": talk, **one} for one in ids)).encode())
-    assert trace.sessions == ("x", "2", "3", "9", "5")
+    assert trace.sessions == ("x", "2", "x#2", "9", "3")
     assert kinds(trace.events).count("session_end") == 4
 
 
@@ -266,7 +266,7 @@ TAU = [
 @pytest.mark.parametrize("data", [json.dumps(TAU, indent=1).encode(), lines(*TAU).encode(), TAU])
 def test_tau_bench(data: Any) -> None:
     trace = load_trace(data)
-    assert (trace.format, trace.sessions) == ("tau", ("task 0 trial 1", "task 0", "3"))
+    assert (trace.format, trace.sessions) == ("tau", ("task 0 trial 1", "task 0", "task 0 trial 1#2"))
     starts = [e.metadata for e in trace.events if isinstance(e, SessionStart)]
     assert starts[0] == {"task_id": 0, "trial": 1, "reward": 1.0}
     assert len(trace.turns) == 3
