@@ -42,14 +42,16 @@ class Since(click.ParamType[datetime]):
 
 @click.command(name="pull")
 @click.argument("service", type=click.Choice(sorted(SOURCES)))
-@click.option("--since", type=Since(), metavar="TIME", help="Only traces since then: 2026-11-01, or 7d, 24h, 30m ago.")
+@click.option(
+    "--since", type=Since(), metavar="TIME", help="Only traces since this time: 2026-11-01, or 7d, 24h, 30m ago."
+)
 @click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(1), help="At most this many traces, the newest."
 )
-@click.option("--project", metavar="NAME", help="Project, or experiment of MLflow (default: as in the environment).")
+@click.option("--project", metavar="NAME", help="Project; for MLflow, experiment (default: from the environment).")
 @click.option("--out", "-o", metavar="FILE", help="File to write (default: SERVICE.jsonl).")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
-@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default).")
+@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default: redact).")
 def command(
     service: str,
     since: datetime | None,
@@ -61,12 +63,12 @@ def command(
 ) -> ExitCode:
     """Copy traces from Langfuse, LangSmith, MLflow or Phoenix to a file that `bylaw check` reads.
 
-    Nothing is changed there. The address and the keys are read from the variables that the service's own client uses:
-    LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY, LANGFUSE_BASE_URL; LANGSMITH_API_KEY, LANGSMITH_ENDPOINT,
-    LANGSMITH_PROJECT; MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN, MLFLOW_EXPERIMENT_NAME; PHOENIX_ENDPOINT,
-    PHOENIX_API_KEY, PHOENIX_PROJECT.
+    Nothing is changed in the service. The address and the keys are read from the environment variables of the
+    service's own client: LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY, LANGFUSE_BASE_URL; LANGSMITH_API_KEY,
+    LANGSMITH_ENDPOINT, LANGSMITH_PROJECT; MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN, MLFLOW_EXPERIMENT_NAME;
+    PHOENIX_ENDPOINT, PHOENIX_API_KEY, PHOENIX_PROJECT.
 
-    Exit 0: pulled. 2: bad input, such as keys that are refused. 3: there is no trace. 4: the service does not answer.
+    Exit 0: pulled. 2: bad input, such as keys that are refused. 3: no trace was found. 4: the service does not answer.
     """
     from bylaw.pull import services
     from bylaw.pull.client import PullError

@@ -29,7 +29,7 @@ _SHOWN = 3
 @click.option("--out", "-o", default="recording.jsonl", show_default=True, metavar="FILE", help="File to append to.")
 @click.option("--session", metavar="ID", help="Session of the turns (default: a new one).")
 @click.option("--agent", metavar="NAME", help="Name of the agent.")
-@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default).")
+@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default: redact).")
 @click.option("--pattern", "patterns", multiple=True, metavar="NAME=REGEX", help="Also redact this RE2 pattern.")
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="Also decrypt HTTPS to this host; `*` is any.")
 @click.option("--durable", is_flag=True, help="Wait for the disk after every turn.")
@@ -166,13 +166,14 @@ DEFAULT_ADDRESS = "127.0.0.1:4318"
     "--otlp", "address", default=DEFAULT_ADDRESS, show_default=True, metavar="HOST:PORT", help="Where to listen."
 )
 @click.option("--out", "-o", default="received.jsonl", show_default=True, metavar="FILE", help="File to append to.")
-@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default).")
+@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default: redact).")
 @click.option("--durable", is_flag=True, help="Wait for the disk before a request is acknowledged.")
 def receive(address: str, out: str, redact: bool, durable: bool) -> ExitCode:
     """Receive traces by OTLP over HTTP and write them to a file that `bylaw check` reads.
 
-    Set OTEL_EXPORTER_OTLP_ENDPOINT to the address in the agent's environment. Spans and log records are accepted as
-    protobuf or JSON, compressed by gzip or not. Ctrl-C or SIGTERM ends it, after requests that have begun.
+    In the agent's environment, set OTEL_EXPORTER_OTLP_ENDPOINT to http://HOST:PORT, and OTEL_EXPORTER_OTLP_PROTOCOL to
+    http/protobuf. Spans and log records are accepted as protobuf or JSON, compressed with gzip or not. Ctrl-C or
+    SIGTERM stops it after the requests in progress.
 
     Exit 0: something was received. 2: bad input. 3: nothing was received. 4: something could not be written. Needs the
     extra `record`: pip install 'bylaw[record]'.

@@ -303,7 +303,7 @@ class Assembler(SessionBuffers):
             self._place(buffer, known)
         if not same_call(known.call, call):
             message = f"call `{call.call_id}` is recorded twice, with a different name or different arguments"
-            help = f"the call in the response is used, `{known.call.name}`, and rules about either are inconclusive"
+            help = f"the one in the response is used, `{known.call.name}`, and rules about either tool are inconclusive"
             self._warn(call, "disagreeing-call", message, help)
             self._doubt(buffer, known.call, call)
 

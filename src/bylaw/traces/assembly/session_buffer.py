@@ -13,12 +13,12 @@ from bylaw.model.canonical import json_equal
 from bylaw.model.events import Event, Origin, Request, SessionEnd, ToolCall, ToolResult
 
 SHARED_ID = "two different calls of this response have the id `{}`"
-GUESSED = "nothing says which of several calls of `{}` this result answers: the first that waits is taken"
+GUESSED = "nothing says which of several calls of `{}` this result answers: the first without a result is taken"
 GUESSED_HELP = "results are paired in the order of the calls, and rules about the tool are inconclusive"
 OTHER_NAME = "this result of `{}` has the id of a call of `{}`"
-OTHER_NAME_HELP = "nobody knows which is right, so rules about either are inconclusive"
-WITHOUT_CALL = "this result{} answers no call that is recorded"
-WITHOUT_CALL_HELP = "the call may have been left out of the recording, so rules about the tool are inconclusive"
+OTHER_NAME_HELP = "it is not known which name is right, so rules about either tool are inconclusive"
+WITHOUT_CALL = "the call that this result{} answers is not recorded"
+WITHOUT_CALL_HELP = "its arguments are not known, so rules about the tool are inconclusive"
 _RESULT_SIGNS = (
     b"tool_call_id", b"tool_result", b"call_output", b"oolResult", b"unctionResponse",
     b'"role":"tool"', b'"role": "tool"', b'"role":"function"', b'"role": "function"',

@@ -109,7 +109,7 @@ class SessionSpans:
             if issued is not None and not issued.claim(run):
                 run.disagrees = True
                 message = f"call `{run.tool.call_id}` is recorded twice, with a different name or different arguments"
-                help = "the call in the model's answer is used, and rules about either are inconclusive"
+                help = "the call in the model's answer is used, and rules about either tool are inconclusive"
                 self._warn(run.span, "disagreeing-call", message, help)
         for run in self._runs:
             if run.is_guess and not self._assembler.has_guess:  # once for the whole file
