@@ -42,7 +42,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     workers: list[_Worker] = []
     try:
         workers.extend(_Worker(session, files, waiting) for _ in range(count))
-        _report(session, workers)
+        _report(session, workers, files)
     finally:
         for worker in workers:
             worker.end()
@@ -66,7 +66,7 @@ class _Worker:
             finally:
                 os._exit(code)
         os.close(writing)
-        self.running = ""
+        self.files: list[int] = []
         self.is_done = False
         self._unread = b""
 
@@ -95,8 +95,9 @@ def _run(session: pytest.Session, files: list[list[pytest.Item]], waiting: int, 
     plugins = session.config.pluginmanager
     _capture_apart(plugins.getplugin("capturemanager"))
     plugins.unregister(name="terminalreporter")
-    plugins.register(_Sender(session.config, output))
-    upcoming = _next_items(files, waiting)
+    sender = _Sender(session.config, output)
+    plugins.register(sender)
+    upcoming = _next_items(files, waiting, sender)
     item = next(upcoming, None)
     while item is not None and not session.shouldfail:
         following = next(upcoming, None)  # decides which fixtures are torn down after `item`
@@ -116,33 +117,39 @@ def _capture_apart(capture: Any) -> None:
                 os.dup2(own.fileno(), stream.tmpfile.fileno())
 
 
-def _next_items(files: list[list[pytest.Item]], waiting: int) -> Iterator[pytest.Item]:
-    while number := os.read(waiting, _NUMBER.size):
-        yield from files[_NUMBER.unpack(number)[0]]
+def _next_items(files: list[list[pytest.Item]], waiting: int, sender: _Sender) -> Iterator[pytest.Item]:
+    while packed := os.read(waiting, _NUMBER.size):
+        (number,) = _NUMBER.unpack(packed)
+        sender.send(number)
+        yield from files[number]
 
 
 class _Sender:
-    """Sends the name of each test that begins, and every report."""
+    """Sends the number of each file that this process takes, and every report."""
 
     def __init__(self, config: pytest.Config, output: int) -> None:
         self._config = config
         self._output = output
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._send(nodeid)
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        self.send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
-    def _send(self, message: Any) -> None:
+    def send(self, message: Any) -> None:
         line = json.dumps(message).encode() + b"\n"
         while line:
             line = line[os.write(self._output, line) :]
 
 
-def _report(session: pytest.Session, workers: list[_Worker]) -> None:
+def _report(session: pytest.Session, workers: list[_Worker], files: list[list[pytest.Item]]) -> None:
     """Pass on the reports of all processes until each has ended."""
     hook = session.config.hook
+    reported = set[str]()
+
+    def pass_on(report: pytest.TestReport) -> None:
+        reported.add(report.nodeid)
+        hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=report.nodeid, location=report.location)
+
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.output, selectors.EVENT_READ, worker)
@@ -150,17 +157,19 @@ def _report(session: pytest.Session, workers: list[_Worker]) -> None:
             for key, _ in selector.select():
                 worker = key.data
                 for message in worker.read():
-                    if isinstance(message, str):
-                        worker.running = message
+                    if isinstance(message, int):
+                        worker.files.append(message)
                         continue
                     report = hook.pytest_report_from_serializable(config=session.config, data=message)
                     if isinstance(report.longrepr, list):  # of a skipped test; JSON has no tuples
                         report.longrepr = tuple(report.longrepr)
-                    hook.pytest_runtest_logreport(report=report)
-                    hook.pytest_runtest_logfinish(nodeid=report.nodeid, location=report.location)
+                    pass_on(report)
                 if worker.is_done:
                     selector.unregister(worker.output)
-                    if (code := worker.end()) != 0:
-                        pytest.exit(f"a process ended with {code} during {worker.running}", returncode=3)
+                    code = worker.end()
+                    for item in (item for number in worker.files for item in files[number]):
+                        if code and item.nodeid not in reported:
+                            text = f"did not end: its process ended with {code}"
+                            pass_on(pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call"))
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
