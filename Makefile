@@ -14,24 +14,24 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 8
 
-demo: .venv/.base  ## what Bylaw is for, in a minute
+demo: .venv/.base  ## try the commands on the example, in a minute
 	@$(BIN)/python scripts/demo.py
 
 # One process runs all tests of a file, so that they share what is set up and imported for them.
-test: .venv/.tests .venv/.chromium lint  ## lint, then every test but the long proofs
+test: .venv/.tests .venv/.chromium lint  ## lint, then every test except the long ones
 	$(BIN)/pytest --processes auto
 
-lint: .venv/.dev  ## style, types, and the arrows between the folders
+lint: .venv/.dev  ## style, types, and imports between packages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-fix: .venv/.dev  ## mend what ruff can mend
+fix: .venv/.dev  ## fix what ruff can fix
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: .venv/.dev  ## turns per second, beside bare JSON decoding
+bench: .venv/.dev  ## speed and memory, compared with bare JSON decoding
 	$(BIN)/python bench/check.py
 	$(BIN)/python bench/importers.py
 	$(BIN)/python bench/diff.py
@@ -52,7 +52,7 @@ score: .venv/.dev  ## how well prompts are read, and how often the gate of diff 
 	$(BIN)/python bench/diff_score.py
 
 # The tests marked `proof`, and every property with a thousand random examples.
-proof: .venv/.tests .venv/.chromium .venv/.embeddings .venv/.openapi .venv/.otel fuzz  ## the long proofs, fuzzing included
+proof: .venv/.tests .venv/.chromium .venv/.embeddings .venv/.openapi .venv/.otel fuzz  ## the long tests, fuzzing included
 	HYPOTHESIS_PROFILE=proof $(BIN)/pytest --processes auto -m "proof or hypothesis"
 	$(BIN)/pytest tests/unit/diff/test_embeddings.py tests/service/test_otel.py
 
