@@ -24,7 +24,7 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     type=click.Choice(LEVELS),
     default="severe",
     show_default=True,
-    help="Smallest change for the worse that makes the command fail. `minor` fails also for changes that may be chance,"
+    help="Smallest change that makes the command fail. `minor` fails also for changes that may be chance,"
     " `moderate` and `severe` do not; `none` and `never` let every change pass.",
 )
 @version_option
@@ -84,7 +84,7 @@ def command(
     judge_timeout: float,
     targets: list[Target],
 ) -> ExitCode:
-    """Compare two versions of an agent: exit 1 if a change for the worse is too severe.
+    """Compare two versions of an agent: exit 1 if a change is too severe.
 
     BASELINE and CANDIDATE are each a trace, a folder or a glob. A change is moderate or severe only if chance does not
     explain it; else it is at most minor. With one recording of each version, only figures that rise or fall are tested,
@@ -92,7 +92,10 @@ def command(
     pass --deterministic.
 
     Ten axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
-    judge, conformance and score (as recorded).
+    judge, conformance and score (as recorded). A better value of an axis never makes the command fail. A tool that is
+    called more or less often can, since Bylaw does not know which is better: see --expect.
+
+    Exit 0: passed. 1: a change was too severe. 2: bad input. 3: nothing was compared. 4: the judge failed.
     """
     from bylaw.diff.api import as_level, as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import as_expectations, load_with_expectations
