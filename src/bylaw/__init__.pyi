@@ -50,5 +50,5 @@ from bylaw.rules import load_rules as load_rules
 from bylaw.text.redaction.redactor import Redaction as Redaction
 from bylaw.traces import load_trace as load_trace
 from bylaw.traces import open_trace as open_trace
-from bylaw.traces.export import write_trace as write_trace
 from bylaw.traces.export import Conversion as Conversion
+from bylaw.traces.export import write_trace as write_trace

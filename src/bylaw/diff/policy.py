@@ -28,7 +28,7 @@ Key: TypeAlias = tuple[str, str | None, int | None]
 
 BASELINE, CANDIDATE = 0, 1
 ENOUGH_KEPT = 20
-"""sessions of the baseline that keep a rule; then one session that breaks it is a change"""
+"""sessions of the baseline that all keep a rule; then few that break it are a change. See `fewest_breaks`"""
 POOLED = -1
 """the place of every turn of a task whose trials are pooled"""
 
@@ -172,24 +172,25 @@ def rule_rates(
     """Every rule that is broken somewhere, and whether it gates.
 
     A newly broken rule gates if the candidate breaks it in more sessions than chance explains. A rule that many
-    sessions of the baseline never broke gates at once, and so does a critical one that the baseline never broke.
+    sessions of the baseline never broke gates after `fewest_breaks`, a critical one that the baseline never broke at
+    once.
     """
     rules = {
         v.rule.id: v.rule for side in (baseline, candidate) for _, v in side.verdicts if v.outcome is Outcome.VIOLATED
     }
     before, after = (_sessions_breaking(broken_rules(side)) for side in (baseline, candidate))
     newly = {change.rule for change in policy.regressions}
+    n, m = (len([one for one in side.recordings if one.steps]) for side in (baseline, candidate))
     rates = []
     for id, rule in rules.items():
         p = p_values.get(id)
-        n = len([one for one in baseline.recordings if one.steps])
         if id not in newly:
             gates, why = False, "not broken more often than in the baseline"
         elif deterministic:
             gates, why = True, "nothing varies by chance"
         elif rule.severity is Severity.CRITICAL and not before[id]:
             gates, why = True, "critical, and the baseline never broke it"
-        elif n >= ENOUGH_KEPT and not before[id]:
+        elif n >= ENOUGH_KEPT and not before[id] and after[id] >= fewest_breaks(n, m):
             gates, why = True, f"the baseline never broke it in {n} sessions"
         elif p is not None and p <= ALPHA:
             gates, why = True, "more often than chance explains"
@@ -202,13 +203,29 @@ def rule_rates(
                 baseline=before[id],
                 baseline_sessions=n,
                 candidate=after[id],
-                candidate_sessions=len([one for one in candidate.recordings if one.steps]),
+                candidate_sessions=m,
                 p=p,
                 gates=gates,
                 why=why,
             )
         )
     return tuple(rates)
+
+
+def fewest_breaks(baseline: int, candidate: int) -> int:
+    """How many sessions of the candidate must break a rule that no session of the baseline broke.
+
+    Whatever share of sessions break the rule by chance: that all of the baseline keep it and so many of the candidate
+    break it happens in at most 5 % of comparisons. Breaks are Poisson, with `rate` of them expected in the candidate.
+    """
+    for breaks in range(1, candidate + 1):
+        worst = 0.0
+        for rate in (step / 10 for step in range(1, 10 * breaks + 20)):
+            fewer = sum(rate**k / math.factorial(k) for k in range(breaks)) * math.exp(-rate)
+            worst = max(worst, math.exp(-rate * baseline / candidate) * (1 - fewer))
+        if worst <= ALPHA:
+            return breaks
+    return candidate + 1
 
 
 def _sessions_breaking(broken: Mapping[tuple[str, str], Counter[str]]) -> Counter[str]:
