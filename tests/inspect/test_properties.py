@@ -132,5 +132,5 @@ def _peak(sessions: int) -> int:
 
 def test_memory_does_not_grow_with_the_trace() -> None:
     _peak(10)  # what is imported and cached once
-    short, long = _peak(100), _peak(400)
+    short, long = _peak(50), _peak(200)
     assert long < 1.3 * short + 100_000
