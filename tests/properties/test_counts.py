@@ -141,7 +141,7 @@ def written_sizes(path: Path, bound: int, calls: int, *, record: bool) -> list[i
 
 
 @pytest.mark.parametrize("record", [True, False], ids=["one-unrecorded", "all-unrecorded"])
-@pytest.mark.parametrize("calls", [300, pytest.param(10_000, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("calls", [700, pytest.param(10_000, marks=pytest.mark.proof)])
 def test_what_a_decision_writes_does_not_grow_with_the_bound_or_the_calls(
     tmp_path: Path, record: bool, calls: int
 ) -> None:
