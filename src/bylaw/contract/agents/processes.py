@@ -282,13 +282,15 @@ class Leftovers:
             for _ in range(_ROUNDS):
                 found = self._find()
                 ours = {pid for pid, (_, ends) in found.items() if ends}
-                await _end(ours)
-                ended = {pid for pid in ours if not _is_alive(pid)}
-                for pid in ended:
-                    with suppress(ChildProcessError):  # not adopted
-                        os.waitpid(pid, os.WNOHANG)
-                self._ended |= {pid: found[pid][0] for pid in ended}
-                self._left = {pid: name for pid, (name, _) in found.items() if pid not in ended}
+                try:
+                    await _end(ours)
+                finally:  # a second interruption must not hide what was found
+                    ended = {pid for pid in ours if not _is_alive(pid)}
+                    for pid in ended:
+                        with suppress(ChildProcessError):  # not adopted
+                            os.waitpid(pid, os.WNOHANG)
+                    self._ended |= {pid: found[pid][0] for pid in ended}
+                    self._left = {pid: name for pid, (name, _) in found.items() if pid not in ended}
                 if not ended:
                     break
         finally:
