@@ -207,7 +207,9 @@ def test_prose_is_told_from_commands_and_queries(text: str, is_one: bool) -> Non
     assert is_prose(text) is is_one
 
 
-@pytest.mark.parametrize("unit", ["1, ", "$", "a@", "1-", "**", "if ", "(1", "no ", "A, ", "\n- "])
+@pytest.mark.parametrize(
+    "unit", ["1, ", "$", "a@", "1-", "**", "if ", "(1", "no ", "A, ", "\n- ", "111,", "111'", "111 "]
+)
 def test_hostile_texts_take_linear_time(unit: str) -> None:
     import time
 

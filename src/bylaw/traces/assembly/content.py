@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from bylaw.model.events import Origin, ToolCall
+from bylaw.model.events import Origin, ToolCall, ToolResult
 from bylaw.model.source import Locator
 from bylaw.text.repeated_keys import repeated_key
 from bylaw.traces.assembly.session_buffer import same_call
@@ -142,6 +142,17 @@ class Result(Struct, frozen=True):
     is_error: bool | None
     arguments: Any = None
     """the arguments of the call, in formats that repeat them with the result"""
+
+    def event(self, origin: Origin, at: str | float | None, source: Locator | None) -> ToolResult:
+        return ToolResult(
+            origin=origin,
+            at=at,
+            source=source,
+            call_id=self.call_id,
+            name=self.name,
+            content=self.content,
+            is_error=self.is_error,
+        )
 
 
 def recorded_id(result: dict[str, Any], keys: tuple[str, ...]) -> str | None:

@@ -198,15 +198,7 @@ class AgentlogReader(AssemblingReader):
         assembler.response(buffer, record.id, response, shared=shared)
         if content and len(content) > 1:
             for result, following in results_inside(AssistantContent(content, uses or []), calls):
-                event = ToolResult(
-                    origin=origin,
-                    at=at,
-                    source=source,
-                    call_id=result.call_id,
-                    name=result.name,
-                    content=result.content,
-                    is_error=result.is_error,
-                )
+                event = result.event(origin, at, source)
                 assembler.result(buffer, event, result.arguments, is_repeated=True)
                 for later in following:
                     assembler.place_call(buffer, later.call_id, claims=False)

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.model.events import ToolResult
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import Result
@@ -31,15 +30,7 @@ def add_repeated_results(
     `before`: how many messages stand before these.
     """
     for message, result in _new_results(buffer, messages, before):
-        event = ToolResult(
-            origin=buffer.origin,
-            at=time_of(message),
-            source=source,
-            call_id=result.call_id,
-            name=result.name,
-            content=result.content,
-            is_error=result.is_error,
-        )
+        event = result.event(buffer.origin, time_of(message), source)
         assembler.result(buffer, event, result.arguments, is_repeated=True)
 
 

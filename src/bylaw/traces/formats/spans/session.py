@@ -245,19 +245,8 @@ class SessionSpans:
 
     def _add_shown(self, result: Result, buffer: SessionBuffer, at: str | float | None, span: Span) -> None:
         """Add a result that a model's span holds."""
-        self._assembler.result(
-            buffer,
-            ToolResult(
-                origin=buffer.origin,
-                at=at,
-                source=span.source,
-                call_id=result.call_id,
-                name=result.name,
-                content=result.content,
-                is_error=result.is_error,
-            ),
-            result.arguments if result.call_id is None else None,
-        )
+        arguments = result.arguments if result.call_id is None else None
+        self._assembler.result(buffer, result.event(buffer.origin, at, span.source), arguments)
 
     # A tool's span
 
