@@ -41,7 +41,7 @@ from bylaw.comply.decide import CompiledPrompt
 from bylaw.comply.inputs import as_trace, merge_tools, read_tools, tools_called
 from bylaw.comply.model import ComplianceResult, State, Tier
 from bylaw.comply.prompt.reader import read_prompt
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 
 REVIEWED = Path(__file__).parents[1] / "tests" / "comply" / "reviewed.json"
 DATA = Path(__file__).parents[2] / "shared" / "data"

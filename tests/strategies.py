@@ -11,10 +11,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.events import (
     Annotation,
     Event,
+    Locator,
     Message,
     Origin,
     Request,
@@ -23,10 +24,9 @@ from bylaw.model.events import (
     SessionStart,
     ToolCall,
     ToolResult,
+    Trace,
     Usage,
 )
-from bylaw.model.source import Locator, Span
-from bylaw.model.trace import Trace
 from bylaw.traces.assembly.session_buffer import CallLinks
 
 words = st.sampled_from(["a", "b", "", "tool_use", "é\n\u2028", '"\\', "\U0001f600", "x" * 200])

@@ -37,10 +37,10 @@ from bylaw.guard.service.client import AsyncGuardClient as AsyncGuardClient
 from bylaw.guard.service.client import GuardClient as GuardClient
 from bylaw.inspect.api import convert as convert
 from bylaw.inspect.api import timeline as timeline
-from bylaw.model.guard_policy import Action as Action
-from bylaw.model.report import CheckReport as CheckReport
+from bylaw.model.events import Trace as Trace
+from bylaw.model.rule import Action as Action
 from bylaw.model.rule import Rule as Rule
-from bylaw.model.trace import Trace as Trace
+from bylaw.model.verdict import CheckReport as CheckReport
 from bylaw.model.verdict import Outcome as Outcome
 from bylaw.model.verdict import Verdict as Verdict
 from bylaw.record.api import record as record

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.model.events import Event, Message, Origin, Response, SessionEnd, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Message, Origin, Response, SessionEnd, ToolCall, ToolResult, Trace
 
 NO_RESULT = object()
 

@@ -14,8 +14,7 @@ from bylaw.guard.backtest.model import BacktestReport
 from bylaw.guard.backtest.replay import Replay, trial_guard
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import MemoryStore
-from bylaw.model.events import Event, Origin, ToolCall
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Origin, ToolCall, Trace
 from bylaw.rules import load_guard
 from tests.backtest.support import NO_RESULT, Session, interleaved, trace
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import bylaw
 from bylaw.guard.proposals.propose import is_held_out, wilson
 from bylaw.guard.proposals.report import Proposal, ProposalReport, render_rule_file
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.rules import load_guard
 from tests.backtest.support import Session, trace
 

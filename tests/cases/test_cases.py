@@ -10,7 +10,7 @@ import yaml
 
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.model.verdict import Verdict
 from bylaw.rules import parse_rules
 from bylaw.traces import load_trace

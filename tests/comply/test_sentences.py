@@ -15,7 +15,7 @@ from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.reader import extract_rules
 from bylaw.comply.prompt.statements import read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools, stem
-from bylaw.model.report import OutcomeCounts
+from bylaw.model.verdict import OutcomeCounts
 from bylaw.rules import parse_rules
 from bylaw.traces import read_trace
 from tests.comply.golden import as_file, cases, in_short, toolset

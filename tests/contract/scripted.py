@@ -10,7 +10,7 @@ from bylaw.contract import model as checks
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec, Contract, Invariant, Prompt, Scenario, Weight
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from tests.support.build import trace
 
 Answer = str | Failure | AgentRun | None

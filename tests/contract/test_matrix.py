@@ -18,8 +18,8 @@ from bylaw.contract.model import Prompt
 from bylaw.contract.results import CellOutcome, ContractReport
 from bylaw.contract.runs import STATEFUL_WARNING, RunKey, lay_out, narrow
 from bylaw.errors import InputError
-from bylaw.model.source import Span
-from bylaw.model.trace import Trace
+from bylaw.model.diagnostic import Span
+from bylaw.model.events import Trace
 from tests.contract.scripted import CALM, MODEL, POISONED, TOOLS, ScriptedAgent, contract, invariant
 
 OK, VIOLATED, ERROR = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.ERROR

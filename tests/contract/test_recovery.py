@@ -19,7 +19,7 @@ from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import run_contract
 from bylaw.contract.recovery import gives_up_politely
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from tests.live.python.support import serving
 
 NOTHING = Trace(name="t", format="live", events=())

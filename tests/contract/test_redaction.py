@@ -14,7 +14,7 @@ import bylaw
 from bylaw.contract.job import Options, run_contract
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.model import KeepsRule
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.rules import parse_rules
 from tests.contract.scripted import ScriptedAgent, contract, invariant, ran
 from tests.support.build import trace

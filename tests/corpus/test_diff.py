@@ -12,8 +12,7 @@ from msgspec.structs import replace
 import bylaw
 from bylaw.diff.api import compare_versions
 from bylaw.diff.model import Change, DiffReport
-from bylaw.model.events import Event, Response, ToolCall
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Response, ToolCall, Trace
 
 pytestmark = pytest.mark.corpus
 LOOK_UPS = ("get_", "search_", "list_")

@@ -15,8 +15,7 @@ from bylaw.diff.judgement import interval
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report.terminal import render_diff
 from bylaw.diff.report.wording import headline
-from bylaw.model.events import Annotation, Origin
-from bylaw.model.trace import Trace
+from bylaw.model.events import Annotation, Origin, Trace
 from bylaw.rules import load_rules
 from tests.support.build import trace
 

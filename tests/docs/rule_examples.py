@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.check.api import check
-from bylaw.model.report import CheckReport
-from bylaw.model.trace import Trace
-from bylaw.model.verdict import Outcome
+from bylaw.model.events import Trace
+from bylaw.model.verdict import CheckReport, Outcome
 from bylaw.rules import parse_rules
 from bylaw.traces import load_trace
 from tests.support.build import trace as build

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces import load_trace
 from bylaw.traces.export import export_trace
 from tests.importers.support import lines

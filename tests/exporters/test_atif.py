@@ -11,8 +11,7 @@ import pytest
 from hypothesis import assume, given
 
 from bylaw.errors import InputError
-from bylaw.model.events import Origin, Response
-from bylaw.model.trace import Trace
+from bylaw.model.events import Origin, Response, Trace
 from bylaw.traces import load_trace
 from bylaw.traces.export import export_trace
 from tests import strategies

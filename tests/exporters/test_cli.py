@@ -13,7 +13,7 @@ import pytest
 
 import bylaw
 from bylaw.cli import main
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces import read_trace
 from tests.exporters.support import RECORDED
 from tests.importers.support import lines
@@ -53,8 +53,9 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str]) -> None:
         (["run.jsonl"], "OUT is missing: bylaw convert run.jsonl OUT"),
         (["run.jsonl", "--to", "otlp"], "OUT is missing: bylaw convert run.jsonl OUT"),
         (["run.jsonl", "out.txt"], "`out.txt` does not name a format"),
-        (["run.jsonl", "out.txt", "--to", "otpl"], "unknown format to write `otpl`"),
-        (["run.jsonl", "out.jsonl", "--from", "otpl"], "unknown trace format `otpl`"),
+        (["run.jsonl", "out.txt", "--to", "otpl"], "unknown format to write `otpl`; did you mean `otlp`?"),
+        (["run.jsonl", "--to", "csv"], "unknown format to write `csv` (choose from bylaw, atif, otlp)"),
+        (["run.jsonl", "out.jsonl", "--from", "otpl"], "unknown trace format `otpl`; did you mean `otlp`?"),
         (["run.jsonl", "nowhere/out.jsonl"], "the folder of `nowhere/out.jsonl` does not exist"),
         (["run.jsonl", "run.jsonl"], "`run.jsonl` exists; --force replaces it"),
         (["nowhere.jsonl", "out.jsonl"], "no such file\n --> nowhere.jsonl"),

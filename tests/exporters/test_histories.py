@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.model.events import Event, Origin, Request, Response
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Origin, Request, Response, Trace
 from bylaw.traces import load_trace
 from bylaw.traces.export import export_trace
 from bylaw.traces.formats.bylaw import canonical

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import assume, given
 
 from bylaw.errors import InputError
-from bylaw.model.events import Annotation, Request
-from bylaw.model.trace import Trace
+from bylaw.model.events import Annotation, Request, Trace
 from bylaw.traces import load_trace
 from bylaw.traces.export import export_trace
 from tests import strategies

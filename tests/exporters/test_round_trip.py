@@ -11,8 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bylaw.model.events import Event, Origin, Response, ToolCall
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Origin, Response, ToolCall, Trace
 from bylaw.traces import load_trace, open_trace
 from bylaw.traces.export import EXPORTS, export_trace
 from bylaw.traces.export import otlp as runs

@@ -7,7 +7,7 @@ import pytest
 from bylaw.check.api import check
 from bylaw.check.report import RENDERERS
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.report import CheckReport
+from bylaw.model.verdict import CheckReport
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import parse_rules
 from tests.golden.conftest import Golden

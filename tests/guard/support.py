@@ -15,7 +15,7 @@ from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.model.events import Message, Origin, Request, Response
-from bylaw.model.guard_policy import Action, GuardPolicy
+from bylaw.model.rule import Action, GuardPolicy
 from bylaw.rules import load_guard
 
 START = 1_700_000_000.0

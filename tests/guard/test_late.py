@@ -16,7 +16,7 @@ from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.guard import Guard
 from bylaw.guard.stores import SqliteStore
 from bylaw.model.events import Message, Origin
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 from tests.audit.support import verified
 from tests.guard.support import attempt, guard
 

@@ -17,8 +17,7 @@ import bylaw
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult, Trace
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.rules import load_rules
 from bylaw.traces import load_trace

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bylaw.model.events import Annotation, Request, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Annotation, Request, Response, ToolCall, ToolResult, Trace
 from bylaw.traces import load_trace
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from tests.importers.support import calls, read, results, story
 from tests.importers.test_unread import codes
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.model.events import Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Response, ToolCall, ToolResult, Trace
 from bylaw.traces import load_trace
 from tests.importers.support import lines
 

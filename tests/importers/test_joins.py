@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces import load_trace
 from tests.importers.support import calls, export, lines, read, results, span
 from tests.importers.test_unread import codes, outcomes

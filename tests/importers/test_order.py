@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.model.events import Origin, Response
-from bylaw.model.trace import Trace
+from bylaw.model.events import Origin, Response, Trace
 from bylaw.model.verdict import Outcome
 from bylaw.rules import load_rules
 from bylaw.traces import load_trace

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces import load_trace
 from bylaw.traces.export import EXPORTS, export_trace
 from tests.importers.support import calls, export, lines, read, requests, responses, results, span

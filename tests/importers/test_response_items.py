@@ -13,10 +13,10 @@ import pytest
 
 import bylaw
 from bylaw.errors import InputError
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.record.turns import ModelCall, lines_of
 from bylaw.traces import load_trace
-from bylaw.wire.formats.openai_responses import OpenAiResponses
+from bylaw.wire.formats.openai import OpenAiResponses
 from tests.importers.support import calls, export, lines, read, responses, results, span, story
 from tests.importers.test_unread import codes
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces import load_trace
 from tests.importers.support import calls, lines
 

@@ -12,7 +12,7 @@ import pytest
 import bylaw
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces import load_trace
 from bylaw.traces.export import export_trace
 from tests.importers.support import export, lines, span

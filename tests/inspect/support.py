@@ -13,6 +13,7 @@ from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import (
     Annotation,
     Event,
+    Locator,
     Message,
     Origin,
     Request,
@@ -21,10 +22,9 @@ from bylaw.model.events import (
     SessionStart,
     ToolCall,
     ToolResult,
+    Trace,
     Usage,
 )
-from bylaw.model.source import Locator
-from bylaw.model.trace import Trace
 
 MAIN = Origin("ticket-7", run="r1", agent="support")
 HELPER = Origin("ticket-7", run="r2", parent_run="r1", agent="researcher", parent_agent="support")

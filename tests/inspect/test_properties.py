@@ -18,8 +18,7 @@ from bylaw.inspect.report.json import comparison_lines, entry_line
 from bylaw.inspect.report.layout import width
 from bylaw.inspect.report.side_by_side import Columns
 from bylaw.inspect.timeline import Timeline
-from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult, Trace
 from tests.inspect.support import controls, page
 from tests.strategies import events, traces
 

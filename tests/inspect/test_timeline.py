@@ -9,8 +9,7 @@ import pytest
 import bylaw
 from bylaw.inspect.model import EventEntry, RequestEntry, Selection, SessionEntry, TurnEntry
 from bylaw.inspect.timeline import Timeline
-from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult, Trace
 from tests.inspect.support import entries, everything, turns
 from tests.support.build import trace
 

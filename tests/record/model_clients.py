@@ -11,8 +11,7 @@ import httpx2
 import openai
 
 import bylaw
-from bylaw.model.events import Annotation, Response, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Annotation, Response, ToolResult, Trace
 
 PROVIDERS = ("openai", "openai_responses", "anthropic")
 MODEL = "some-model"

@@ -14,7 +14,7 @@ import bylaw
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.policies import with_mode
 from bylaw.guard.stores import audit_rows
-from bylaw.model.guard_policy import GuardPolicy
+from bylaw.model.rule import GuardPolicy
 from tests.support.command import run_bylaw
 
 PAY, SEND = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa", "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"

@@ -15,7 +15,7 @@ from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
-from bylaw.model.guard_policy import GuardSet
+from bylaw.model.rule import GuardSet
 
 RULES = """\
 guard:

@@ -24,9 +24,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bylaw.model.events import Event, Message, Origin, Request, Response, SessionEnd, ToolCall, ToolResult, Usage
-from bylaw.model.source import Locator
-from bylaw.model.trace import Trace
+from bylaw.model.events import (
+    Event,
+    Locator,
+    Message,
+    Origin,
+    Request,
+    Response,
+    SessionEnd,
+    ToolCall,
+    ToolResult,
+    Trace,
+    Usage,
+)
 
 Item = dict[str, Any]
 

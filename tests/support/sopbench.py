@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 import bylaw
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces import read_trace
 from tests.corpus.test_guard import Bank, Dialogue, as_value, replayed
 

@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 import bylaw
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.rules.messages import near_name
 from bylaw.rules.schemas import FORMATS
 from bylaw.traces import load_trace

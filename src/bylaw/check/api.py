@@ -10,9 +10,8 @@ from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Response
 from bylaw.model.ports import TraceSource
-from bylaw.model.report import CheckReport, FailOn, Finding, OutcomeCounts, TraceSummary
 from bylaw.model.rule import Rule
-from bylaw.model.verdict import Outcome, Verdict
+from bylaw.model.verdict import CheckReport, FailOn, Finding, Outcome, OutcomeCounts, TraceSummary, Verdict
 from bylaw.rules.loader import Rules, as_rules
 from bylaw.traces.seen_names import SeenNames
 from bylaw.traces.source import Traces, as_sources

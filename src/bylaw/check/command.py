@@ -12,7 +12,7 @@ import click
 from bylaw.check.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.report import CheckReport, FailOn, Finding
+from bylaw.model.verdict import CheckReport, FailOn, Finding
 from bylaw.report.command_line import input_option, output_options, trace_format_option, version_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, emit, open_target, write_reports

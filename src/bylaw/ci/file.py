@@ -13,8 +13,8 @@ from msgspec import Struct
 from bylaw.contract.file.sections import read_scoring
 from bylaw.contract.file.types import SCORE, Table, subtree
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.report import FailOn
 from bylaw.model.rule import Rule
+from bylaw.model.verdict import FailOn
 from bylaw.rules.files import FilePath, NotRead, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import Entry, MapNode, Node, plain

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bylaw.contract.results import CellOutcome, ContractReport
 from bylaw.diff.model import DiffReport
 from bylaw.errors import ExitCode
-from bylaw.model.report import CheckReport
+from bylaw.model.verdict import CheckReport
 from bylaw.report.output import Renderers
 from bylaw.report.text import COMMENT_LIMIT, count, escape_markdown, terminal_width, wrap
 

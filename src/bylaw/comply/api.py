@@ -29,8 +29,8 @@ from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
 from bylaw.comply.prompt.comparisons import needs_today
 from bylaw.comply.prompt.reader import read_prompt
+from bylaw.model.events import Trace
 from bylaw.model.ports import Embedder
-from bylaw.model.trace import Trace
 
 TIMEOUT_MS = 60_000
 _SHARED_CACHE = AnswerCache()

@@ -20,7 +20,7 @@ from bylaw.report.progress import count_progress
 if TYPE_CHECKING:
     from bylaw.comply.model import ComplianceResult, PromptRules
     from bylaw.model.diagnostic import Diagnostic
-    from bylaw.model.trace import Trace
+    from bylaw.model.events import Trace
 
     Review: TypeAlias = Callable[[ComplianceResult, str, Trace], ComplianceResult]
 

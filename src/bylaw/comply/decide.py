@@ -12,8 +12,7 @@ from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, Pro
 from bylaw.comply.prompt.returns import read_result, without_failed_calls
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.model.events import Event, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, ToolCall, ToolResult, Trace
 from bylaw.model.verdict import EventRef, Outcome, Verdict
 
 MOST_FINDINGS = 1_000

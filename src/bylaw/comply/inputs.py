@@ -22,8 +22,7 @@ from bylaw.comply.prompt.vocabulary import only_reads
 from bylaw.errors import InputError
 from bylaw.model.canonical import json_type
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Event, Message, Request, ToolCall, seconds
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Message, Request, ToolCall, Trace, seconds
 from bylaw.traces import load_trace
 
 # -- tools -------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from bylaw.contract.results import ContractReport
 from bylaw.contract.runs import KeepTrace
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.report.diagnostics import summarize
 from bylaw.traces.export import write_trace
 

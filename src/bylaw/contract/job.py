@@ -38,9 +38,8 @@ from bylaw.contract.runs import (
     ask_first_prompt_twice,
     lay_out,
 )
-from bylaw.model.events import Annotation, Request, ToolCall
+from bylaw.model.events import Annotation, Request, ToolCall, Trace
 from bylaw.model.ports import Embedder, TextSimilarity
-from bylaw.model.trace import Trace
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.wire.values import clean
 

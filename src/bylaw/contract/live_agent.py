@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.faults.model import AnyFault, Injection
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 
 FailureKind: TypeAlias = Literal["down", "upstream", "timeout", "crash", "error", "bad_answer"]
 

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, ToolFault
-from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.rule import Rule
-from bylaw.model.source import Span
 
 
 class Weight(StrEnum):

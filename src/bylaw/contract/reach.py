@@ -15,8 +15,7 @@ from bylaw.contract.model import AgentSpec, Check, Contract, Conversation, Invar
 from bylaw.engine.compile import compile_rules
 from bylaw.errors import InputError
 from bylaw.model import demand as demands
-from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.rules import source_line
 from bylaw.rules.messages import near
 from bylaw.rules.names import names_in

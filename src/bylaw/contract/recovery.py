@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from bylaw.contract.checks import CheckResult, has_text
 from bylaw.contract.faults.attempts import Attempt, calls_of
 from bylaw.contract.model import KeepsRule
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.rules import parse_rules
 from bylaw.text.regex import compile_regex
 

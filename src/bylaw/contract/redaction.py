@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.evidence import ref
-from bylaw.model.events import Deferred, Event
-from bylaw.model.trace import Trace
+from bylaw.model.events import Deferred, Event, Trace
 from bylaw.model.verdict import EventRef
 from bylaw.text.redaction.redactor import redacted
 

@@ -16,7 +16,7 @@ from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.model import Contract, Invariant, Prompt, Refuses, Scenario, Unchanged, Variation, When, applies
 from bylaw.contract.redaction import REDACTED, ReportRedactor
 from bylaw.contract.variations import vary
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.text.redaction.redactor import redacted
 from bylaw.wire.values import clean
 

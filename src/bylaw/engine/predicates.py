@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from bylaw.engine.values import UNREADABLE, Comparison, compile_test
+from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.demand import Calls
 from bylaw.model.events import ToolCall
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.text.regex import compile_search
 
 Counts: TypeAlias = Sequence[int]

@@ -25,7 +25,7 @@ from bylaw.guard.scope import GuardSession, Lives, in_current_session
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.tools import Handling, OnDenied, OnError, Tool, arun_call, invoke_with_arguments, run_call
-from bylaw.model.guard_policy import GuardPolicy
+from bylaw.model.rule import GuardPolicy
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.backtest import ShadowReport

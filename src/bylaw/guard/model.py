@@ -11,7 +11,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import force_setattr
 
 from bylaw.errors import ArgumentError, BylawError
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 from bylaw.text.redaction.redactor import Redaction
 
 Fallback: TypeAlias = Literal["block", "pause", "allow"]

@@ -19,16 +19,8 @@ from bylaw.guard.model import Options
 from bylaw.model.canonical import canonical_json, short_digest
 from bylaw.model.condition import Clause, Condition
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.guard_policy import (
-    MODES,
-    Action,
-    ExecutionMode,
-    GuardPolicy,
-    GuardRule,
-    GuardSet,
-    parse_mode,
-)
 from bylaw.model.identity import identity
+from bylaw.model.rule import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet, parse_mode
 from bylaw.rules import load_guard
 from bylaw.rules.conditions import plain_conditions
 from bylaw.rules.guard.section import refuse_approvals

@@ -16,8 +16,8 @@ from bylaw.guard.model import Attempt, Decision, Limits, Options, is_name
 from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
 from bylaw.model.canonical import canonical_json
-from bylaw.model.guard_policy import Action, GuardRule
 from bylaw.model.identity import identity, likeness
+from bylaw.model.rule import Action, GuardRule
 from bylaw.text.redaction.redactor import Redactor
 
 MOST_READ = 100_000

@@ -28,9 +28,8 @@ from bylaw.inspect.model import (
 )
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.canonical import canonical_json
-from bylaw.model.events import ToolResult
+from bylaw.model.events import ToolResult, Trace
 from bylaw.model.ports import TraceSource
-from bylaw.model.trace import Trace
 from bylaw.text.similarity import Lexicon
 from bylaw.traces.comparison.compare import Comparison, pair_sessions
 from bylaw.traces.comparison.recording import Recording, Step, arguments, read_side

@@ -21,9 +21,8 @@ from bylaw.engine.temporal.shape import atoms, parts_of, variables, walk, window
 from bylaw.engine.temporal.truth import Truth, conj
 from bylaw.lint.rule_set import remarks
 from bylaw.model.demand import Before, Calls, Never, Tally, Temporal, looks_at_arguments
-from bylaw.model.diagnostic import Diagnostic, Related
+from bylaw.model.diagnostic import Diagnostic, Related, Span
 from bylaw.model.rule import Rule
-from bylaw.model.source import Span
 from bylaw.model.temporal import Ahead, And, Atom, Back, Count, Formula, Implies, Not, ResultOf, Seen, StopsFor, ToolIs
 
 # -- automaton ---------------------------------------------------------------------------------------------------------

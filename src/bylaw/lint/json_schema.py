@@ -11,7 +11,7 @@ from typing import Any
 
 from bylaw.contract.file.loader import contract_defs, contract_sections
 from bylaw.diff.expectations import EXPECTED_SCHEMA
-from bylaw.model.guard_policy import MODES as EXECUTION_MODES
+from bylaw.model.rule import MODES as EXECUTION_MODES
 from bylaw.rules.conditions import conditions_schema
 from bylaw.rules.guard.manifest import LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEYS
 from bylaw.rules.guard.manifest_documents import DOCUMENT_KEYS, VERSION_KEYS

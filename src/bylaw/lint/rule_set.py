@@ -13,9 +13,20 @@ from msgspec import Struct
 
 from bylaw.engine.matching import is_glob
 from bylaw.engine.values import ORDERS
-from bylaw.model.condition import TESTS, Condition, conditions_in, on_separate_calls
+from bylaw.model.condition import (
+    TESTS,
+    AllOf,
+    AnyOf,
+    ArgumentIs,
+    Condition,
+    NotOf,
+    Predicate,
+    ToolIn,
+    ToolMatches,
+    conditions_in,
+    on_separate_calls,
+)
 from bylaw.model.demand import Always, Attempt, Before, Calls, Demand, FitsSchema, Never, Next, Tally, Temporal, Values
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.rule import Rule
 from bylaw.model.temporal import Ahead, Back, Formula, Implies, ResultOf, ToolIs
 from bylaw.text.regex import compile_search

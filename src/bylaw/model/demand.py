@@ -20,8 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.condition import Clause, Path
-from bylaw.model.predicate import Predicate, argument_tests
+from bylaw.model.condition import Clause, Path, Predicate, argument_tests
 from bylaw.model.temporal import Formula, TextHas
 
 # probes: what an operator looks at

@@ -1,4 +1,4 @@
-"""A problem in a user's own file: a value, never an exception's text."""
+"""A problem in a user's own file, and its place there: a value, never an exception's text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from typing import Literal
 
 from msgspec import Struct
 
-from bylaw.model.source import Span
+
+class Span(Struct, frozen=True, order=True):
+    """A stretch of a user's own text. Lines and columns count from 1; the end column is exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What happened, one immutable event at a time.
+"""What happened, one immutable event at a time, and a recorded run in memory.
 
 A turn is recorded as `Request`, `Response`, and one `ToolCall` or `ToolResult` for each call and each result, in the
 order in which they were recorded: a call may follow the result of another. A response knows its request and all its
@@ -8,13 +8,26 @@ calls, so it *is* the turn for every rule that looks at turns; a result knows it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from msgspec import UNSET, Struct
 
-from bylaw.model.source import Locator
+from bylaw.model.diagnostic import Diagnostic
+
+
+class Locator(Struct, frozen=True, gc=False):
+    """Where an event was recorded: a file and a line, or an element's path or span id inside it."""
+
+    file: str
+    line: int | None = None
+    """1-based line, where the format has lines"""
+    item: str | None = None
+    """path or span id inside the file, where lines do not tell"""
+
+    def __str__(self) -> str:
+        return ":".join(str(part) for part in (self.file, self.line, self.item) if part is not None)
 
 
 class Origin(Struct, frozen=True):
@@ -236,3 +249,48 @@ def seconds(at: str | float | None) -> float | None:
     except ValueError:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class Turn(Struct, frozen=True):
+    """A request with its response."""
+
+    index: int
+    session: str
+    request: Request | None
+    response: Response
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return self.response.tool_calls
+
+
+class Trace(Struct, frozen=True, kw_only=True):
+    """Satisfies `ports.TraceSource`, so a trace in memory is checked exactly like one that streams from a file."""
+
+    name: str
+    """the file name, or another name that the caller chose"""
+    format: str | None = None
+    header: dict[str, Any] = {}
+    events: tuple[Event, ...] = ()
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+    """what a reader had to assume, such as how sessions were distinguished"""
+    problems: tuple[Diagnostic, ...] = ()
+    """warnings from reading; bad records that `skip_bad` passed over"""
+    skipped: int = 0
+    """how many bad records were passed over"""
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        responses = (event for event in self.events if isinstance(event, Response))
+        return tuple(
+            Turn(i if r.turn is None else r.turn, r.origin.session, r.request, r) for i, r in enumerate(responses)
+        )
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """Session ids in the order of their first event."""
+        return tuple(dict.fromkeys(event.origin.session for event in self.events))

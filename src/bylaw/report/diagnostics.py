@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.report.output import Target, emit, open_target
 from bylaw.report.text import escape_markdown, printable, terminal_width, wrap
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bylaw.model.condition import Clause
-from bylaw.model.guard_policy import Action
-from bylaw.model.rule import Rule, Scope
+from bylaw.model.rule import Action, Rule, Scope
 from bylaw.rules.conditions import read_conditions
 from bylaw.rules.kinds import KINDS, Kind, kind_synonyms
 from bylaw.rules.located import MapNode, ScalarNode

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.model.condition import AllOf, AnyOf, Predicate
 from bylaw.model.demand import Calls
-from bylaw.model.predicate import AllOf, AnyOf, Predicate
 from bylaw.rules.conditions import plain_where, read_where, where_schema
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote

@@ -13,8 +13,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.model.condition import TESTS, Clause, Condition, Either, Every, OfCall, Operator, Opposite, Path
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, NotOf, Predicate, ToolIn, ToolMatches
+from bylaw.model.condition import (
+    TESTS,
+    AllOf,
+    AnyOf,
+    ArgumentIs,
+    Clause,
+    Condition,
+    Either,
+    Every,
+    NotOf,
+    OfCall,
+    Operator,
+    Opposite,
+    Path,
+    Predicate,
+    ToolIn,
+    ToolMatches,
+)
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, plain
 from bylaw.rules.messages import quote
 from bylaw.rules.operators import FORM, PRESENCE, is_comparison, read_comparison

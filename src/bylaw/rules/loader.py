@@ -17,10 +17,8 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec.structs import astuple, replace
 
 from bylaw.errors import InputError
-from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.guard_policy import GuardPolicy, GuardRule, GuardSet
-from bylaw.model.rule import Rule, RuleSet
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Diagnostic, Span
+from bylaw.model.rule import GuardPolicy, GuardRule, GuardSet, Rule, RuleSet
 from bylaw.rules.files import (
     IN_CODE,
     FilePath,

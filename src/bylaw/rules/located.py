@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Span
 from bylaw.rules.messages import quote
 from bylaw.rules.source import Problems, Source, Unreadable
 

@@ -13,12 +13,10 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.condition import Condition
+from bylaw.model.condition import Condition, CountOver, ToolIn, ToolMatches
 from bylaw.model.demand import Calls, StopReasonIn
-from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.predicate import CountOver, ToolIn, ToolMatches
+from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.rule import Rule
-from bylaw.model.source import Span
 from bylaw.model.temporal import ResultOf, StopsFor, ToolIs
 from bylaw.rules.messages import near_name, quote
 from bylaw.rules.source import Place, Problems

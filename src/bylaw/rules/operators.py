@@ -6,8 +6,7 @@ from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
 
-from bylaw.model.condition import OPERATORS, Operator
-from bylaw.model.predicate import CountOver, Reach
+from bylaw.model.condition import OPERATORS, CountOver, Operator, Reach
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.readers import Fields, Words, read_count, read_json, read_number, read_text, report_wrong_type

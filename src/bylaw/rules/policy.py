@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.guard_policy import GuardPolicy
-from bylaw.model.rule import Rule, Scope
+from bylaw.model.rule import GuardPolicy, Rule, Scope
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms

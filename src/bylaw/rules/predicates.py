@@ -20,8 +20,19 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.condition import FIELDS, TESTS, Operator
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, Nothing, NotOf, Predicate, ToolIn, ToolMatches
+from bylaw.model.condition import (
+    FIELDS,
+    TESTS,
+    AllOf,
+    AnyOf,
+    ArgumentIs,
+    Nothing,
+    NotOf,
+    Operator,
+    Predicate,
+    ToolIn,
+    ToolMatches,
+)
 from bylaw.model.temporal import TestOperator
 from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms

@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.guard_policy import GuardSet
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Span
+from bylaw.model.rule import GuardSet
 from bylaw.rules.files import Format, format_of
 from bylaw.rules.loader import parse_documents, parse_guard
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode

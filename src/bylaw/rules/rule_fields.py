@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from bylaw.model.diagnostic import Related
-from bylaw.model.guard_policy import Action, GuardRule
-from bylaw.model.rule import Rule, Scope, Severity
+from bylaw.model.rule import Action, GuardRule, Rule, Scope, Severity
 from bylaw.rules.located import Located, ScalarNode
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.readers import Fields, Words, read_count, read_flag, read_text, read_texts

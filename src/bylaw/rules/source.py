@@ -11,8 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.diagnostic import Diagnostic, Related
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Diagnostic, Related, Span
 
 MAX_LINE = 400
 """of longer source lines only a part is shown: one minified line must not fill the terminal"""

@@ -24,9 +24,8 @@ from msgspec import Struct
 
 from bylaw.errors import InputError
 from bylaw.model.canonical import json_type
-from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.events import Response, Usage
-from bylaw.model.source import Span
 
 RATES = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
 

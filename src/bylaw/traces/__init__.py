@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import IO, TYPE_CHECKING, Any
 
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.traces.find import find_traces
 from bylaw.traces.formats.catalogue import FORMATS
 

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from bylaw.engine.compile import Program
 from bylaw.engine.predicates import tools_of
-from bylaw.model.condition import Condition, OfCall
+from bylaw.model.condition import Condition, OfCall, argument_tests
 from bylaw.model.demand import Attempt, looks_at_arguments
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Deferred, Response, ToolCall
-from bylaw.model.predicate import argument_tests
 from bylaw.model.rule import Rule
 from bylaw.model.temporal import ResultOf, ToolIs
 from bylaw.rules.loader import source_line

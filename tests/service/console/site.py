@@ -15,7 +15,7 @@ from bylaw.guard.service.demo import Demo, make_demo
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.stores import SqliteStore
-from bylaw.model.guard_policy import GuardSet
+from bylaw.model.rule import GuardSet
 
 
 class Site:

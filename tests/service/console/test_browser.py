@@ -19,7 +19,7 @@ from bylaw.guard.model import Attempt
 from bylaw.guard.service import demo
 from bylaw.guard.service.client import GuardClient
 from bylaw.model.events import Message, Origin
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 from tests.service.console.site import Site
 
 ALONE = (

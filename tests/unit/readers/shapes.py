@@ -8,8 +8,7 @@ from typing import Any
 
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Event, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Response, ToolCall, ToolResult, Trace
 from bylaw.traces import load_trace
 
 HI = [{"role": "user", "content": "hi"}]

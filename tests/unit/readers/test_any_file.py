@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.model.events import Request, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Request, Response, ToolCall, ToolResult, Trace
 from bylaw.traces import load_trace
 from bylaw.traces.records import files as compression
 from tests.unit.readers.shapes import HI, MORE, call, lines, record, request, response, result, use

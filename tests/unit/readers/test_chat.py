@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.model.events import Request, SessionStart, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Request, SessionStart, ToolResult, Trace
 from bylaw.traces import load_trace
 from bylaw.traces.formats import chat
 from tests.unit.readers.shapes import calls, kinds, lines, problems_of, responses, results

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.model.events import Event, Response
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Response, Trace
 from bylaw.traces import load_trace, open_trace, read_trace
 from bylaw.traces.export import TraceWriter, write_trace
 from tests import strategies

@@ -12,7 +12,7 @@ from bylaw.check.report import markdown, terminal
 from bylaw.check.report.json import check_fields
 from bylaw.check.report.wording import headline
 from bylaw.diff.report.wording import headline as diff_headline
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace
 from bylaw.rules import load_rules
 from tests.support.build import trace
 

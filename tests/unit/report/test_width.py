@@ -12,8 +12,7 @@ from bylaw.check.report.terminal import render_check, render_finding
 from bylaw.cli import cli
 from bylaw.diff.api import compare_versions
 from bylaw.diff.report.terminal import render_diff
-from bylaw.model.diagnostic import Diagnostic, Related
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Diagnostic, Related, Span
 from bylaw.report.diagnostics import render_diagnostic
 from bylaw.report.text import terminal_width, wrap
 from bylaw.rules import load_rules

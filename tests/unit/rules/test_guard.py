@@ -12,20 +12,9 @@ import yaml
 
 from bylaw.errors import InputError
 from bylaw.lint.json_schema import rule_file_schema
+from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.demand import Attempt, Calls, Never
-from bylaw.model.guard_policy import Action, GuardPolicy, GuardRule
-from bylaw.model.predicate import (
-    AllOf,
-    AnyOf,
-    ArgumentIs,
-    CountOver,
-    Nothing,
-    NotOf,
-    Predicate,
-    ToolIn,
-    ToolMatches,
-)
-from bylaw.model.rule import Scope, Severity
+from bylaw.model.rule import Action, GuardPolicy, GuardRule, Scope, Severity
 from bylaw.rules import dump_manifest, load_guard, load_rules, parse_guard, parse_rules
 from tests.support.yaml_files import load_yaml
 

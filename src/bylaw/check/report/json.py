@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bylaw.check.report import wording
-from bylaw.model.report import CheckReport, Finding
+from bylaw.model.verdict import CheckReport, Finding
 from bylaw.report.json import JsonStream, diagnostic_as_json
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bylaw.check.report import wording
-from bylaw.model.report import CheckReport, Finding
-from bylaw.model.verdict import Outcome
+from bylaw.model.verdict import CheckReport, Finding, Outcome
 from bylaw.report.diagnostics import summarize
 from bylaw.report.text import escape_markdown, inline_code
 

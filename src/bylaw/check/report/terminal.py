@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import click
 
 from bylaw.check.report import wording
-from bylaw.model.report import CheckReport, Finding
 from bylaw.model.rule import Rule
-from bylaw.model.verdict import EventRef, Outcome
+from bylaw.model.verdict import CheckReport, EventRef, Finding, Outcome
 from bylaw.report.text import printable, terminal_width, wrap
 
 MOST_FINDINGS = 5

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from bylaw.model.report import CheckReport, Finding
 from bylaw.model.rule import Rule
-from bylaw.model.verdict import Outcome
+from bylaw.model.verdict import CheckReport, Finding, Outcome
 from bylaw.report.text import count
 
 MOST_NAMED = 10

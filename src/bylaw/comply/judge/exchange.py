@@ -18,8 +18,7 @@ from bylaw.comply.decide import index_of
 from bylaw.comply.model import BehavioralRule, State
 from bylaw.comply.prompt.vocabulary import stems
 from bylaw.model.canonical import canonical_json, json_type
-from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult, Trace
 from bylaw.text.redaction.redactor import redacted
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, KINDS
 

@@ -44,8 +44,7 @@ from bylaw.comply.model import (
     Violation,
 )
 from bylaw.model.canonical import canonical_json
-from bylaw.model.events import Usage
-from bylaw.model.trace import Trace
+from bylaw.model.events import Trace, Usage
 from bylaw.text.prices import price_of
 from bylaw.text.redaction.redactor import redacted
 

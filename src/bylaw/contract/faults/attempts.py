@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from bylaw.contract.faults.model import AnyFault, ContextAttack
 from bylaw.model.canonical import canonical_json
-from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult, Trace
 from bylaw.wire.values import plain, plain_object, without_surrogates
 
 MODEL = "model"

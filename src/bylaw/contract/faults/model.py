@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Span
 
 NetworkMode: TypeAlias = Literal["reset", "dns_failure", "truncated_body", "slow_body", "jitter"]
 ToolMode: TypeAlias = (

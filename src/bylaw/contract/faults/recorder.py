@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from bylaw.model.events import Annotation, Message, Request, Response, ToolCall, ToolResult
-from bylaw.model.trace import Trace
+from bylaw.model.events import Annotation, Message, Request, Response, ToolCall, ToolResult, Trace
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import calls_in, read_content
 from bylaw.traces.assembly.session_buffer import KnownCall, same_call

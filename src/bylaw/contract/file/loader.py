@@ -44,8 +44,8 @@ from bylaw.contract.model import (
     applies,
 )
 from bylaw.contract.reach import EXAMPLE_PORT, is_proxied, needs_calls
+from bylaw.model.diagnostic import Span
 from bylaw.model.rule import Rule
-from bylaw.model.source import Span
 from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import MapNode, Node

@@ -13,10 +13,10 @@ from msgspec import Struct
 from bylaw.engine.evidence import ref
 from bylaw.engine.monitor import NOTHING, OK, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, ok_if_complete
 from bylaw.engine.predicates import Explain, compile_explanation, compile_predicate, tools_of
+from bylaw.model.condition import CountOver, counts
 from bylaw.model.demand import Attempt as Demand
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event, ToolCall, seconds
-from bylaw.model.predicate import CountOver, counts
 from bylaw.model.verdict import Outcome
 
 MOST_RUNS = 10_000

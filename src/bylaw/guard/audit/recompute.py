@@ -36,9 +36,9 @@ from bylaw.guard.policies import without_repeats
 from bylaw.guard.reviews import OTHER_CALL, action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import AuditRow
+from bylaw.model.condition import ArgumentIs
 from bylaw.model.events import Annotation, Event, Message, Origin, Request, Response, SessionEnd, SessionStart, ToolCall
-from bylaw.model.guard_policy import Action, GuardPolicy
-from bylaw.model.predicate import ArgumentIs
+from bylaw.model.rule import Action, GuardPolicy
 from bylaw.model.verdict import Verdict
 
 MOST_GUARDS = 256

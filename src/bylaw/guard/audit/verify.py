@@ -28,7 +28,7 @@ from bylaw.guard.stores.chain import COMMITTED, EVENTS, FLOOR, NEW, UNTOUCHED, C
 from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import PAGE, GuardStore, StoreUnavailable
 from bylaw.guard.stores.records import AuditHead, AuditRow, Digest
-from bylaw.model.guard_policy import ExecutionMode, GuardPolicy
+from bylaw.model.rule import ExecutionMode, GuardPolicy
 
 _ALONE = frozenset({"anchor", "dropped", "prune", "rules", "stored"})
 """kinds of rows that have no event"""

@@ -19,10 +19,9 @@ from bylaw.guard.policies import GuardRules, VersionChoice, load_policies, selec
 from bylaw.guard.stores.ports import GuardStore, each_event
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Event, Message, Request, Response, SessionEnd, ToolCall, ToolResult
-from bylaw.model.guard_policy import Action, GuardRule
 from bylaw.model.ports import TraceSource
-from bylaw.model.report import TraceSummary
-from bylaw.model.verdict import Outcome, Verdict
+from bylaw.model.rule import Action, GuardRule
+from bylaw.model.verdict import Outcome, TraceSummary, Verdict
 from bylaw.rules.promotion import promotion
 from bylaw.traces.source import Traces, as_sources
 

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from bylaw.model.guard_policy import Action
-from bylaw.model.report import TraceSummary
+from bylaw.model.rule import Action
+from bylaw.model.verdict import TraceSummary
 
 UNCLEAR = "unclear"
 """beside the four actions: the recording lacks a value that could have decided the call"""

@@ -18,12 +18,11 @@ from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.model import Attempt, Decision, Match, Options
 from bylaw.guard.stores import MemoryStore
+from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, NotOf, Predicate, counts
 from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.demand import Calls, Temporal, looks_at_arguments
 from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult
-from bylaw.model.guard_policy import Action, GuardPolicy, GuardRule
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, NotOf, Predicate, counts
-from bylaw.model.rule import Rule
+from bylaw.model.rule import Action, GuardPolicy, GuardRule, Rule
 from bylaw.model.temporal import AgentIs, ResultOf, Says, StopsFor, ToolIs, UserSays
 from bylaw.model.verdict import Verdict
 from bylaw.rules.versions import qualified_id

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bylaw.guard.decide.guard import BaseGuard
     from bylaw.guard.model import Attempt
     from bylaw.guard.policies import VersionChoice
-    from bylaw.model.guard_policy import GuardPolicy
+    from bylaw.model.rule import GuardPolicy
     from bylaw.text.redaction.redactor import Redaction
 
 STDIN = "standard input"

@@ -112,7 +112,7 @@ def run(
 
 
 def _warn_without_store(guard: Guard, store: str | None) -> None:
-    from bylaw.model.guard_policy import Action
+    from bylaw.model.rule import Action
 
     pausing = [rule.rule.id for one in guard.policies.all for rule in one.policy.rules if rule.then is Action.PAUSE]
     if store is None and pausing:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bylaw.guard.reviews import Reviews
     from bylaw.guard.stores.ports import GuardStore
     from bylaw.guard.stores.records import ReviewRecord
-    from bylaw.model.guard_policy import GuardPolicy
+    from bylaw.model.rule import GuardPolicy
     from bylaw.text.redaction.redactor import Redaction
 
 BY = click.option("--by", required=True, metavar="NAME", help="Who answers. The agent that asks cannot.")

@@ -14,7 +14,7 @@ from bylaw.report.command_line import input_option, version_option
 if TYPE_CHECKING:
     from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores import SqliteStore
-    from bylaw.model.guard_policy import GuardPolicy
+    from bylaw.model.rule import GuardPolicy
     from bylaw.text.redaction.redactor import Redaction
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from bylaw.guard.decide.policy import MOST_SEEN, CompiledPolicy
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
 from bylaw.guard.policies import decide_nothing
+from bylaw.model.condition import Nothing
 from bylaw.model.demand import Attempt as AttemptDemand
-from bylaw.model.guard_policy import GuardRule
-from bylaw.model.predicate import Nothing
+from bylaw.model.rule import GuardRule
 
 DEEPEST = 64
 """levels of runs that are followed upwards"""

@@ -41,7 +41,7 @@ from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
 from bylaw.model.canonical import short_digest
 from bylaw.model.events import ToolCall
-from bylaw.model.guard_policy import Action, GuardRule
+from bylaw.model.rule import Action, GuardRule
 
 _ALLOW = Action.ALLOW
 _OTHER_RULES = "the rules have changed since the call was approved, and those before are not known"

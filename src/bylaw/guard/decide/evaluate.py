@@ -15,7 +15,7 @@ from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import PolicyState, SessionState
 from bylaw.guard.model import Decision, DenialClass, Match, Options
 from bylaw.model.events import ToolCall
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 from bylaw.model.verdict import Outcome, Verdict
 
 

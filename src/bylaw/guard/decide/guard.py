@@ -35,7 +35,7 @@ from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
 from bylaw.model.events import ToolCall
-from bylaw.model.guard_policy import Action, GuardPolicy
+from bylaw.model.rule import Action, GuardPolicy
 from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.redactor import Redaction, Redactor
 

@@ -21,21 +21,10 @@ from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.predicates import tools_of
 from bylaw.guard.policies import clause_text, policy_hash, rule_hashes
 from bylaw.model.canonical import short_digest
+from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, argument_tests, counts
 from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.events import ToolCall
-from bylaw.model.guard_policy import GuardPolicy, GuardRule
-from bylaw.model.predicate import (
-    AllOf,
-    AnyOf,
-    ArgumentIs,
-    CountOver,
-    Nothing,
-    NotOf,
-    Predicate,
-    argument_tests,
-    counts,
-)
-from bylaw.model.rule import Rule, Scope
+from bylaw.model.rule import GuardPolicy, GuardRule, Rule, Scope
 from bylaw.rules.messages import near_name
 from bylaw.rules.names import names_in
 from bylaw.rules.versions import qualified_id

@@ -18,6 +18,7 @@ from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.model.canonical import short_digest
+from bylaw.model.condition import ArgumentIs
 from bylaw.model.demand import (
     Always,
     AtMost,
@@ -34,7 +35,6 @@ from bylaw.model.demand import (
     looks_at_arguments,
 )
 from bylaw.model.events import Event, ToolCall
-from bylaw.model.predicate import ArgumentIs
 from bylaw.model.rule import Rule
 from bylaw.model.temporal import ResultOf, Says, Seen, ToolIs, UserSays
 

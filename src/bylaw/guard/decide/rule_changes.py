@@ -19,7 +19,7 @@ from bylaw.guard.decide.policy import CompiledPolicy, remembered_by
 from bylaw.guard.policies import guard_hash, rule_hashes, without_repeats
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.model.canonical import canonical_json
-from bylaw.model.guard_policy import GuardPolicy, GuardRule
+from bylaw.model.rule import GuardPolicy, GuardRule
 from bylaw.rules import load_guard
 from bylaw.rules.conditions import plain_conditions
 from bylaw.rules.versions import qualified_id

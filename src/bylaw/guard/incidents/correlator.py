@@ -24,8 +24,8 @@ from bylaw.guard.incidents.notifications import about_review, enqueue
 from bylaw.guard.incidents.sessions import Followed, SessionCache, Sessions, detection
 from bylaw.guard.stores.ports import GuardStore, StoreConflict, Transaction
 from bylaw.guard.stores.records import Detection, EventRow, Incident, Position, WideWindow
-from bylaw.model.guard_policy import Action, GuardPolicy
-from bylaw.model.predicate import Reach
+from bylaw.model.condition import Reach
+from bylaw.model.rule import Action, GuardPolicy
 
 MOST_CACHED = 1_000
 """agents whose state is cached in decoded form"""

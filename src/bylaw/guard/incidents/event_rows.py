@@ -28,11 +28,10 @@ from bylaw.guard.model import Attempt
 from bylaw.guard.policies import fill_mode, guard_hash, joined_hash, policy_hash, without_repeats
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.canonical import canonical_json
+from bylaw.model.condition import ArgumentIs, Reach, reach_of
 from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall, ToolResult
-from bylaw.model.guard_policy import Action, ExecutionMode, GuardPolicy, GuardRule
-from bylaw.model.predicate import ArgumentIs, Reach, reach_of
-from bylaw.model.rule import Scope
+from bylaw.model.rule import Action, ExecutionMode, GuardPolicy, GuardRule, Scope
 
 FOLDED = frozenset({"decision", "taken", "result", "observation", "session", "run", "release", "review"})
 """kinds of rows that the rules are folded over"""

@@ -42,9 +42,9 @@ from bylaw.guard.incidents.event_rows import (
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Limits, Match
 from bylaw.guard.stores.records import EventRow
+from bylaw.model.condition import Reach
 from bylaw.model.events import Event, ToolCall
-from bylaw.model.guard_policy import Action, GuardRule
-from bylaw.model.predicate import Reach
+from bylaw.model.rule import Action, GuardRule
 from bylaw.model.verdict import Verdict
 
 MOST_REVIEWS = 256

@@ -19,7 +19,7 @@ from bylaw.guard.incidents.notifications import Outbox, Patience, Reminders, Rem
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, each_followed, followed_pages
 from bylaw.guard.stores.records import Detection, Incident, Notification
-from bylaw.model.guard_policy import GuardPolicy
+from bylaw.model.rule import GuardPolicy
 from bylaw.text.redaction.redactor import Redactor
 
 if TYPE_CHECKING:

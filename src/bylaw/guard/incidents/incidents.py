@@ -22,7 +22,7 @@ from bylaw.guard.stores.records import (
     Notification,
     NotificationStatus,
 )
-from bylaw.model.predicate import Reach
+from bylaw.model.condition import Reach
 from bylaw.text.redaction.redactor import redacted
 
 FOLLOW_UP = "follow-up"

@@ -34,7 +34,7 @@ from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.scope import in_current_session
 from bylaw.guard.tools import CannotRun, plain_json, same_json
 from bylaw.model.events import Origin, Response
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 from bylaw.model.verdict import Verdict
 
 Session: TypeAlias = str | Callable[[Any], str] | None

@@ -25,7 +25,7 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls
 from bylaw.guard.model import Attempt, Call, Decision, Denied
 from bylaw.guard.tools import same_json
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 TIMEOUT = 24 * 3600.0
 """seconds that a hook may take, since a person may be asked; the call is blocked after that"""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from bylaw.guard.integrations.calls import MOST_WAITING, Calls, Running, running
 from bylaw.guard.model import Attempt, Decision, Denied
 from bylaw.guard.tools import same_json
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 
 class CrewDenied(Denied, HookAborted):  # type: ignore[misc]

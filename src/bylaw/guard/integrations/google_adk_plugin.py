@@ -16,7 +16,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from bylaw.guard.integrations.calls import Answer, Calls, Recorded
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 
 class Suspended(Exception):

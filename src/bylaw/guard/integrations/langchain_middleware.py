@@ -22,7 +22,7 @@ from langgraph.types import interrupt
 from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 try:
     from langchain.agents.middleware import AgentMiddleware

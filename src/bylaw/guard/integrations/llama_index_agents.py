@@ -20,7 +20,7 @@ from workflows.runtime.types.results import WaitingForEvent
 from bylaw.guard.integrations.calls import Answer, Calls, Recorded, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 _call_id: ContextVar[str | None] = ContextVar("bylaw call id", default=None)
 

@@ -23,7 +23,7 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.calls import Answer, Calls
 from bylaw.guard.model import Call, Denied
 from bylaw.guard.tools import CannotRun
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 
 class AgentDenied(Denied, AgentsException):  # type: ignore[misc]

@@ -20,7 +20,7 @@ from pydantic_ai.toolsets import WrapperToolset
 from bylaw.guard.integrations.calls import Answer, Calls, Recorded, running
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun, plain_json, same_json
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 
 class PydanticAICalls(Calls):

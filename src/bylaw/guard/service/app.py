@@ -39,7 +39,7 @@ from bylaw.guard.service.telemetry import Metrics, make_exporter
 from bylaw.guard.service.updates import Hub
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
-from bylaw.model.guard_policy import GuardSet
+from bylaw.model.rule import GuardSet
 from bylaw.text.redaction.redactor import Redaction
 
 READY = "ready"

@@ -53,7 +53,7 @@ from bylaw.guard.service.messages import (
 from bylaw.guard.stores import forks
 from bylaw.guard.tools import Tool
 from bylaw.model.events import Event, Origin
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 _log = logging.getLogger("bylaw")
 OnUnreachable: TypeAlias = Literal["deny", "allow"]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match
 from bylaw.model.events import Event, Message, Request, Response
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 from bylaw.model.verdict import Outcome
 from bylaw.text.redaction.redactor import pseudonym
 from bylaw.text.repeated_keys import repeated_key

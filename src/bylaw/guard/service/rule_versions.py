@@ -34,7 +34,7 @@ from bylaw.guard.stores.ports import (
 )
 from bylaw.guard.stores.records import ActiveRules, RuleVersion, RuleVersionStatus
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.guard_policy import GuardPolicy, GuardSet
+from bylaw.model.rule import GuardPolicy, GuardSet
 from bylaw.rules import dump_manifest, load_guard, parse_guard
 from bylaw.rules.files import NotRead, format_of, index_of, read_text_file
 from bylaw.rules.guard.manifest_documents import INDEX_KIND

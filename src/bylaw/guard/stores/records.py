@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
-from bylaw.model.predicate import Reach
+from bylaw.model.condition import Reach
 from bylaw.model.rule import Severity
 
 ReviewStatus: TypeAlias = Literal["pending", "approved", "rejected", "expired", "used"]

@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.guard_policy import ExecutionMode
+from bylaw.model.rule import ExecutionMode
 from bylaw.rules.guard.manifest_documents import (
     AGENT_KEYS,
     DOCUMENT_KEYS,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.guard_policy import GuardPolicy, GuardSet
+from bylaw.model.rule import GuardPolicy, GuardSet
 from bylaw.rules.guard.manifest_documents import inputs_in
 from bylaw.rules.messages import listing, quote
 

@@ -10,10 +10,9 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.demand import Attempt, Calls
-from bylaw.model.guard_policy import Action
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, ToolIn, ToolMatches
-from bylaw.model.rule import Rule, Scope
+from bylaw.model.rule import Action, Rule, Scope
 from bylaw.model.temporal import ResultOf, ToolIs
 from bylaw.rules.guard.manifest_documents import OPERATION_KEYS, SERVICE_KEYS, Document, Inputs
 from bylaw.rules.guard.section import read_tools

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, reach_of
 from bylaw.model.demand import Attempt
-from bylaw.model.guard_policy import Action
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, reach_of
-from bylaw.model.rule import Rule, Scope
+from bylaw.model.rule import Action, Rule, Scope
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import ListNode, MapNode, Node, plain
 from bylaw.rules.messages import listing, synonyms

@@ -10,11 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.errors import InputError
+from bylaw.model.condition import NotOf, ToolIn
 from bylaw.model.demand import Attempt
-from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, parse_mode
-from bylaw.model.predicate import NotOf, ToolIn
-from bylaw.model.rule import Rule, Scope
-from bylaw.model.source import Span
+from bylaw.model.diagnostic import Span
+from bylaw.model.rule import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, Rule, Scope, parse_mode
 from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote, synonyms

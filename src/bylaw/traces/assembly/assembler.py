@@ -17,9 +17,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.events import Event, Request, Response, SessionEnd, ToolCall, ToolResult
-from bylaw.model.source import Span
 from bylaw.traces.assembly.content import (
     EVERYTHING,
     MISSING_CALLS,

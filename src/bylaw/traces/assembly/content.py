@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from bylaw.model.events import Origin, ToolCall, ToolResult
-from bylaw.model.source import Locator
+from bylaw.model.events import Locator, Origin, ToolCall, ToolResult
 from bylaw.text.repeated_keys import repeated_key
 from bylaw.traces.assembly.session_buffer import same_call
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly

@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bylaw.model.events import Deferred, Origin, Request, Response, ToolCall, ToolResult, Usage
-from bylaw.model.source import Locator
+from bylaw.model.events import Deferred, Locator, Origin, Request, Response, ToolCall, ToolResult, Usage
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.session_buffer import SessionBuffer, fits_name
 

@@ -14,9 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct
 
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Event
+from bylaw.model.events import Event, Trace
 from bylaw.model.ports import TraceSource
-from bylaw.model.trace import Trace
 from bylaw.traces.export.destination import open_destination
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from bylaw.model.events import (
     Annotation,
     Deferred,
     Event,
+    Locator,
     Message,
     Origin,
     Request,
@@ -28,7 +29,6 @@ from bylaw.model.events import (
     ToolCall,
     ToolResult,
 )
-from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.conversation import Prefix
 from bylaw.traces.export.destination import open_compressed

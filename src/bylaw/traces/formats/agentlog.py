@@ -11,6 +11,7 @@ from bylaw.model.events import (
     Annotation,
     Deferred,
     Event,
+    Locator,
     Origin,
     Request,
     Response,
@@ -19,7 +20,6 @@ from bylaw.model.events import (
     ToolResult,
     Usage,
 )
-from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import (
     UNREAD_BLOCK,
     AssistantContent,

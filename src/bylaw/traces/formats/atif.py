@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from bylaw.model.events import Deferred, Origin, SessionStart, Usage
-from bylaw.model.source import Locator
+from bylaw.model.events import Deferred, Locator, Origin, SessionStart, Usage
 from bylaw.traces.assembly.content import AssistantContent
 from bylaw.traces.assembly.conversation import Conversation, Prefix, Settings
 from bylaw.traces.assembly.usage import usage_from_counts

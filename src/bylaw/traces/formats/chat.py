@@ -10,8 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.model.canonical import json_type
-from bylaw.model.events import Origin, ToolCall, Usage
-from bylaw.model.source import Locator
+from bylaw.model.events import Locator, Origin, ToolCall, Usage
 from bylaw.traces.assembly.content import EVERYTHING, read_arguments
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.model.source import Locator
+from bylaw.model.events import Locator
 from bylaw.traces.assembly.content import AssistantContent
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.chat_message import item_of, time_of

@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bylaw.model.events import Event, Origin, SessionStart
-from bylaw.model.source import Locator
+from bylaw.model.events import Event, Locator, Origin, SessionStart
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import item_of

@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.model.source import Locator
+from bylaw.model.events import Locator
 from bylaw.traces.formats.messages import chat_messages
 from bylaw.traces.formats.record import Record, type_name
 from bylaw.traces.formats.spans.span import RecordedInput

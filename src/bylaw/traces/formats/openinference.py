@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bylaw.model.source import Locator
+from bylaw.model.events import Locator
 from bylaw.traces.formats.otlp import interpret
 from bylaw.traces.formats.record import Record, records_of, type_name
 from bylaw.traces.formats.spans import genai

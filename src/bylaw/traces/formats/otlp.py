@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.model.events import Deferred
-from bylaw.model.source import Locator
+from bylaw.model.events import Deferred, Locator
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.formats.bylaw.lines import (
     VERSION,

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from bylaw.model.events import Annotation, Event, Origin, SessionStart, Usage
-from bylaw.model.source import Locator
+from bylaw.model.events import Annotation, Event, Locator, Origin, SessionStart, Usage
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import (
     EVERYTHING,

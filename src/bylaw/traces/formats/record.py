@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bylaw.model.canonical import json_type
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.source import Locator
+from bylaw.model.events import Locator
 from bylaw.traces.records.files import open_path
 from bylaw.traces.records.jsontext import (
     REFUSED,

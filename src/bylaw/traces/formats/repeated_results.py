@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.model.source import Locator
+from bylaw.model.events import Locator
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import Result
 from bylaw.traces.assembly.session_buffer import MOST_CALLS, KnownCall, SessionBuffer

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from bylaw.model.events import Deferred
-from bylaw.model.source import Locator
+from bylaw.model.events import Deferred, Locator
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import AssistantContent, Result
 from bylaw.traces.assembly.conversation import Conversation, Settings

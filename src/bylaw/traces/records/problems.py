@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.errors import InputError
-from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.source import Locator, Span
+from bylaw.model.diagnostic import Diagnostic, Span
+from bylaw.model.events import Locator
 
 MOST_ERRORS = 20
 """bad records that are listed; …"""

@@ -20,7 +20,7 @@ from bylaw.errors import InputError
 from bylaw.guard.decide.attempts import id_as_run
 from bylaw.guard.decide.session import SessionState, is_generated
 from bylaw.guard.guard import Guard, StrictGuard
-from bylaw.guard.integrations.hooks.connection import PROJECT
+from bylaw.guard.integrations.hooks import PROJECT
 from bylaw.guard.integrations.hooks.payloads import (
     Answer,
     Client,
@@ -39,7 +39,7 @@ from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import EventRow, ReviewRecord
 from bylaw.guard.tools import same_json
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 
 class HookOptions(Struct, frozen=True, kw_only=True):

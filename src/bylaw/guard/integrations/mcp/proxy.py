@@ -38,7 +38,7 @@ from bylaw.guard.integrations.mcp.messages import (
 from bylaw.guard.integrations.mcp.pins import ToolCheck
 from bylaw.guard.model import Attempt, Call, Decision, Denied
 from bylaw.guard.tools import same_json
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 MOST_CONTINUED = 1_000
 """calls whose server waits for input; the oldest is forgotten, and decided again when it is continued"""

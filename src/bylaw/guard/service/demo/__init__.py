@@ -28,7 +28,7 @@ from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Message, Origin, Response
-from bylaw.model.guard_policy import GuardSet
+from bylaw.model.rule import GuardSet
 
 Script: TypeAlias = Generator[float, None, None]
 Use: TypeAlias = Generator[float, None, Decision]

@@ -14,7 +14,7 @@ from bylaw.guard.service.errors import BadRequest, NotFound, Unusable
 from bylaw.guard.service.operations.rules import RuleView, views_of
 from bylaw.guard.service.rule_versions import RuleVersions, parse_files
 from bylaw.guard.stores.ports import write_change
-from bylaw.model.guard_policy import GuardPolicy, GuardSet
+from bylaw.model.rule import GuardPolicy, GuardSet
 from bylaw.rules import dump_manifest
 
 

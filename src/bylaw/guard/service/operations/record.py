@@ -14,7 +14,7 @@ from bylaw.guard.audit.verify import verify
 from bylaw.guard.service.errors import BadRequest
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import AuditHead, AuditRow, EventRow
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 
 MOST_READ = 50_000
 """events that are searched for one answer"""

@@ -23,7 +23,7 @@ from bylaw.guard.service.rule_versions import RuleVersions, check_expected, path
 from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
 from bylaw.guard.stores.records import RuleVersion, RuleVersionStatus
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.guard_policy import GuardPolicy, GuardRule
+from bylaw.model.rule import GuardPolicy, GuardRule
 from bylaw.rules.promotion import NotPromoted, promotion
 
 SHADOW = "shadow-"

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from bylaw.model.events import Deferred, Event, Request, ToolCall
-from bylaw.model.source import Locator
+from bylaw.model.events import Deferred, Event, Locator, Request, ToolCall
 from bylaw.traces.assembly.session_buffer import CallLinks
 from bylaw.traces.formats.bylaw.lines import (
     ALL_KINDS,

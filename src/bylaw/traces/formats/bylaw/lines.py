@@ -18,6 +18,7 @@ from bylaw.model.events import (
     Annotation,
     Deferred,
     Event,
+    Locator,
     Message,
     Origin,
     Request,
@@ -28,7 +29,6 @@ from bylaw.model.events import (
     ToolResult,
     Usage,
 )
-from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.continuations import MessageSkim
 from bylaw.traces.assembly.sessions import Hints, RecordSummary, carries_history

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from bylaw.model.events import Deferred, Event, Origin, Request, Response, ToolCall
-from bylaw.model.source import Locator
+from bylaw.model.events import Deferred, Event, Locator, Origin, Request, Response, ToolCall
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import (
     UNREAD_BLOCK,

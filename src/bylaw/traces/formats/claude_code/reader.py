@@ -10,8 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.model.events import Event, Origin
-from bylaw.model.source import Locator
+from bylaw.model.events import Event, Locator, Origin
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import AssistantContent, Result
 from bylaw.traces.assembly.conversation import Conversation, Prefix, Settings, truncation_notes

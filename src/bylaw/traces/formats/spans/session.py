@@ -16,8 +16,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.diagnostic import Span as Place
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
-from bylaw.model.source import Span as Place
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import (
     EVERYTHING,

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from bylaw.model.events import Deferred, Usage
-from bylaw.model.source import Locator
+from bylaw.model.events import Deferred, Locator, Usage
 from bylaw.traces.assembly.content import Result, foreign_result, only_part, read_arguments
 from bylaw.traces.assembly.session_buffer import same_value
 from bylaw.traces.formats.chat_message import read_assistant, results_in
