@@ -16,7 +16,7 @@ from bylaw.guard.decide.session import MOST_UNSETTLED
 from bylaw.guard.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Message, Origin, Response, SessionEnd
-from bylaw.model.guard_policy import Action
+from bylaw.model.rule import Action
 from bylaw.text.redaction.redactor import redacted
 from tests.guard.support import attempt, guard
 from tests.guard.test_state_names import EARLIER, EARLIER_RULES
