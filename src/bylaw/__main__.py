@@ -5,7 +5,7 @@ import sys
 
 def main() -> None:
     if sys.argv[1:2] == ["hook"]:  # runs for each tool call of a coding agent, so it loads no more than it needs
-        from bylaw.guard.integrations.hooks.client import main as run_hook
+        from bylaw.guard.integrations.hooks import main as run_hook
 
         run_hook(sys.argv[2:])
     from bylaw.cli import main as run_command

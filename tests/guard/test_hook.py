@@ -22,10 +22,10 @@ from click.testing import CliRunner
 
 from bylaw.guard.commands.hook import command as hook_command
 from bylaw.guard.guard import Guard
-from bylaw.guard.integrations.hooks import client as hook_client
-from bylaw.guard.integrations.hooks import connection, settings
+from bylaw.guard.integrations import hooks
 from bylaw.guard.integrations.hooks import run as hook_run
 from bylaw.guard.integrations.hooks import service as hook_service
+from bylaw.guard.integrations.hooks import settings
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Answer, Client
 from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
 from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
@@ -483,7 +483,7 @@ def test_install_says_if_there_are_no_rules(policy: str | None, tmp_path: Path) 
 
 def test_a_hook_at_a_terminal_says_what_it_is(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    assert hook_client.run({}) == 2 and "a coding agent runs this" in capsys.readouterr().err
+    assert hooks.answer_event({}) == 2 and "a coding agent runs this" in capsys.readouterr().err
 
 
 def test_the_command_that_is_installed_blocks_where_bylaw_is_missing(tmp_path: Path) -> None:
@@ -500,7 +500,7 @@ def test_the_command_that_is_installed_blocks_where_bylaw_is_missing(tmp_path: P
 @pytest.fixture
 def service(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookService]:
     path = tmp_path_factory.mktemp("run") / "b" / "s"
-    monkeypatch.setenv(connection.SOCKET, str(path))
+    monkeypatch.setenv(hooks.SOCKET, str(path))
     serving = HookService(str(path))
     thread = threading.Thread(target=serving.run)
     thread.start()
@@ -510,7 +510,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 
 
 def _asked(payload: dict[str, Any], **options: str) -> Answer | None:
-    found = connection.ask_service(json.dumps(payload).encode(), options)
+    found = hooks.ask_service(json.dumps(payload).encode(), options)
     return None if found is None else Answer(*found)
 
 
@@ -534,10 +534,10 @@ def test_a_service_of_another_version_and_a_broken_request_block(
 ) -> None:
     call = payload("claude-code", project, "Bash", {"command": "ls"})
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "VERSION", b"bylaw-hook/0")
+        patch.setattr(hooks, "VERSION", b"bylaw-hook/0")
         assert _asked(call).code == 2  # type: ignore[union-attr]
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "request", lambda *_: b"nonsense")
+        patch.setattr(hooks, "request", lambda *_: b"nonsense")
         assert _asked(call).code == 2  # type: ignore[union-attr]
 
 
@@ -546,7 +546,7 @@ def test_without_an_answer_the_hook_decides_by_itself(service: HookService, monk
         HookService(service.path)
     for reply in (b"", b"0 0", b"0 2 0\n{", b"x y z\n"):
         with pytest.raises(ValueError):
-            connection._read_reply(reply)
+            hooks._read_reply(reply)
     folder = os.path.dirname(service.path)
     os.chmod(folder, 0o777)
     assert _asked({}) is None, "anybody could have put it there"
@@ -563,17 +563,17 @@ def test_without_an_answer_the_hook_decides_by_itself(service: HookService, monk
 def test_an_event_whose_hook_does_not_wait_is_not_decided(
     how: str, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(connection.SOCKET, path := str(tmp_path_factory.mktemp("run") / "b" / "s"))
+    monkeypatch.setenv(hooks.SOCKET, path := str(tmp_path_factory.mktemp("run") / "b" / "s"))
     stalled = HookService(path)
     call = payload("gemini", project, "fetch", {})  # a rule allows one
     if how == "the hook was stopped":
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(path)
-            asking.sendall(connection.request(json.dumps(call).encode(), {}))
+            asking.sendall(hooks.request(json.dumps(call).encode(), {}))
     else:
         monkeypatch.setattr(hook_service, "_has_gone", lambda _: False)
         with monkeypatch.context() as patch:
-            patch.setattr(connection, "_PATIENCE", 0.01)
+            patch.setattr(hooks, "_PATIENCE", 0.01)
             assert _asked(call) is None
     thread = threading.Thread(target=stalled.run)
     thread.start()
@@ -591,7 +591,7 @@ def test_a_session_starts_the_service(tmp_path: Path, project: Path) -> None:
         ["hook", "--client", "claude-code", "--serve"],
         stdin=json.dumps(start),
         cwd=project,
-        env={**os.environ, connection.SOCKET: str(path)},
+        env={**os.environ, hooks.SOCKET: str(path)},
     )
     assert (done.returncode, done.stdout) == (0, "{}\n")
     with socket.socket(socket.AF_UNIX) as asking:
@@ -633,8 +633,8 @@ def test_install_serve_is_for_the_start_of_a_session(client: Client, tmp_path: P
     [["install", "codex"], ["--help"], ["--client", "nobody"], ["--policy=x"], ["--store", "--help"], ["a", "b"]],
 )
 def test_other_arguments_are_left_to_the_command_line(arguments: list[str]) -> None:
-    assert hook_client._plain_options(arguments) is None
-    assert hook_client._plain_options(["--client", "codex", "-p", "x"]) == {"client": "codex", "policy": "x"}
+    assert hooks._plain_options(arguments) is None
+    assert hooks._plain_options(["--client", "codex", "-p", "x"]) == {"client": "codex", "policy": "x"}
 
 
 def _run_installed(payload: dict[str, Any], **more: Any) -> tuple[subprocess.CompletedProcess[bytes], set[str]]:
@@ -661,7 +661,7 @@ def test_a_hook_with_a_service_imports_next_to_nothing(service: HookService, pro
 
 
 def test_a_hook_alone_imports_nothing_that_a_decision_does_not_need(project: Path) -> None:
-    alone = {**os.environ, connection.SOCKET: str(project / "none" / "s")}
+    alone = {**os.environ, hooks.SOCKET: str(project / "none" / "s")}
     force = payload("claude-code", project, "Bash", {"command": "git push --force"})
     done, modules = _run_installed(force, cwd=project, env=alone)
     assert done.returncode == 2 and b"no force pushes" in done.stderr
@@ -689,8 +689,8 @@ def test_a_hook_without_streams_blocks(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr("sys.stdin", None)
     with monkeypatch.context() as patch:
         patch.setattr("sys.stderr", None)
-        assert hook_client.run({}) == 2 and capsys.readouterr() == ("", "")
-    assert hook_client.run({}) == 2 and "stdin is closed" in capsys.readouterr().err
+        assert hooks.answer_event({}) == 2 and capsys.readouterr() == ("", "")
+    assert hooks.answer_event({}) == 2 and "stdin is closed" in capsys.readouterr().err
 
 
 # -- calls that the guard has not allowed

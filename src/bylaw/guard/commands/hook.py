@@ -45,13 +45,13 @@ def command(ctx: click.Context, /, serve: bool, **given: str | None) -> int | No
     """
     if ctx.invoked_subcommand is not None:
         return None
-    from bylaw.guard.integrations.hooks.client import run
+    from bylaw.guard.integrations.hooks import answer_event
 
     if serve:
         from bylaw.guard.integrations.hooks.service import start_service
 
         start_service(_IDLE)
-    return run({key: value for key, value in given.items() if value is not None})
+    return answer_event({key: value for key, value in given.items() if value is not None})
 
 
 def _where(function: click.Command) -> click.Command:
@@ -168,7 +168,7 @@ def serve(idle: float | None) -> ExitCode:
     """
     import signal
 
-    from bylaw.guard.integrations.hooks.connection import socket_path
+    from bylaw.guard.integrations.hooks import socket_path
     from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
 
     try:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.guard.integrations.hooks.connection import BLOCK, MOST_BYTES
+from bylaw.guard.integrations.hooks import BLOCK, MOST_BYTES
 from bylaw.text.repeated_keys import loads_strictly
 
 Client: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor", "copilot"]

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 import bylaw
-from bylaw.guard.integrations.hooks.connection import (
+from bylaw.guard.integrations.hooks import (
     MOST_BYTES,
     OPTIONS,
     PROJECT,
