@@ -349,7 +349,7 @@ def responses(count: int) -> Iterator[bytes]:
             response = {"id": f"r{session}.{turn}", "object": "response", "model": "m", "output": [items(answer)]}
             if turn:
                 response["previous_response_id"] = f"r{session}.{turn - 1}"
-            yield line({"request": {"input": [items(message) for message in before]}, "response": response})
+            yield line({"input": [items(message) for message in before], "response": response})
 
 
 def agents_sdk(count: int) -> Iterator[bytes]:

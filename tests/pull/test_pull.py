@@ -309,6 +309,19 @@ def test_a_time_that_is_none(pull: Pull, text: str) -> None:
         pull("phoenix", "--since", text)
 
 
+@pytest.mark.parametrize(
+    ("service", "message"),
+    [
+        ("foo", "unknown service `foo` (choose from langfuse, langsmith, mlflow, phoenix)"),
+        ("langfsue", "unknown service `langfsue`; did you mean `langfuse`? (choose from"),
+    ],
+)
+def test_a_service_that_is_not_known(pull: Pull, service: str, message: str) -> None:
+    with pytest.raises(click.UsageError) as problem:
+        pull(service)
+    assert problem.value.message.startswith(message)
+
+
 def test_a_proxy_of_the_environment_is_used(fake: Fake, pull: Pull, tmp_path: Path) -> None:
     speak_langfuse(fake)
     proxy = fake.url.replace("http://", "http://me:p%40ss@")

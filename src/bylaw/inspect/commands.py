@@ -16,7 +16,7 @@ import click
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import trace_format_option, write_usage_error
 from bylaw.report.diagnostics import print_diagnostics
-from bylaw.report.output import Target, emit, open_target, parse_targets, wants_colour
+from bylaw.report.output import Target, emit, open_target, parse_targets, unknown_choice, wants_colour
 from bylaw.report.progress import watch_traces
 from bylaw.report.text import count, printable, terminal_width, wrap
 from bylaw.traces.export import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
@@ -259,13 +259,13 @@ def convert(
     """
     from bylaw.traces import find_traces, open_trace
 
+    if to is not None and to not in EXPORTS:
+        raise unknown_choice("format to write", to, EXPORTS)
     if not names:
         raise click.UsageError("no trace given: bylaw convert TRACE... OUT")
     if len(names) == 1:
         raise click.UsageError(f"OUT is missing: bylaw convert {names[0]} OUT")
     *traces, out = names
-    if to is not None and to not in EXPORTS:
-        raise click.UsageError(f"unknown format to write `{to}` (choose from {', '.join(EXPORTS)})")
     try:
         found = find_traces(traces)
     except InputError as problem:

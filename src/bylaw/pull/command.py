@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bylaw.errors import ExitCode
+from bylaw.report.output import unknown_choice
 from bylaw.report.text import count, printable
 
 if TYPE_CHECKING:
@@ -22,6 +23,18 @@ _AGO = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _BATCH = 20
 """traces that are asked for together, where the service can do that"""
+
+
+class Service(click.Choice[str]):
+    """One of the services, with the message that other unknown names get."""
+
+    def __init__(self) -> None:
+        super().__init__(sorted(SOURCES))
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in SOURCES:
+            raise unknown_choice("service", value, sorted(SOURCES))
+        return value
 
 
 class Since(click.ParamType[datetime]):
@@ -41,7 +54,7 @@ class Since(click.ParamType[datetime]):
 
 
 @click.command(name="pull")
-@click.argument("service", type=click.Choice(sorted(SOURCES)))
+@click.argument("service", type=Service())
 @click.option(
     "--since", type=Since(), metavar="TIME", help="Only traces since this time: 2026-11-01, or 7d, 24h, 30m ago."
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from bylaw.report.output import Target, parse_targets
+from bylaw.report.output import Target, parse_targets, unknown_choice
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -132,7 +132,7 @@ def trace_format_option(function: F) -> F:
 
     def check(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
         if name is not None and name not in FORMATS:
-            raise click.UsageError(f"unknown trace format `{name}` (choose from {', '.join(FORMATS)})")
+            raise unknown_choice("trace format", name, FORMATS)
         return name
 
     option = click.option(

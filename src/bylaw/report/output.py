@@ -63,10 +63,19 @@ def parse_targets(formats: tuple[str, ...], output: str | None, known: Collectio
 def _parse(text: str, known: Collection[str]) -> Target:
     name, _, file = text.partition("=")
     if name not in known:
-        raise click.UsageError(f"unknown format `{name}` (choose from {', '.join(known)})")
+        raise unknown_choice("format", name, known)
     if "=" in text and not file:
         raise click.UsageError(f"`--format {text}` names no file")
     return Target(name, file or None)
+
+
+def unknown_choice(noun: str, name: str, known: Collection[str]) -> click.UsageError:
+    """The error of a name that none of the known ones is; one that is near is proposed."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    meant = f"; did you mean `{near[0]}`?" if near else ""
+    return click.UsageError(f"unknown {noun} `{name}`{meant} (choose from {', '.join(known)})")
 
 
 def file_target(file: str) -> Target:
