@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from pathlib import Path
@@ -19,7 +18,6 @@ from bylaw.model.events import Message, Origin, Response, SessionEnd
 from bylaw.model.rule import Action
 from bylaw.text.redaction.redactor import redacted
 from tests.guard.support import attempt, guard
-from tests.guard.test_state_names import EARLIER, EARLIER_RULES
 
 KEY = "sk-live-0123456789abcdef0123"
 ASK = [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause"}]
@@ -179,7 +177,7 @@ def test_calls_beyond_the_most_count_as_made() -> None:
     assert [guarding.release(calls[0]), guarding.release(calls[1])] == [False, True]
 
 
-@pytest.mark.parametrize("state", [b'{"form":99}', b'{"policies":{"sha256:x":[{},{},null,[]]}}'])
+@pytest.mark.parametrize("state", [b'{"form":99}', b'{"form":1}', b'{"policies":{"sha256:x":[{},{},null,[]]}}'])
 def test_a_session_of_another_version_is_refused(state: bytes) -> None:
     store = MemoryStore()
     guarding = guard(LIMIT, store=store)
@@ -229,24 +227,6 @@ def test_a_late_row_that_cannot_be_written_is_reported_and_undoes_nothing(
     assert [row.data["attempt"] for row in store.events()] == ["can be"]
     assert "a decision in the session `s` could not be written down" in caplog.text
     store.close()
-
-
-def test_a_log_of_an_earlier_version_is_read() -> None:
-    """There each event of the log had an undo record of its own."""
-    store = MemoryStore()
-    state = json.loads(EARLIER)
-    [policy] = state["policies"].values()
-    opened, after = policy.pop()[0], policy[1]["sessions"][0]["states"]
-    undos = [[{}, [], [], {}, True], [{}, opened[1], [], {}, False], [after, [], [], {}, False]]
-    calls = {call[5]: call for call in state["open"]}
-    policy[2] = [[[calls[entry], undo], settled] for (entry, settled), undo in zip(policy[2], undos, strict=True)]
-    with store.transaction("default") as transaction:
-        record = transaction.session("default")
-        record.state, record.version = json.dumps(state).encode(), record.version + 1
-        transaction.put_session(record)
-    assert not guard(EARLIER_RULES, store=store).decide(attempt("pay")).allowed
-    assert guard(EARLIER_RULES, store=store).release("p2", session="default")
-    assert guard(EARLIER_RULES, store=store).decide(attempt("pay")).allowed
 
 
 def test_a_call_that_a_guard_with_other_limits_closes() -> None:

@@ -201,8 +201,6 @@ class SessionState:
         """whether it was used since sessions were last searched for one to forget"""
         self.others: dict[str, Any] = {}
         """what rules remember that this guard does not have; never read, always stored again"""
-        self.older: dict[str, Any] = {}
-        """states that an earlier version has stored, of policies that this guard does not have; by policy hash"""
         self.afresh = False
         """whether a policy started after others had already seen events"""
         self.written: dict[str, tuple[ToolCall, Raw]] = {}
@@ -216,7 +214,7 @@ class SessionState:
         state = self.policies.get(policy.hash)
         if state is None:
             state = self.policies[policy.hash] = PolicyState(policy)
-            self.afresh = self.afresh or bool(self.others or self.older)
+            self.afresh = self.afresh or bool(self.others)
         return state
 
     def agent_of(self, attempt: Attempt) -> str | None:

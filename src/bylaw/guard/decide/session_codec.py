@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.engine.evaluation import Carried, Evaluation
+from bylaw.engine.evaluation import Carried
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.scope import NOTHING_MOVED, Undo, dumped_undo, revived_undo
 from bylaw.engine.values import UNREADABLE
@@ -20,7 +20,7 @@ from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
 from bylaw.text.redaction.redactor import Redactor
 
 FORM = 2
-"""version of the encoding. Version 1 is read too; any other is refused"""
+"""version of the encoding; any other is refused"""
 MOST_OTHERS = 32
 """policies of other guards whose state is stored again"""
 
@@ -37,22 +37,10 @@ class PolicyData(Struct, array_like=True):
     """what takes back the whole log"""
 
 
-class OlderData(Struct, array_like=True):
-    """The state of one policy as version 1 wrote it, by the policy's hash: states by index."""
-
-    attempts: Raw
-    calls: Raw
-    log: list[tuple[Raw, bool]] = []
-    undo: list[Raw] = []
-    """nothing in a state of an even earlier version, whose log has [event, undo record]"""
-
-
 class _Data(Struct, omit_defaults=True):
     form: int
-    policies: dict[str, Any] = {}
-    """`StateNames.key` → PolicyData; in version 1, the policy's hash → OlderData"""
-    older: dict[str, OlderData] = {}
-    """states of version 1 of policies that no guard has loaded since"""
+    policies: dict[str, PolicyData] = {}
+    """by `StateNames.key`"""
     fed: list[str] = []
     runs: dict[str, tuple[str | None, str | None]] = {}
     denied: dict[str, int] = {}
@@ -63,18 +51,6 @@ class _Data(Struct, omit_defaults=True):
     """digests of call ids, eight characters each"""
     told: str = ""
     """digests of the ids of requests, likewise"""
-
-
-class _Current(_Data):
-    policies: dict[str, PolicyData] = {}
-
-
-class _Earlier(_Data):
-    policies: dict[str, OlderData] = {}
-
-
-class _Form(Struct):
-    form: int
 
 
 class _NamedUndo(Struct, array_like=True):
@@ -89,12 +65,8 @@ class _NamedUndo(Struct, array_like=True):
 
 _encode = msgspec.json.Encoder().encode
 _NOTHING_MOVED = Raw(_encode(_NamedUndo({}, [], [], {}, False)))
-_decode_form = msgspec.json.Decoder(_Form).decode
-_decode = msgspec.json.Decoder(_Current).decode
-_decode_earlier = msgspec.json.Decoder(_Earlier).decode
+_decode = msgspec.json.Decoder(_Data).decode
 _decode_carried = msgspec.json.Decoder(Carried | None).decode
-_decode_logged = msgspec.json.Decoder(tuple[list[Any], Undo]).decode
-_decode_undo = msgspec.json.Decoder(Undo).decode
 _decode_named_undo = msgspec.json.Decoder(_NamedUndo).decode
 _decode_event = msgspec.json.Decoder(list[Any]).decode
 _decode_entry = msgspec.json.Decoder(list[Any] | str).decode
@@ -115,7 +87,6 @@ def dump(state: SessionState) -> bytes:
         _Data(
             form=FORM,
             policies=policies,
-            older=state.older,
             fed=sorted(state.fed),
             runs=state.runs,
             denied=state.denied,
@@ -198,18 +169,17 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
     state = SessionState(key)
     if not data:
         return state
-    found = _read(key, data)
+    try:
+        found = _decode(data)
+    except msgspec.ValidationError:
+        found = None
+    if found is None or found.form != FORM:
+        raise SessionUnreadable(f"the session `{key}` was written by another version of bylaw")
     calls = [_revive(_decode_event(text), key, policies) for text in found.open]
     state.open = {call.call_id: call for call in calls if isinstance(call, ToolCall)}
-    state.older = found.older
     for policy in policies:
-        if policy.hash in state.older:
-            older = state.older.pop(policy.hash)
-            state.policies[policy.hash] = _load_older(policy, older, state, policies)
         _load_policy(policy, found.policies, state, policies)
     state.others = _without_own(found.policies, policies)
-    for saved in state.older.values():
-        saved.log = [(_whole(text, found.open, calls), settled) for text, settled in saved.log]
     state.above = found.above
     state.fed = frozenset(found.fed)
     state.runs, state.denied = found.runs, found.denied
@@ -222,20 +192,6 @@ def _digests(text: str) -> dict[str, None]:
     return {text[i : i + 8]: None for i in range(0, len(text), 8)}
 
 
-def _read(key: str, data: bytes) -> _Data:
-    try:
-        form = _decode_form(data).form
-        if form == FORM:
-            return _decode(data)
-        if form == 1:
-            earlier = _decode_earlier(data)
-            earlier.older, earlier.policies = dict(list(earlier.policies.items())[-MOST_OTHERS:]), {}
-            return earlier
-    except msgspec.ValidationError:
-        pass
-    raise SessionUnreadable(f"the session `{key}` was written by another version of bylaw")
-
-
 def _load_policy(
     policy: CompiledPolicy, saved: dict[str, PolicyData], session: SessionState, policies: Sequence[CompiledPolicy]
 ) -> None:
@@ -245,23 +201,21 @@ def _load_policy(
     of_agent = [(key, one) for key, one in saved.items() if agent_of(key) == names.agent]
     if not of_agent:
         return
-    state = session.policies.get(policy.hash) or PolicyState(policy)
+    state = session.policies[policy.hash] = PolicyState(policy)
     counters = {name: text for _, one in of_agent for name, text in one.counters.items()}
     _load_counters(state, counters, session.key)
     remembered = set(counters)
     for key, one in of_agent:
         carried = _decode_carried(one.calls)
         if carried is not None and (key == names.key or not names.indices.keys().isdisjoint(carried.states)):
-            state.log, state.undo_text = [], None
             state.calls.carry_on(session.key, carried, names.indices)
             remembered.update(carried.states)
     own = saved.get(names.key)
     if own is None:
         session.afresh = session.afresh or not names.known() <= remembered
-    elif own.log and policy.hash not in session.policies:
+    elif own.log:
         log = [_load_logged(text, settled, session, policies) for text, settled in own.log]
         state.read_log(log, _load_undo(policy, own.undo[0]))
-    session.policies[policy.hash] = state
 
 
 def _load_counters(state: PolicyState, found: dict[str, Raw], session: str) -> None:
@@ -306,31 +260,6 @@ def _without_own(saved: dict[str, PolicyData], policies: Sequence[CompiledPolicy
         if counters or left is not None:
             others[key] = PolicyData(counters, Raw(_encode(left)))
     return dict(list(others.items())[-MOST_OTHERS:])
-
-
-def _load_older(
-    policy: CompiledPolicy, saved: OlderData, session: SessionState, policies: Sequence[CompiledPolicy]
-) -> PolicyState:
-    state = PolicyState(policy)
-    state.attempts = Evaluation.restore(policy.attempts, bytes(saved.attempts))
-    state.calls = Evaluation.restore(policy.calls, bytes(saved.calls))
-    if not saved.undo:
-        for text, settled in saved.log:
-            event, undo = _decode_logged(text)
-            known = _revive(event, session.key, policies)
-            state.log.append(Logged(known, revived_undo(policy.calls, undo), settled))
-    else:
-        log = [_load_logged(text, settled, session, policies) for text, settled in saved.log]
-        state.read_log(log, revived_undo(policy.calls, _decode_undo(saved.undo[0])))
-    return state
-
-
-def _whole(text: Raw, opened: list[Raw], calls: list[Event]) -> Raw:
-    """The event itself: the call may be closed before this policy is read again."""
-    if not bytes(text).startswith(b'"'):
-        return text
-    call_id = _decode_entry(text)
-    return next(raw for raw, call in zip(opened, calls, strict=True) if getattr(call, "call_id", None) == call_id)
 
 
 def _load_logged(text: Raw, settled: bool, session: SessionState, policies: Sequence[CompiledPolicy]) -> Logged:
