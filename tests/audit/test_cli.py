@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -126,22 +125,3 @@ def test_show_and_export_name_the_calls_that_ran_unjudged(path: Path) -> None:
 
 def _exported(path: Path, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in _run(path, "export", *arguments)[1].splitlines()]
-
-
-def test_an_older_file_gets_its_head(path: Path) -> None:
-    """As one looks that was written before there were heads."""
-    tampered = Tampered(path)
-    last = tampered.rows()[-1]
-    tampered("DROP TABLE audit_chain")
-    tampered("DELETE FROM sqlite_sequence WHERE name = 'audit head'")
-    tampered("ALTER TABLE audit DROP COLUMN stored")
-    tampered("DROP TABLE rules")
-    tampered("DROP TABLE to_commit")
-    tampered("PRAGMA user_version = 2")
-    code, _ = _run(path, "head")
-    assert code == 4, "reading changes nothing"
-    SqliteStore(path).close()
-    assert _run(path, "head")[0] == 0
-    rows = tampered.rows()
-    assert rows[last[0] - 1][4] == last[4] and all('"kind":"stored"' in row[2] for row in rows[last[0] :])
-    assert sqlite3.connect(path).execute("SELECT id FROM audit_chain").fetchone() == ("0" * 64,)

@@ -270,7 +270,7 @@ def test_truths_belong_to_the_predicate_that_was_asked() -> None:
 
 @pytest.mark.parametrize("asked", [None, ["another"]])
 def test_truths_of_other_predicates_are_not_taken(asked: Any) -> None:
-    """Rows of a version that asked for less say it of fewer predicates, and older ones do not say of which."""
+    """Rows of a version that asked for less say it of fewer predicates."""
     steps = [("call", "a", "pay", {"key": SECRET, "n": 1}, None), ("call", "a", "send", {}, None)]
     store = _written(steps, BOTH)
 

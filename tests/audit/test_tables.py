@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -27,8 +26,8 @@ PLACES = {
     "floor": set(),
 }
 """columns that hold nothing but the place of a record, or when pruning may delete it"""
-OTHERS = {"audit_chain", "sqlite_sequence", "to_commit"}
-"""the head and the id of the chain, which `test_tamper` has; and whether an earlier version wrote the file"""
+OTHERS = {"audit_chain", "sqlite_sequence"}
+"""the head and the id of the chain, which `test_tamper` has"""
 
 
 @pytest.fixture(scope="module")
@@ -157,35 +156,6 @@ def test_pruned_records_are_vouched_for(path: Path) -> None:
     assert _report(path).findings == []
     Tampered(path)("UPDATE sessions SET terminated = NULL WHERE session = 's8'")
     assert [(one.kind, one.table) for one in _report(path).findings] == [("edited", "sessions")]
-
-
-def test_records_of_an_earlier_version_are_vouched_for_once(path: Path) -> None:
-    tampered = Tampered(path)
-    _as_an_earlier_version_left_it(tampered)
-    assert _report(path).findings == []
-    assert len(tampered("SELECT 1 FROM audit WHERE stored != ''")) >= 3
-    tampered("INSERT INTO to_commit VALUES ('again')")
-    tampered("INSERT INTO switches VALUES ('other', 'invented')")
-    assert [one.table for one in _report(path).findings] == ["switches"]
-
-
-def _as_an_earlier_version_left_it(tampered: Tampered) -> None:
-    from bylaw.guard.stores.chain import link
-
-    rows = [row for row in tampered.rows() if json.loads(row[2])["kind"] != "stored"]
-    [[previous]] = tampered("SELECT id FROM audit_chain")
-    tampered("DELETE FROM audit")
-    for seq, (_, at, data, *_) in enumerate(rows, 1):
-        hash = link(seq, at, data.encode(), previous)
-        tampered(
-            "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, ?, ?)", seq, at, data, previous, hash
-        )
-        previous = hash
-    tampered.put_head(len(rows), previous)
-    tampered("ALTER TABLE audit DROP COLUMN stored")
-    tampered("DROP TABLE rules")
-    tampered("DROP TABLE to_commit")
-    tampered("PRAGMA user_version = 4")
 
 
 def _rowid(table: str) -> str:

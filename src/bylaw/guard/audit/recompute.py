@@ -419,13 +419,7 @@ def recorded_truths(
         key = recorded_key(policy, id)
         if key not in truths_by_rule:
             continue
-        truths, digests = truths_by_rule[key], digests_by_rule.get(key)
-        if digests is None:  # rows of earlier versions have no digests
-            if len(truths) != len(leaves):
-                raise OtherPredicates
-            found.update(zip(leaves, truths, strict=True))
-            continue
-        by_digest = dict(zip(digests, truths, strict=True))
+        by_digest = dict(zip(digests_by_rule.get(key, ()), truths_by_rule[key], strict=False))
         wanted = {leaf: predicate_digest(leaf) for leaf in leaves}
         if not by_digest.keys() >= set(wanted.values()):
             raise OtherPredicates

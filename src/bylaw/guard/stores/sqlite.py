@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.stores.chain import (
     ANCHOR,
-    COMMITTED,
     EVENTS,
     FLOOR,
     FOLLOWED,
@@ -37,7 +36,6 @@ from bylaw.guard.stores.encoding import (
     decode_review,
     encode,
 )
-from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import (
     AuditHead,
     AuditRow,
@@ -92,9 +90,6 @@ class SqliteStore:
         self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout, read_only=read_only)
         self._clock = clock
         self._known: Known = {}
-        with suppress(StoreUnavailable):  # raised again when it is used
-            if not read_only and self._read("SELECT 1 FROM to_commit", ()):
-                self._commit_earlier()
 
     def transaction(self, session: str) -> SqliteTransaction:
         """SQLite has one writer at a time, whichever session it writes."""
@@ -159,27 +154,6 @@ class SqliteStore:
 
     def close(self) -> None:
         self._connections.close()
-
-    def _commit_earlier(self) -> None:
-        """Vouch for the records that an earlier version has written, once. Records that are added to a chain which
-        vouches for records already are not vouched for: somebody may have put them there."""
-        if not self._read("SELECT 1 FROM audit WHERE stored != '' LIMIT 1", ()):
-            for table in COMMITTED:
-                self._commit_table(table)
-        with self.transaction("") as transaction:
-            transaction.execute("DELETE FROM to_commit")
-
-    def _commit_table(self, table: str) -> None:
-        after = 0
-        while True:
-            with self.transaction("") as transaction:
-                page = read_digests(transaction.execute, table, after=after, limit=STEP)
-                for one in page:
-                    if one.digest != UNTOUCHED:
-                        transaction.commitments.put(table, one.key, one.digest)
-            if not page:
-                return
-            after = page[-1].number
 
     def _read(self, query: str, values: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:

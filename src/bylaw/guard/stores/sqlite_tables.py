@@ -61,8 +61,14 @@ _CREATE = (
         at REAL NOT NULL,
         data TEXT NOT NULL,
         previous TEXT NOT NULL,
-        hash TEXT NOT NULL
+        hash TEXT NOT NULL,
+        stored TEXT NOT NULL DEFAULT ''
     )""",
+    # The id of the audit chain, and its head. The head is stored beside SQLite's own counters, in a page that every
+    # event changes anyway: a separate table would cost each decision another page.
+    "CREATE TABLE audit_chain (id TEXT NOT NULL)",
+    "INSERT INTO audit_chain VALUES (lower(hex(randomblob(32))))",
+    "INSERT INTO sqlite_sequence (name, seq) SELECT 'audit head', '0:' || id FROM audit_chain",
     # `record` is the whole review; the columns before it are for searches.
     """CREATE TABLE reviews (
         number INTEGER PRIMARY KEY,
@@ -81,9 +87,7 @@ _CREATE = (
     # The highest version of a deleted session, from which new ones continue.
     "CREATE TABLE floor (version INTEGER NOT NULL)",
     "INSERT INTO floor VALUES (0)",
-)
-
-_FOLLOW = (
+    "CREATE TABLE rules (hash TEXT NOT NULL PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID",
     # Incidents, alerts, notifications and other records of the follow-up. `record` is the whole record without `state`;
     # the other columns are for searches.
     """CREATE TABLE followed (
@@ -101,36 +105,12 @@ _FOLLOW = (
     )""",
     "CREATE INDEX followed_by_session ON followed (kind, session)",
     "CREATE INDEX followed_by_status ON followed (kind, status, at)",
-)
-
-_AUDIT_HEAD = (
-    # The id of the audit chain, and its head. A chain that is older than ids begins with 64 zeros. The head is stored
-    # beside SQLite's own counters, in a page that every event changes anyway: a separate table would cost each decision
-    # another page.
-    "CREATE TABLE audit_chain (id TEXT NOT NULL)",
-    """INSERT INTO audit_chain SELECT CASE WHEN EXISTS (SELECT 1 FROM audit) THEN printf('%064d', 0)
-        ELSE lower(hex(randomblob(32))) END""",
-    """INSERT INTO sqlite_sequence (name, seq) SELECT 'audit head', coalesce(
-        (SELECT seq || ':' || hash FROM audit ORDER BY seq DESC LIMIT 1), '0:' || id) FROM audit_chain""",
-)
-
-_FOLLOW_IN_ORDER = (
     # For reading all incidents, or all of a status, page by page in the order of `number`, which ends every index.
-    "CREATE INDEX IF NOT EXISTS followed_by_kind ON followed (kind)",
-    "CREATE INDEX IF NOT EXISTS followed_of_status ON followed (kind, status)",
+    "CREATE INDEX followed_by_kind ON followed (kind)",
+    "CREATE INDEX followed_of_status ON followed (kind, status)",
 )
 
-_COMMITMENTS = (
-    # Digests of what was written with a row of the audit, and the rules by their hash. Records that were written before
-    # have no digest yet: `to_commit` has a row until they do.
-    "ALTER TABLE audit ADD COLUMN stored TEXT NOT NULL DEFAULT ''",
-    "CREATE TABLE rules (hash TEXT NOT NULL PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE to_commit (why TEXT NOT NULL)",
-    """INSERT INTO to_commit SELECT 'an earlier version' WHERE EXISTS (SELECT 1 FROM sessions)
-        OR EXISTS (SELECT 1 FROM reviews) OR EXISTS (SELECT 1 FROM switches) OR EXISTS (SELECT 1 FROM followed)""",
-)
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE, _FOLLOW, _AUDIT_HEAD, _FOLLOW_IN_ORDER, _COMMITMENTS)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE,)
 
 
 def refusal(connection: sqlite3.Connection) -> str | None:
