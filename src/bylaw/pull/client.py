@@ -12,7 +12,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from bylaw.errors import BylawError, ExitCode
-from bylaw.wire.client import BadHttpReply, CutHttpReply, HttpUnreachable, Reply, fetch
+from bylaw.wire.client import BadHttpReply, CutHttpReply, HttpUnreachable, fetch
+from bylaw.wire.exchange import Incoming as Reply
 
 SECONDS = 120.0
 """for one request"""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from msgspec import Struct
+from bylaw.wire.exchange import Incoming
 
 MOST_BYTES = 4 * 1024**2
 """the longest reply that is read"""
@@ -37,13 +37,6 @@ class CutHttpReply(BadHttpReply):
     """The connection was closed before the reply had ended."""
 
 
-class Reply(Struct, frozen=True):
-    status: int
-    headers: dict[str, str]
-    """names in lower case"""
-    body: bytes
-
-
 def post(
     url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, name: str = "the server"
 ) -> tuple[int, bytes]:
@@ -62,7 +55,7 @@ def fetch(
     name: str = "the server",
     most: int = MOST_BYTES,
     proxy: str | None = None,
-) -> Reply:
+) -> Incoming:
     """The reply; redirects are not followed. `name` is what messages call the server, `most` the longest body.
 
     `proxy`: the address of an HTTP proxy to go through; HTTPS is tunnelled, so it sees only the name of the server.
@@ -103,7 +96,7 @@ class _Exchange(threading.Thread):
         port = near.port or (80 if self._proxy is not None else None)
         self._connection = kind(near.hostname or "", port, timeout=seconds)
         if self._proxy is not None:
-            given = _proxy_credentials(self._proxy)
+            given = proxy_credentials(self._proxy)
             if is_secure:
                 self._connection.set_tunnel(self._parts.hostname or "", self._parts.port, given)
             else:
@@ -111,7 +104,7 @@ class _Exchange(threading.Thread):
         self._socket: socket.socket | None = None
         """stored because the connection drops its own reference while a reply is still being read"""
         self._gave_up = False
-        self._reply: Reply | None = None
+        self._reply: Incoming | None = None
         self._problem: Exception | None = None
 
     def run(self) -> None:
@@ -129,7 +122,7 @@ class _Exchange(threading.Thread):
                 content = response.read(self._most + 1)
                 if response.length and len(content) <= self._most:  # a read of bounded length does not raise this
                     raise http.client.IncompleteRead(content, response.length)
-                self._reply = Reply(response.status, found, content)
+                self._reply = Incoming(response.status, found, content)
         except (OSError, http.client.HTTPException, ValueError) as problem:
             self._problem = problem
         finally:
@@ -144,7 +137,7 @@ class _Exchange(threading.Thread):
             except OSError:
                 open_socket.close()
 
-    def reply(self, name: str) -> Reply:
+    def reply(self, name: str) -> Incoming:
         if self._problem is not None:
             raise self._failure(self._problem, name) from self._problem
         assert self._reply is not None
@@ -167,8 +160,8 @@ class _Exchange(threading.Thread):
         return HttpUnreachable(f"{server} cannot be reached: {reason}", reason)
 
 
-def _proxy_credentials(proxy: SplitResult) -> dict[str, str]:
-    if not proxy.username:
+def proxy_credentials(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
         return {}
     given = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
     return {"proxy-authorization": "Basic " + base64.b64encode(given.encode()).decode()}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -210,12 +211,8 @@ def json_of(body: bytes | str) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _leniently(body)
-
-
-def _leniently(body: bytes | str) -> Any:
-    """Providers and agents cut texts in the middle of a pair, and send what msgspec refuses."""
-    data = (body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body).lstrip()
+        # Providers and agents cut texts in the middle of a pair, and send what msgspec refuses.
+        data = (body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body).lstrip()
     if not data.startswith(_JSON_STARTS):
         return msgspec.UNSET  # most texts that are no JSON, without the work
     try:
@@ -226,3 +223,44 @@ def _leniently(body: bytes | str) -> Any:
 
 _JSON_STARTS = (b"{", b"[", b'"', b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x00")
 """the others are marks of the byte order, and UTF-16 without one"""
+
+
+# Bodies that arrive slowly: in pieces, with a pause before each
+
+_PIECES = 10
+
+
+class Pace:
+    """How slowly a body arrives, and what its reader does if a pause is longer than the reader waits."""
+
+    def __init__(self, seconds: float, read_timeout: float | None, late: Callable[[], Exception]) -> None:
+        self._seconds = seconds
+        self._read_timeout = read_timeout
+        self._late = late
+
+    def pieces(self, body: bytes, wait: Callable[[float], None]) -> Iterator[bytes]:
+        for pause, piece in self._timed(body):
+            wait(pause)
+            yield self._in_time(piece)
+
+    async def apieces(self, body: bytes) -> AsyncIterator[bytes]:
+        import asyncio
+
+        for pause, piece in self._timed(body):
+            await asyncio.sleep(pause)
+            yield self._in_time(piece)
+
+    def _timed(self, body: bytes) -> Iterator[tuple[float, bytes | None]]:
+        """Each piece with the pause before it; None for the one that the reader does not wait for."""
+        size = max(1, -(-len(body) // _PIECES))
+        starts = range(0, len(body), size)
+        pause = self._seconds / max(1, len(starts))
+        if self._read_timeout is not None and pause > self._read_timeout:
+            yield self._read_timeout, None
+            return
+        yield from ((pause, body[start : start + size]) for start in starts)
+
+    def _in_time(self, piece: bytes | None) -> bytes:
+        if piece is None:
+            raise self._late()
+        return piece

@@ -10,6 +10,8 @@ This module is imported into agents by `bylaw.tool`, so it imports nothing that 
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import threading
 import time
 from collections import Counter
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from bylaw.wire.exchange import Exchange, Outgoing
+    from bylaw.wire.patch_on_import import Patches
 
 
 class RunOver(BaseException):
@@ -122,16 +125,6 @@ def run_context(run: Run) -> Iterator[None]:
         _run.reset(token)
 
 
-def in_thread_of(run: Run, function: Callable[[], Any]) -> Callable[[], Any]:
-    """The function of a thread that this run starts."""
-
-    def call() -> Any:
-        _started_by.set(run)
-        return function()
-
-    return call
-
-
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Exchanges inside this block are Bylaw's own, or handled already: patches pass them on."""
@@ -215,3 +208,43 @@ def report_unreadable(method: str, url: str) -> None:
 
     for listener in find():
         listener(Exchange(Outgoing(method, url, {"content-type": "application/json"}, b"")))
+
+
+# Threads: work that an agent passes to a thread belongs to the run and the listeners of the code that passed it
+
+
+def patch(module: Any, patches: Patches) -> None:
+    """`module` is concurrent.futures.thread, or threading."""
+    if module.__name__ == "threading":
+        patches.replace(module.Thread, "start", _start)
+    else:
+        patches.replace(module.ThreadPoolExecutor, "submit", _submit)
+
+
+def _submit(original: Any) -> Any:
+    @functools.wraps(original)
+    def submit(self: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if current_run() is None:
+            return original(self, wrap_for_thread(fn), *args, **kwargs)
+        return original(self, contextvars.copy_context().run, wrap_for_thread(fn), *args, **kwargs)
+
+    return submit
+
+
+def _start(original: Any) -> Any:
+    @functools.wraps(original)
+    def start(self: Any) -> None:
+        own, run = self.run, current_run()
+        wrapped = wrap_for_thread(own)
+        if run is not None:
+            wrapped = functools.partial(_run_in_thread, run, wrapped)
+        if wrapped is not own:
+            self.run = wrapped
+        original(self)
+
+    return start
+
+
+def _run_in_thread(starter: Run, function: Callable[[], Any]) -> Any:
+    _started_by.set(starter)
+    return function()

@@ -166,11 +166,11 @@ class _Loader(importlib.abc.Loader):
 LIBRARIES = PatchOnImport(
     {
         "aiohttp.client": "bylaw.wire.patches.aiohttp",
-        "concurrent.futures.thread": "bylaw.wire.patches.threads",
+        "concurrent.futures.thread": "bylaw.wire.listeners",
         "http.client": "bylaw.wire.patches.http_client",
         "httpx": "bylaw.wire.patches.httpx",
         "httpx2": "bylaw.wire.patches.httpx",
-        "threading": "bylaw.wire.patches.threads",
+        "threading": "bylaw.wire.listeners",
         "urllib3.connectionpool": "bylaw.wire.patches.urllib3",
     }
 )

@@ -257,6 +257,3 @@ class ScriptedAnswer:
     async def body(self) -> AsyncIterator[bytes]:
         for part in self._parts:
             yield part
-
-    def close(self) -> None:
-        pass

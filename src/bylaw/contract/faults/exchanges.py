@@ -177,7 +177,7 @@ class ModelExchange(Exchange):
     def _changed(self, answer: Json, fault: LlmFault) -> Json:
         wire, random = self._wire, self._plan.random(fault)
         if fault.mode == "malformed_tool_call":
-            return wire.with_broken_calls(answer, broken_arguments) if wire.has_calls(answer) else answer
+            return wire.with_broken_calls(answer, broken_arguments)
         if fault.mode == "empty":
             return wire.without_content(answer)
         altered = wire.with_text(answer, lambda text: altered_text(text, fault, random))

@@ -13,8 +13,7 @@ import msgspec
 from bylaw.wire.exchange import Outgoing, json_of
 from bylaw.wire.formats.anthropic_messages import AnthropicMessages
 from bylaw.wire.formats.base import Json, WireFormat
-from bylaw.wire.formats.openai_chat import OpenAiChat
-from bylaw.wire.formats.openai_responses import OpenAiResponses
+from bylaw.wire.formats.openai import OpenAiChat, OpenAiResponses
 
 FORMATS: tuple[WireFormat, ...] = (OpenAiChat(), OpenAiResponses(), AnthropicMessages())
 

@@ -86,9 +86,6 @@ class AnthropicMessages:
     def without_content(self, reply: Json) -> Json:
         return {**reply, "content": [], "stop_reason": "end_turn"}
 
-    def has_calls(self, reply: Json) -> bool:
-        return any(block.get("type") == "tool_use" for block in _content(reply))
-
     def calls(self, reply: Json) -> dict[str, str]:
         named = ((block.get("id"), block.get("name")) for block in _content(reply) if block.get("type") == "tool_use")
         return {id: name for id, name in named if isinstance(id, str) and isinstance(name, str)}

@@ -77,8 +77,6 @@ class WireFormat(Protocol):
 
     def without_content(self, reply: Json) -> Json: ...
 
-    def has_calls(self, reply: Json) -> bool: ...
-
     def calls(self, reply: Json) -> dict[str, str]:
         """The calls in a reply: call id → the name of the tool."""
         ...
@@ -158,9 +156,7 @@ def edit_user_text(messages: list[Any], change: Change, kinds: tuple[str, ...] =
 def insert_message(messages: list[Any], place: int | None, text: str, *, is_result: Callable[[Any], bool]) -> None:
     """Insert a message. A call and its results stay together, because no provider accepts anything between them."""
     if place is None:
-        place = next(
-            (at for at, one in enumerate(messages) if role_of(one) not in ("system", "developer")), len(messages)
-        )
+        place = next((at for at, one in enumerate(messages) if role_of(one) not in _SYSTEM_ROLES), len(messages))
     at = max(0, min(place, len(messages)))
     while 0 < at < len(messages) and is_result(messages[at]):
         at -= 1

@@ -26,7 +26,6 @@ from bylaw.wire.patches.transport import (
     pause,
     raw_chunk,
     raw_head,
-    raw_reply,
 )
 
 _fake_protocol: ContextVar[Any] = ContextVar("bylaw_aiohttp_connection", default=None)
@@ -143,10 +142,8 @@ class _Aiohttp:
     async def trickle(self, reply: Incoming, pieces: AsyncIterator[bytes]) -> Any:
         import aiohttp
 
-        is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
-        headers = self._headers if is_unchanged else list(reply.headers.items())
         protocol = _protocol()
-        protocol.data_received(raw_head(reply.status, headers, len(reply.body)))
+        protocol.data_received(self._head(reply))
 
         async def feed() -> None:
             try:
@@ -159,15 +156,16 @@ class _Aiohttp:
         return await self._through(protocol)
 
     async def build(self, reply: Incoming, cut_after: int | None) -> Any:
-        is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
-        raw = raw_reply(reply, self._headers if is_unchanged else None)
         protocol = _protocol()
-        if cut_after is None:
-            protocol.data_received(raw)
-        else:
-            protocol.data_received(raw[: len(raw) - len(reply.body) + cut_after])
+        protocol.data_received(self._head(reply) + reply.body[:cut_after])
+        if cut_after is not None:
             _call_after_headers(protocol, lambda: protocol.connection_lost(None))
         return await self._through(protocol)
+
+    def _head(self, reply: Incoming) -> bytes:
+        is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
+        headers = self._headers if is_unchanged else list(reply.headers.items())
+        return raw_head(reply.status, headers, len(reply.body))
 
     async def observe(self, reply: Any, exchange: Exchange) -> Any:
         headers = {name.lower(): value for name, value in reply.headers.items()}

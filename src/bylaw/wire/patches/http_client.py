@@ -12,6 +12,7 @@ import http.client
 import io
 import itertools
 import socket
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +22,7 @@ from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import Participants, participants, report_unreadable, unobserved
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches.transport import (
+    PieceReader,
     ReplyStream,
     body_bytes,
     bounded,
@@ -30,7 +32,6 @@ from bylaw.wire.patches.transport import (
     raise_late_failure,
     raw_reply,
 )
-from bylaw.wire.trickle import PieceReader
 from bylaw.wire.values import one_line
 
 
@@ -60,7 +61,8 @@ def _request(original: Any) -> Any:
             original(self, method, url, body, headers, encode_chunked=encode_chunked)
             return
         body = body.encode("iso-8859-1") if isinstance(body, str) else body_bytes(body)  # as http.client does
-        exchange = taking_part.begin(_outgoing(self, method, url, body, headers))
+        lower = {str(name).lower(): str(value) for name, value in headers.items()}
+        exchange = taking_part.begin(Outgoing(method, _whole_url(self, url), lower, body or b""))
         _pending[self] = _Pending(taking_part, exchange, method)
         if exchange.fails == "dns":  # a name is looked up when the request is sent
             failure = _HttpClient(self).failure("dns")
@@ -125,7 +127,10 @@ def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
         pieces = pace_of(exchange, library).pieces(answer.body, pending.participants.wait)
         head = raw_reply(answer)[: -len(answer.body)]
         return _response(io.BufferedReader(PieceReader(itertools.chain([head], pieces))), pending.method)
-    return _built(answer, exchange.cut_after, pending.method)
+    raw = raw_reply(answer)
+    if exchange.cut_after is not None:  # its headers still state the whole length, so reading to the end fails
+        raw = raw[: len(raw) - len(answer.body) + exchange.cut_after]
+    return _response(io.BytesIO(raw), pending.method)
 
 
 class _HttpClient:
@@ -143,11 +148,6 @@ class _HttpClient:
         return http.client.RemoteDisconnected("Remote end closed connection without response")
 
 
-def _outgoing(connection: Any, method: str, url: str, body: bytes | None, headers: Any) -> Outgoing:
-    lower = {str(name).lower(): str(value) for name, value in headers.items()}
-    return Outgoing(method, _whole_url(connection, url), lower, body or b"")
-
-
 def _whole_url(connection: Any, url: str) -> str:
     scheme = "https" if isinstance(connection, getattr(http.client, "HTTPSConnection", ())) else "http"
     port = "" if connection.port == connection.default_port else f":{connection.port}"
@@ -161,25 +161,9 @@ def _changed(request: Outgoing, body: bytes | None, headers: Any) -> tuple[bytes
     return request.body, {**others, "Content-Length": str(len(request.body))}
 
 
-class _Source:
-    """Stands in for the socket that a response is read from."""
-
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self._file = file
-
-    def makefile(self, _mode: str) -> io.BufferedIOBase:
-        return self._file
-
-
-def _built(reply: Incoming, cut_after: int | None, method: str) -> http.client.HTTPResponse:
-    raw = raw_reply(reply)
-    if cut_after is not None:  # its headers still state the whole length, so reading to the end fails
-        raw = raw[: len(raw) - len(reply.body) + cut_after]
-    return _response(io.BytesIO(raw), method)
-
-
 def _response(file: io.BufferedIOBase, method: str) -> http.client.HTTPResponse:
-    response = http.client.HTTPResponse(_Source(file), method=method)  # type: ignore[arg-type]  # it calls nothing else
+    socket_like = SimpleNamespace(makefile=lambda _mode: file)  # a response calls nothing else
+    response = http.client.HTTPResponse(socket_like, method=method)  # type: ignore[arg-type]
     response.begin()
     return response
 

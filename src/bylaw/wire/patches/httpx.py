@@ -48,6 +48,14 @@ def _outgoing(request: Any) -> Outgoing:
     return Outgoing(request.method, str(request.url), dict(request.headers.items()), request.content)
 
 
+_FAILURES: dict[Breakdown, tuple[str, str]] = {
+    "cut": ("RemoteProtocolError", "peer closed connection without sending complete message body"),
+    "dns": ("ConnectError", "[Errno -2] Name or service not known"),
+    "reset": ("ReadError", "[Errno 104] Connection reset by peer"),
+    "timeout": ("ReadTimeout", "The read operation timed out"),
+}
+
+
 class _Httpx:
     def __init__(self, module: Any, request: Any, original: Any) -> None:
         self._module = module
@@ -58,20 +66,15 @@ class _Httpx:
         self.read_timeout = (request.extensions.get("timeout") or {}).get("read")
 
     def failure(self, kind: Breakdown) -> Exception:
-        module, failure = self._module, self._broken()
-        if kind == "timeout":
-            failure = module.ReadTimeout("The read operation timed out", request=self._request)
-        elif kind == "reset":
-            failure = module.ReadError("[Errno 104] Connection reset by peer", request=self._request)
-        elif kind == "dns":
-            failure = module.ConnectError("[Errno -2] Name or service not known", request=self._request)
+        name, message = _FAILURES[kind]
+        failure: Exception = getattr(self._module, name)(message, request=self._request)
         return failure
 
     def _built(self, reply: Incoming, cut_after: int | None) -> Any:
         if cut_after is None:
             headers = self._sent_headers(reply)
             return self._module.Response(reply.status, headers=headers, content=reply.body, request=self._request)
-        return self._streamed(reply, _cut_stream(self._module, reply.body[:cut_after], self._broken()))
+        return self._streamed(reply, _cut_stream(self._module, reply.body[:cut_after], self.failure("cut")))
 
     def _streamed(self, reply: Incoming, stream: Any) -> Any:
         headers = self._sent_headers(reply)
@@ -92,7 +95,7 @@ class _Httpx:
             exchange.end()
             return reply
         exchange.head(reply.status_code, headers)
-        reply.stream = _observed_stream(self._module, reply.stream, exchange, self._broken())
+        reply.stream = _observed_stream(self._module, reply.stream, exchange, self.failure("cut"))
         return reply
 
     def _changed(self, request: Outgoing) -> Any:
@@ -109,11 +112,6 @@ class _Httpx:
         headers = {name: value for name, value in reply.headers.items() if name not in BODY_HEADERS}
         self._read = Incoming(reply.status_code, headers, reply.content)
         return self._read
-
-    def _broken(self) -> Exception:
-        message = "peer closed connection without sending complete message body"
-        error: Exception = self._module.RemoteProtocolError(message, request=self._request)
-        return error
 
 
 class _Sync(_Httpx):

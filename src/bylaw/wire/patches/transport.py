@@ -6,14 +6,14 @@ A library that limits the time for a read applies that limit to an injected dela
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import contextmanager
 from http.client import responses
 from typing import Any, Protocol
 
-from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
+from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing, Pace
 from bylaw.wire.listeners import Participants, current_run, unobserved
-from bylaw.wire.trickle import Pace
 from bylaw.wire.values import one_line
 
 BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
@@ -206,6 +206,28 @@ def exchange_end(exchange: Exchange) -> Iterator[None]:
         exchange.end()
 
 
+class PieceReader(io.RawIOBase):
+    """A file that hands out one piece for each read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
+        self._pieces = pieces
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        room = memoryview(buffer).cast("B")
+        if not len(room):
+            return 0
+        self._rest = self._rest or next(self._pieces, b"")
+        taken = self._rest[: len(room)]
+        self._rest = self._rest[len(room) :]
+        room[: len(taken)] = taken
+        return len(taken)
+
+
 # Bytes
 
 
@@ -234,8 +256,8 @@ def raw_head(status: int, headers: list[tuple[str, str]], length: int | None) ->
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 
-def raw_reply(reply: Incoming, headers: list[tuple[str, str]] | None = None) -> bytes:
-    return raw_head(reply.status, headers or list(reply.headers.items()), len(reply.body)) + reply.body
+def raw_reply(reply: Incoming) -> bytes:
+    return raw_head(reply.status, list(reply.headers.items()), len(reply.body)) + reply.body
 
 
 def raw_chunk(data: bytes) -> bytes:

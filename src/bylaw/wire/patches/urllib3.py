@@ -18,8 +18,7 @@ from typing import Any
 from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import participants
 from bylaw.wire.patch_on_import import Patches
-from bylaw.wire.patches.transport import BODY_HEADERS, ReplyStream, body_bytes, carry
-from bylaw.wire.trickle import PieceReader
+from bylaw.wire.patches.transport import BODY_HEADERS, PieceReader, ReplyStream, body_bytes, carry
 
 
 def patch(module: Any, patches: Patches) -> None:
@@ -109,7 +108,7 @@ class _Urllib3:
             headers=headers,
             status=reply.status,
             version=11,
-            reason=_reason(reply.status),
+            reason=http.client.responses.get(reply.status, ""),
             preload_content=bool(self._call.get("preload_content")),
             request_method=self._call["method"],
             request_url=self._call["url"],
@@ -137,10 +136,6 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 def _text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _reason(status: int) -> str:
-    return http.client.responses.get(status, "")
 
 
 def _read_timeout(pool: Any, timeout: Any) -> float | None:

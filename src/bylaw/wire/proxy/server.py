@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing, Pace
 from bylaw.wire.proxy.child_environment import Authority
 from bylaw.wire.proxy.http1 import (
     HOP_BY_HOP,
@@ -33,7 +33,6 @@ from bylaw.wire.proxy.http1 import (
     token_of,
 )
 from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_for, open_tunnel, target_of
-from bylaw.wire.trickle import Pace
 
 PROVIDERS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 MOST_CONNECTIONS = 256

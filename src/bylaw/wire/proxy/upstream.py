@@ -7,18 +7,18 @@ by a tunnel, or, without TLS, by asking the proxy for the whole URL.
 from __future__ import annotations
 
 import asyncio
-import base64
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from ipaddress import ip_address, ip_network
 from typing import Protocol, TypeAlias
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
 import h11
 
+from bylaw.wire.client import proxy_credentials
 from bylaw.wire.exchange import Outgoing
 from bylaw.wire.proxy.http1 import HOP_BY_HOP, MOST_HEADERS
 
@@ -41,14 +41,12 @@ class Reply(Protocol):
 
     def body(self) -> AsyncIterator[bytes]: ...
 
-    def close(self) -> None: ...
-
 
 class ServerReply:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, http: h11.Connection) -> None:
+    def __init__(self, reader: asyncio.StreamReader, http: h11.Connection) -> None:
         self.status = 0
         self.headers: list[tuple[str, str]] = []
-        self._reader, self._writer, self._http = reader, writer, http
+        self._reader, self._http = reader, http
 
     async def read_head(self) -> None:
         event = await self._event()
@@ -62,9 +60,6 @@ class ServerReply:
     async def body(self) -> AsyncIterator[bytes]:
         while isinstance(event := await self._event(), h11.Data):
             yield bytes(event.data)
-
-    def close(self) -> None:
-        self._writer.close()
 
     async def _event(self) -> object:
         with _failures():
@@ -82,7 +77,7 @@ async def fetch(request: Outgoing) -> AsyncIterator[Reply]:
     """Send a request and read the head of its reply. Raises UpstreamFailure."""
     reader, writer, by_proxy = await open_for(request.url)
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEADERS)
-    reply = ServerReply(reader, writer, http)
+    reply = ServerReply(reader, http)
     try:
         with _failures():
             for event in _events(request, by_proxy):
@@ -91,7 +86,7 @@ async def fetch(request: Outgoing) -> AsyncIterator[Reply]:
         await reply.read_head()
         yield reply
     finally:
-        reply.close()
+        writer.close()
 
 
 async def open_for(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, SplitResult | None]:
@@ -153,7 +148,7 @@ def _is_in_network(host: str, exceptions: str) -> bool:
 async def _tunnel(host: str, port: int, proxy: SplitResult, protocol: str | None) -> Streams:
     reader, writer = await connect(proxy.hostname or "", proxy.port or 80)
     lines = [f"CONNECT {host}:{port} HTTP/1.1", f"host: {host}:{port}"]
-    lines += [f"{name}: {value}" for name, value in proxy_credentials(proxy)]
+    lines += [f"{name}: {value}" for name, value in proxy_credentials(proxy).items()]
     try:
         async with asyncio.timeout(CONNECT_PATIENCE):
             writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
@@ -168,13 +163,6 @@ async def _tunnel(host: str, port: int, proxy: SplitResult, protocol: str | None
         writer.close()
         raise UpstreamFailure(f"cannot connect to {host}:{port} through {proxy.hostname}: {error}") from None
     return reader, writer
-
-
-def proxy_credentials(proxy: SplitResult) -> list[tuple[str, str]]:
-    if proxy.username is None:
-        return []
-    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return [("proxy-authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")]
 
 
 async def connect(host: str, port: int, *, protocol: str | None = None) -> Streams:
@@ -200,7 +188,7 @@ def target_of(url: str, by_proxy: SplitResult | None) -> tuple[str, list[tuple[s
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if by_proxy is None:
         return target, [("host", host)]
-    return f"{parts.scheme}://{host}{target}", [("host", host), *proxy_credentials(by_proxy)]
+    return f"{parts.scheme}://{host}{target}", [("host", host), *proxy_credentials(by_proxy).items()]
 
 
 def _events(request: Outgoing, by_proxy: SplitResult | None) -> list[h11.Event]:
