@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.comply.report import DIFF_RENDERERS, RENDERERS, RULES_RENDERERS
+from bylaw.comply.commands import DIFF_RENDERERS, RENDERERS, RULES_RENDERERS
 from tests.golden.conftest import Golden
 from tests.support.command import run_bylaw
 

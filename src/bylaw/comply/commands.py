@@ -10,11 +10,10 @@ import click
 from msgspec.structs import replace
 
 from bylaw.comply.model import JudgeError
-from bylaw.comply.report import DIFF_RENDERERS, RENDERERS, RULES_RENDERERS
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError
 from bylaw.report.command_line import LazyCommand, LazyGroup, output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Target, open_target, write_reports
+from bylaw.report.output import Renderers, Target, open_target, write_reports
 from bylaw.report.progress import count_progress
 
 if TYPE_CHECKING:
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
     Review: TypeAlias = Callable[[ComplianceResult, str, Trace], ComplianceResult]
 
 
+_REPORT = "bylaw.comply.report"
+RENDERERS, RULES_RENDERERS, DIFF_RENDERERS = (
+    Renderers(**{form: f"{_REPORT}:{what}_{form}" for form in ("terminal", "json", "markdown")})
+    for what in ("comply", "rules", "diff")
+)
 _DEFAULT = "run"
 
 prompt_option = click.option(

@@ -8,7 +8,16 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, PromptRules, State, Tier, Violation
+from bylaw.comply.model import (
+    BehavioralRule,
+    ComplianceResult,
+    PromptRule,
+    PromptRules,
+    State,
+    Tier,
+    Violation,
+    coverage_of,
+)
 from bylaw.comply.prompt.returns import read_result, without_failed_calls
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
@@ -256,10 +265,6 @@ def _state_of(outcomes: Sequence[Outcome]) -> State:
     if not outcomes or Outcome.INCONCLUSIVE in outcomes or Outcome.ERROR in outcomes:
         return State.UNDECIDED
     return State.SATISFIED if Outcome.OK in outcomes else State.NOT_TRIGGERED
-
-
-def coverage_of(rules: Sequence[BehavioralRule]) -> float:
-    return sum(rule.decided for rule in rules) / len(rules) if rules else 0.0
 
 
 # -- violations --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 from urllib.error import URLError
@@ -178,6 +179,11 @@ class BehavioralRule(_Record, frozen=True, kw_only=True):
         return self.state is not State.UNDECIDED
 
 
+def coverage_of(rules: Sequence[BehavioralRule]) -> float:
+    """The share of rules that are decided; 0 without any."""
+    return sum(rule.decided for rule in rules) / len(rules) if rules else 0.0
+
+
 class Violation(_Record, frozen=True, kw_only=True):
     """One breach of one rule."""
 
@@ -234,7 +240,6 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
     """the prompt itself, for lines and columns"""
     sha256: str
     results: tuple[ComplianceResult, ...]
-    notes: tuple[str, ...] = ()
     allow_vacuous: bool = False
     out_of_reach: bool = False
     """the judge did not answer"""
@@ -276,6 +281,11 @@ class RuleChange(Struct, frozen=True, kw_only=True):
     def worse(self) -> bool:
         """Dropped, loosened, or changed in a way that may be looser."""
         return self.kind in ("dropped", "loosened", "changed")
+
+    @property
+    def rule_id(self) -> str:
+        rule = self.after or self.before
+        return "" if rule is None else rule.rule_id
 
 
 class PromptDiff(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from bylaw.comply.model import RULE_SEVERITY, Aspect, EngineItem, PromptRule, PromptRules, Tier
 from bylaw.comply.prompt.reader import prompt_hash
-from bylaw.comply.report import wording
+from bylaw.comply.report import line_and_column, one_line
 from bylaw.model.rule import Rule
 from bylaw.rules.files import format_of, read_text_file
 from bylaw.rules.loader import load_rules, parse_documents
@@ -31,7 +31,7 @@ def render_rule_file(prompt: PromptRules, file: str, text: str) -> str:
 
 
 def _lines(prompt: PromptRules, file: str, text: str) -> Iterator[str]:
-    yield f"# The rules that {wording.one_line(file)} states, as far as they can be checked. Edit or remove any."
+    yield f"# The rules that {one_line(file)} states, as far as they can be checked. Edit or remove any."
     yield "# `bylaw check TRACE --policy FILE` runs them; `bylaw comply --rules FILE` says when the prompt has changed."
     yield "# A call that failed did nothing: a rule `…-done` says so where another call must come first, or follow."
     yield from _yaml({PIN: {"file": file, "sha256": prompt.sha256}})
@@ -47,8 +47,8 @@ def _lines(prompt: PromptRules, file: str, text: str) -> Iterator[str]:
     for rule in unchecked:
         why = rule.undecided or prompt.unusable.get(rule.rule_id, "")
         yield f"# - {_about(rule, text)}"
-        yield f"#   {wording.one_line(rule.description)}"
-        yield f"#   undecided: {wording.one_line(why)}"
+        yield f"#   {one_line(rule.description)}"
+        yield f"#   undecided: {one_line(why)}"
 
 
 def _usable(rule: PromptRule, prompt: PromptRules) -> bool:
@@ -57,9 +57,9 @@ def _usable(rule: PromptRule, prompt: PromptRules) -> bool:
 
 def _rule(rule: PromptRule, prompt: PromptRules, text: str) -> Iterator[str]:
     yield f"\n  # {_about(rule, text)}"
-    yield f"  # {wording.one_line(rule.description)}"
+    yield f"  # {one_line(rule.description)}"
     if rule.undecided:
-        yield f"  # not checked: {wording.one_line(rule.undecided)}"
+        yield f"  # not checked: {one_line(rule.undecided)}"
     for one in rule.items:
         if one.item["id"] in prompt.owners:
             yield from _engine_rule(one.item, _pin(rule, one))
@@ -77,7 +77,7 @@ def _engine_rule(item: Mapping[str, Any], pin: dict[str, Any]) -> Iterator[str]:
 
 
 def _about(rule: PromptRule, text: str) -> str:
-    line, column = wording.line_and_column(text, rule.start)
+    line, column = line_and_column(text, rule.start)
     tier = f"{rule.tier} · " if rule.items else ""
     return f"{rule.rule_id} · {line}:{column} · {tier}{rule.severity}"
 

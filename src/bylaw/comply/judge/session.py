@@ -21,7 +21,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.comply.decide import coverage_of
 from bylaw.comply.judge.exchange import (
     LONGEST_PROMPT,
     LONGEST_TRACE,
@@ -42,6 +41,7 @@ from bylaw.comply.model import (
     State,
     Tier,
     Violation,
+    coverage_of,
 )
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Trace, Usage

@@ -1,0 +1,377 @@
+"""The reports of `bylaw comply`, `comply rules` and `comply diff`: for a terminal, for a pull request, for programs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from bylaw.comply.model import (
+    BehavioralRule,
+    ComplianceResult,
+    ComplyReport,
+    PromptDiff,
+    PromptRule,
+    RuleChange,
+    State,
+    Violation,
+    coverage_of,
+)
+from bylaw.report.diagnostics import diagnostic_as_json
+from bylaw.report.text import count, escape_markdown, inline_code, printable, wrap
+
+SHOWN = 5
+"""violations shown for one rule"""
+
+# -- phrases that the formats share ------------------------------------------------------------------------------------
+
+_SEVERITY_ORDER = {"critical": 0, "high": 1, "medium": 2, "low": 3}
+
+
+def _headline(report: ComplyReport) -> str:
+    """The verdict in one line, by the exit code."""
+    broken = f"{len(_violated(report))} of {count(len(_rules(report)), 'rule')} broken"
+    if report.exit_code == 2:
+        return f"BAD INPUT: {count(len({one.file for one in report.unread}), 'file')} could not be read; {broken}"
+    if report.exit_code == 1:
+        return f"VIOLATED: {broken}"
+    if report.exit_code == 4:
+        return "OUT OF REACH: the judge did not answer"
+    if report.exit_code == 3:
+        return f"NOTHING CHECKED: {_why_nothing(report)}"
+    open_rules = {rule.rule_id for result in report.results for rule in result.in_state(State.UNDECIDED)}
+    return "NO VIOLATION FOUND" + (f": {count(len(open_rules), 'rule')} undecided" if open_rules else "")
+
+
+def _why_nothing(report: ComplyReport) -> str:
+    if not _rules(report):
+        return "no rule could be read from the prompt"
+    if not any(result.turns for result in report.results):
+        return "no turn of the agent in any trace"
+    states = {rule.state for result in report.results for rule in result.extracted_rules}
+    return "no rule was triggered" if states == {State.NOT_TRIGGERED} else "no rule could be decided"
+
+
+def _rules(report: ComplyReport) -> dict[str, list[BehavioralRule]]:
+    """The id of each rule → the rule on each trace."""
+    every: dict[str, list[BehavioralRule]] = {}
+    for result in report.results:
+        for rule in result.extracted_rules:
+            every.setdefault(rule.rule_id, []).append(rule)
+    return every
+
+
+def _size(report: ComplyReport) -> str:
+    return f"{report.prompt}: {count(len(_rules(report)), 'rule')}, {count(len(report.results), 'trace')}"
+
+
+def _coverage(result: ComplianceResult) -> str:
+    states = " · ".join(f"{len(result.in_state(state)):,} {state.replace('_', ' ')}" for state in State)
+    return f"{states} · coverage {result.coverage:.0%}"
+
+
+def _violated(report: ComplyReport) -> list[BehavioralRule]:
+    """Rules that some trace violates, by severity."""
+    broken = {rule.rule_id: rule for result in report.results for rule in result.in_state(State.VIOLATED)}
+    return sorted(broken.values(), key=lambda rule: (_SEVERITY_ORDER[rule.severity], rule.start))
+
+
+def _undecided(report: ComplyReport) -> Iterator[tuple[BehavioralRule, list[str]]]:
+    """Rules that are undecided for some trace, with the reasons."""
+    found: dict[str, tuple[BehavioralRule, dict[str, None]]] = {}
+    for result in report.results:
+        for rule in result.in_state(State.UNDECIDED):
+            found.setdefault(rule.rule_id, (rule, {}))[1][rule.reason or ""] = None
+    for rule, reasons in found.values():
+        yield rule, [reason for reason in reasons if reason]
+
+
+def _remarks(report: ComplyReport) -> Iterator[str]:
+    yield from (f"{one.file}: could not be read: {one.message}" for one in report.unread)
+    by_note: dict[str, list[str]] = {}
+    for result in report.results:
+        for note in result.degraded:
+            by_note.setdefault(note, []).append(result.trace)
+    for note, traces in by_note.items():
+        everywhere = len(traces) == len(report.results)
+        yield note if everywhere else f"{traces[0]}{f' and {len(traces) - 1} more' if len(traces) > 1 else ''}: {note}"
+
+
+def _violations_of(report: ComplyReport, rule: BehavioralRule) -> list[tuple[str, str, Violation]]:
+    """The violations of a rule, each with the name of its trace and its turn."""
+    found = [(result.trace, one) for result in report.results for one in result.violations]
+    return [(trace, _when(one), one) for trace, one in found if one.rule_id == rule.rule_id]
+
+
+def _when(violation: Violation) -> str:
+    if violation.event_index is None:
+        return "at the end"
+    turn = "" if violation.turn is None else f"turn {violation.turn} · "  # the judge cites events only
+    return f"{turn}event {violation.event_index}"
+
+
+def _place(file: str, text: str, start: int) -> str:
+    """file:line:column, from 1."""
+    line, column = line_and_column(text, start)
+    return f"{file}:{line}:{column}"
+
+
+def line_and_column(text: str, start: int) -> tuple[int, int]:
+    return text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+
+
+def one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _diff_headline(diff: PromptDiff) -> str:
+    if diff.exit_code == 3:
+        return "NOTHING COMPARED: no rule could be read from either prompt"
+    counts = Counter(change.kind for change in diff.changes)
+    changes = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "no rule changed"
+    return f"{'WEAKER' if diff.exit_code == 1 else 'AS STRONG'}: {changes}, {diff.unchanged} unchanged"
+
+
+def _diff_sides(diff: PromptDiff, change: RuleChange) -> Iterator[tuple[str, PromptRule, str]]:
+    """`-` and `+`, the rule, and its place."""
+    if change.before is not None:
+        yield "-", change.before, _place(diff.before, diff.texts[0], change.before.start)
+    if change.after is not None:
+        yield "+", change.after, _place(diff.after, diff.texts[1], change.after.start)
+
+
+def _page(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+# -- for a terminal ----------------------------------------------------------------------------------------------------
+
+_GATE = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow"), 4: ("∅", "yellow")}
+_KINDS = {"added": "green", "tightened": "green", "dropped": "red", "loosened": "red", "changed": "yellow"}
+
+
+def comply_terminal(report: ComplyReport) -> str:
+    return _page(_terminal_lines(report))
+
+
+def _terminal_lines(report: ComplyReport) -> Iterator[str]:
+    mark, colour = _GATE[report.exit_code]
+    title = click.style(f"{mark} {_headline(report)}", fg=colour, bold=True)
+    yield f"{title}  ({printable(_size(report))})"
+    yield ""
+    for rule in _violated(report):
+        yield from _terminal_rule(report, rule, "✗", "red", "violated")
+        found = _violations_of(report, rule)
+        for trace, where, violation in found[:SHOWN]:
+            yield f"    {printable(f'{trace} · {where}')} · confidence {violation.confidence:.2f}"
+            yield from wrap(violation.explanation, indent="      ")
+            yield from wrap(violation.evidence, indent="      → ", hanging="        ")
+        if len(found) > SHOWN:
+            yield f"    … and {len(found) - SHOWN:,} more (`--format json` has every one)"
+        yield ""
+    for rule, reasons in _undecided(report):
+        yield from _terminal_rule(report, rule, "?", "yellow", "undecided")
+        for reason in reasons[:SHOWN]:
+            yield from wrap(reason, indent="    ")
+        yield ""
+    for result in report.results[: SHOWN * 2]:
+        name = f"{printable(result.trace)}: " if len(report.results) > 1 else ""
+        yield f"{name}{_coverage(result)}"
+    if len(report.results) > SHOWN * 2:
+        yield f"… and {len(report.results) - SHOWN * 2:,} more traces"
+    if tokens := sum(result.tokens_used for result in report.results):
+        yield f"the judge used {tokens:,} tokens, ${sum(result.cost_usd for result in report.results):.4f}"
+    yield from _terminal_notes(_remarks(report))
+
+
+def _terminal_rule(report: ComplyReport, rule: BehavioralRule, mark: str, colour: str, state: str) -> Iterator[str]:
+    place = _place(report.prompt, report.text, rule.start)
+    tier = "" if rule.state is State.UNDECIDED else f"{rule.tier} · "
+    about = click.style(printable(f"{tier}{rule.severity} · {place}"), dim=True)
+    yield f"{click.style(f'{mark} {printable(rule.rule_id)}', fg=colour, bold=True)}  {state}  {about}"
+    yield from (click.style(line, dim=True) for line in wrap(one_line(rule.description), indent="    "))
+
+
+def _terminal_notes(notes: Iterable[str]) -> Iterator[str]:
+    return (click.style(f"note: {printable(note)}", dim=True) for note in notes)
+
+
+def rules_terminal(rules: Sequence[PromptRule], file: str, text: str) -> str:
+    lines = []
+    for rule in rules:
+        place = _place(file, text, rule.start)
+        kinds = ", ".join(dict.fromkeys(str(one.item.get("kind")) for one in rule.items)) or "not checkable"
+        tier = f"{rule.tier} · " if rule.items else ""
+        about = click.style(printable(f"{tier}{rule.severity} · {kinds} · {place}"), dim=True)
+        lines.append(f"{click.style(printable(rule.rule_id), bold=True)}  {about}")
+        lines += wrap(one_line(rule.description), indent="    ")
+        lines += wrap(f"undecided: {rule.undecided}", indent="    ") if rule.undecided else []
+    total = f"{count(len(rules), 'rule')}, {sum(bool(rule.items) for rule in rules)} of them checkable"
+    return _page([*lines, total if rules else "no rule could be read from the prompt"])
+
+
+def diff_terminal(diff: PromptDiff) -> str:
+    mark, colour = _GATE[diff.exit_code]
+    lines = [click.style(f"{mark} {_diff_headline(diff)}", fg=colour, bold=True)]
+    for change in diff.changes:
+        why = f"  {printable(change.why)}" if change.why else ""
+        lines.append(f"{click.style(change.kind, fg=_KINDS[change.kind])}  {printable(change.rule_id)}{why}")
+        for sign, rule, place in _diff_sides(diff, change):
+            lines.append(f"    {sign} {one_line(rule.description)}  {click.style(printable(place), dim=True)}")
+    return _page([*lines, *_terminal_notes(diff.notes)])
+
+
+# -- for a pull request or a summary page ------------------------------------------------------------------------------
+
+_MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "⚠️"}
+
+
+def comply_markdown(report: ComplyReport) -> str:
+    return _page(_markdown_lines(report))
+
+
+def _markdown_lines(report: ComplyReport) -> Iterator[str]:
+    yield f"### {_MARKS[report.exit_code]} Bylaw comply: {escape_markdown(_headline(report))}"
+    yield ""
+    yield escape_markdown(_size(report))
+    yield ""
+    for rule in _violated(report):
+        place = inline_code(_place(report.prompt, report.text, rule.start))
+        yield f"**{escape_markdown(rule.rule_id)}** violated · {rule.tier} · {rule.severity} · {place}"
+        yield ""
+        yield f"> {escape_markdown(one_line(rule.description))}"
+        yield ""
+        found = _violations_of(report, rule)
+        for trace, where, violation in found[:SHOWN]:
+            turn = where.partition(" · ")[0]  # the evidence names the event
+            yield f"- {escape_markdown(trace)}, {turn}: {inline_code(violation.evidence)}"
+        if len(found) > SHOWN:
+            yield f"- … and {len(found) - SHOWN:,} more"
+        yield ""
+    undecided = [
+        f"- **{escape_markdown(rule.rule_id)}**: {escape_markdown('; '.join(why[:SHOWN]))}"
+        for rule, why in _undecided(report)
+    ]
+    if undecided:
+        yield from ("**Undecided**", "", *undecided, "")
+    for result in report.results[: SHOWN * 2]:
+        yield f"{escape_markdown(result.trace)}: {escape_markdown(_coverage(result))}  "
+    yield from (f"> {escape_markdown(remark)}" for remark in _remarks(report))
+
+
+def rules_markdown(rules: Sequence[PromptRule], file: str, text: str) -> str:
+    lines = ["| rule | tier | severity | place | sentence | |", "|---|---|---|---|---|---|"]
+    for rule in rules:
+        place = inline_code(_place(file, text, rule.start))
+        sentence, why = escape_markdown(one_line(rule.description)), escape_markdown(rule.undecided or "")
+        tier = rule.tier if rule.items else "–"
+        lines.append(f"| {escape_markdown(rule.rule_id)} | {tier} | {rule.severity} | {place} | {sentence} | {why} |")
+    return _page(lines)
+
+
+def diff_markdown(diff: PromptDiff) -> str:
+    lines = [f"### {_MARKS[diff.exit_code]} Bylaw comply diff: {escape_markdown(_diff_headline(diff))}", ""]
+    for change in diff.changes:
+        why = f": {escape_markdown(change.why)}" if change.why else ""
+        lines.append(f"- **{change.kind}** {escape_markdown(change.rule_id)}{why}")
+        for sign, rule, place in _diff_sides(diff, change):
+            side = "before" if sign == "-" else "after"
+            lines.append(f"    - {side} {escape_markdown(one_line(rule.description))} ({inline_code(place)})")
+    return _page([*lines, *(f"> {escape_markdown(note)}" for note in diff.notes)])
+
+
+# -- for programs ------------------------------------------------------------------------------------------------------
+
+_STATED = ("rule_id", "description", "trigger", "required_action", "forbidden_action", "severity")
+"""what the prompt says of a rule, whatever the traces show"""
+_STATES = (State.VIOLATED, State.UNDECIDED, State.SATISFIED, State.NOT_TRIGGERED)
+
+
+def comply_json(report: ComplyReport) -> str:
+    """At the top the fields of a `ComplianceResult`, over all traces."""
+    results = report.results
+    every = [rule for result in results for rule in result.extracted_rules]
+    unread = list(map(diagnostic_as_json, report.unread))
+    return _dump(
+        {
+            "schema": "bylaw.comply/1",
+            "job": "comply",
+            "exit_code": report.exit_code,
+            "verdict": _headline(report),
+            "detected": report.detected,
+            "confidence": max((result.confidence for result in results), default=0.0),
+            "violations": [{**one.to_dict(), "trace": result.trace} for result in results for one in result.violations],
+            "extracted_rules": [{key: getattr(rules[0], key) for key in _STATED} for rules in _rules(report).values()],
+            "tokens_used": sum(result.tokens_used for result in results),
+            "cost_usd": sum(result.cost_usd for result in results),
+            "coverage": coverage_of(every),
+            "degraded": list(dict.fromkeys(note for result in results for note in result.degraded)),
+            "rules": [_rule_fields(rules, report.text) for rules in _rules(report).values()],
+            "prompt": {"file": report.prompt, "sha256": report.sha256},
+            "results": [result.to_dict() for result in results],
+            "notes": [],
+            "unread": unread,
+            **({"diagnostics": unread} if unread else {}),
+        }
+    )
+
+
+def _rule_fields(rules: Sequence[BehavioralRule], text: str) -> dict[str, Any]:
+    """A rule with its place in the prompt and its state: the first of `_STATES` that it has on any trace."""
+    rule = min(rules, key=lambda rule: _STATES.index(rule.state))
+    line, column = line_and_column(text, rule.start)
+    return {
+        "rule_id": rule.rule_id,
+        "state": rule.state,
+        "confidence": rule.confidence,
+        "span": {"start": rule.start, "end": rule.end, "line": line, "column": column},
+        "tier": rule.tier,
+        "severity": rule.severity,
+        "decided_by": rule.decided_by,
+        "reason": rule.reason,
+        "traces": {state: sum(one.state is state for one in rules) for state in State},
+    }
+
+
+def rules_json(rules: Sequence[PromptRule], file: str, text: str) -> str:
+    listed = [_stated_fields(rule, text) for rule in rules]
+    return _dump({"schema": "bylaw.comply-rules/1", "job": "comply rules", "prompt": file, "rules": listed})
+
+
+def diff_json(diff: PromptDiff) -> str:
+    changes = [
+        {
+            "kind": change.kind,
+            "why": change.why,
+            "before": change.before and _stated_fields(change.before, diff.texts[0]),
+            "after": change.after and _stated_fields(change.after, diff.texts[1]),
+        }
+        for change in diff.changes
+    ]
+    return _dump(
+        {
+            "schema": "bylaw.comply-diff/1",
+            "job": "comply diff",
+            "exit_code": diff.exit_code,
+            "verdict": _diff_headline(diff),
+            "before": diff.before,
+            "after": diff.after,
+            "changes": changes,
+            "unchanged": diff.unchanged,
+            "notes": list(diff.notes),
+        }
+    )
+
+
+def _stated_fields(rule: PromptRule, text: str) -> dict[str, Any]:
+    line, column = line_and_column(text, rule.start)
+    fields: dict[str, Any] = msgspec.to_builtins(rule)
+    return {**fields, "items": [one.item for one in rule.items], "line": line, "column": column}
+
+
+def _dump(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
