@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bylaw.guard.service.api.endpoints import document
+from bylaw.guard.service.api import document
 from bylaw.guard.service.api.routes import ENDPOINTS
 
 INTRODUCTION = """\

@@ -18,7 +18,7 @@ import picture
 
 from bylaw.cli import COMMANDS, cli
 from bylaw.lint import json_schema
-from bylaw.lint.pages import codes, read_page
+from bylaw.lint.commands import codes, read_page
 from bylaw.rules.kinds import KINDS
 from bylaw.traces import FORMATS
 

@@ -239,7 +239,7 @@ def test_a_time_out_is_for_all_of_a_request_whatever_arrives_meanwhile(kind: typ
 
 
 def test_addresses_of_one_name_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bylaw.guard.service.client_deadline import Deadline, _Backend
+    from bylaw.guard.service.client_link import Deadline, _Backend
 
     tried: list[tuple[str, float]] = []
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.guard.service.connection import Connection
 from bylaw.guard.service.context import GroupCommit
+from bylaw.guard.service.gate import Connection
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from tests.service.support import Site

@@ -9,7 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from bylaw.guard.service.api.endpoints import document
+from bylaw.guard.service.api import document
 from bylaw.guard.service.api.routes import ENDPOINTS
 from tests.service.support import Site
 

@@ -22,7 +22,7 @@ import uvicorn
 from starlette.testclient import TestClient
 
 import bylaw
-from bylaw.guard.service import connection, server
+from bylaw.guard.service import gate, server
 from bylaw.guard.service.app import ServeConfig, ServiceFile, Tls, find_jobs, make_app, read_service_file
 from bylaw.guard.service.client import GuardClient
 from bylaw.guard.service.server import LogFormatter, bind, uvicorn_config
@@ -133,7 +133,7 @@ def test_the_example_in_typescript_has_sound_types(tmp_path: Path) -> None:
 def test_another_language_uses_it_and_slow_heads_are_given_up(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(gate, "HEAD_SECONDS", 0.2)
     with served(site.app, "127.0.0.1:0") as address:
         port = int(address.rpartition(":")[2])
         assert min(answer_times(port)) < 0.03  # else the body waits for an acknowledgement of the head

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.guard.service import updates
+from bylaw.guard.service import context
 from bylaw.guard.service.context import Settings
 from bylaw.guard.service.errors import TooMany
 from bylaw.guard.service.gate import LOGIN
@@ -17,7 +17,7 @@ from tests.service.support import Site
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(updates, "POLL", 0.005)
+    monkeypatch.setattr(context, "POLL", 0.005)
 
 
 async def take(stream: Any, most: int) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def test_a_stream_ends_when_the_service_does_and_has_limits() -> None:
 
 
 def test_a_listener_that_is_too_slow_is_sent_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(updates, "MOST_WAITING", 2)
+    monkeypatch.setattr(context, "MOST_WAITING", 2)
 
     async def story() -> int:
         hub = site.context.hub
@@ -126,7 +126,7 @@ def test_a_stream_ends_when_its_key_is_revoked(site: Site, monkeypatch: pytest.M
 
     monkeypatch.setattr(routes, "CHECK_EVERY", 0.0)
     monkeypatch.setattr(auth, "REMEMBERED", 0.0)
-    monkeypatch.setattr(updates, "BEAT", 0.01 if kind == "silent" else 60.0)
+    monkeypatch.setattr(context, "BEAT", 0.01 if kind == "silent" else 60.0)
     credentials = site.context.credentials
     key, record = credentials.create("bob", ["operator"])
     login, _ = credentials.create("bob", ["operator"], kind="login", made_with=record.id)

@@ -36,7 +36,6 @@ from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.service.sign_in import OidcSettings, Provider
 from bylaw.guard.service.telemetry import Metrics, make_exporter
-from bylaw.guard.service.updates import Hub
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
 from bylaw.model.rule import GuardSet
@@ -151,7 +150,6 @@ def create_app(
         context.stopping.set()
         context.metrics.write()
 
-    context.hub = Hub(context)
     routes: list[BaseRoute] = [*api_routes(context), *sign_in.routes()]
     if console:
         from bylaw.guard.service.console import console_routes

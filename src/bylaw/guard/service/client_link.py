@@ -1,13 +1,24 @@
 """Requests of a client to the service, and its reviews as a client sees them: whether a person has answered.
 
-Answers are for people, who have keys of their own: the key of an agent cannot approve what the agent asks for."""
+Answers are for people, who have keys of their own: the key of an agent cannot approve what the agent asks for.
+
+A whole request has one deadline. httpx2 has limits for each attempt to connect, each read and each write: a server that
+sends its answer byte by byte never reaches one.
+
+INVARIANT: a request of a sync client runs in the thread that has asked for it, so the deadline is one of the thread.
+Names are looked up by the system, which takes no deadline.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -19,6 +30,89 @@ from bylaw.guard.service.messages import RUBBISH, NoAnswer, ReviewAnswer, Servic
 INSTALL = "the client needs httpx2: pip install 'bylaw[client]'"
 MOST_ANSWER = 16 << 20
 """bytes of one answer"""
+SLICE = 4096
+"""bytes that are written between two looks at the clock"""
+_SHORTEST = 0.001
+"""seconds that are left to an operation that begins at the deadline; 0 would mean that it does not wait at all"""
+
+
+class Deadline:
+    def __init__(self) -> None:
+        self._thread = threading.local()
+
+    @contextmanager
+    def at(self, until: float) -> Iterator[None]:
+        """`until`: by `time.monotonic`"""
+        self._thread.until = until
+        try:
+            yield
+        finally:
+            del self._thread.until
+
+    def left(self, timeout: float | None) -> float | None:
+        until = getattr(self._thread, "until", None)
+        if until is None:
+            return timeout
+        left: float = max(_SHORTEST, until - time.monotonic())
+        return left if timeout is None else min(left, timeout)
+
+    def bind(self, client: Any) -> None:
+        """Make all connections of an `httpx2.Client` keep it."""
+        for transport in (client._transport, *client._mounts.values()):
+            pool = getattr(transport, "_pool", None)
+            if pool is not None:
+                pool._network_backend = _Backend(pool._network_backend, self)
+
+
+class _Backend:
+    """An `httpcore2.NetworkBackend`."""
+
+    def __init__(self, inner: Any, deadline: Deadline) -> None:
+        self._inner, self._deadline = inner, deadline
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **more: Any) -> _Stream:
+        """A name may have several addresses. They share the time."""
+        import httpcore2
+
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as problem:
+            raise httpcore2.ConnectError(str(problem)) from problem
+        addresses = [str(one[4][0]) for one in found] if len(found) > 1 else [host]
+        for number, address in enumerate(addresses, 1):
+            try:
+                stream = self._inner.connect_tcp(address, port, timeout=self._deadline.left(timeout), **more)
+                return _Stream(stream, self._deadline)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                if number == len(addresses):
+                    raise
+        raise AssertionError
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None, **more: Any) -> _Stream:
+        stream = self._inner.connect_unix_socket(path, timeout=self._deadline.left(timeout), **more)
+        return _Stream(stream, self._deadline)
+
+    def sleep(self, seconds: float) -> None:
+        self._inner.sleep(self._deadline.left(seconds) or 0.0)
+
+
+class _Stream:
+    """An `httpcore2.NetworkStream`."""
+
+    def __init__(self, inner: Any, deadline: Deadline) -> None:
+        self._inner, self._deadline = inner, deadline
+        self.close, self.get_extra_info = inner.close, inner.get_extra_info
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> Any:
+        return self._inner.read(max_bytes, timeout=self._deadline.left(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), SLICE):
+            self._inner.write(buffer[start : start + SLICE], timeout=self._deadline.left(timeout))
+
+    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> _Stream:
+        stream = self._inner.start_tls(ssl_context, server_hostname, timeout=self._deadline.left(timeout))
+        return _Stream(stream, self._deadline)
 
 
 class Link:
@@ -31,8 +125,6 @@ class Link:
             import httpx2
         except ImportError:
             raise RuntimeError(INSTALL) from None
-        from bylaw.guard.service.client_deadline import Deadline
-
         self._library, self._url, self._key, self._timeout = httpx2, url, key, timeout
         self._deadline = Deadline()
         self._http, self._process = http or self._open(), os.getpid()
@@ -80,7 +172,7 @@ class Link:
     def _fetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
         """`until` is for all of it: a server that sends its answer byte by byte is away too."""
         client, parts, size = self._client(), [], 0
-        seconds = max(0.001, until - time.monotonic())
+        seconds = max(_SHORTEST, until - time.monotonic())
         with (
             self._deadline.at(until),
             client.stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
@@ -130,7 +222,7 @@ class AsyncLink(Link):
 
     async def _afetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
         parts, size = [], 0
-        seconds = max(0.001, until - time.monotonic())
+        seconds = max(_SHORTEST, until - time.monotonic())
         try:
             async with (
                 asyncio.timeout(seconds),

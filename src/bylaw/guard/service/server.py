@@ -120,7 +120,7 @@ def uvicorn_config(config: ServeConfig, app: Any, **more: Any) -> uvicorn.Config
     return uvicorn.Config(
         app,
         workers=config.workers,
-        http="bylaw.guard.service.connection:Connection",
+        http="bylaw.guard.service.gate:Connection",
         ws="none",
         lifespan="on",
         log_level="warning",

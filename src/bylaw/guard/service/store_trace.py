@@ -68,7 +68,7 @@ class StoreTrace:
                     origin=origin, at=at, call_id=data.get("result_of"), content=content, is_error=data.get("is_error")
                 )
             case "observation":
-                return read_observation(row, at)[0]
+                return read_observation(row, at)
             case "session" if row.data.get("how") == "ended":
                 return SessionEnd(origin=Origin(row.session), at=at, complete=row.data.get("why") is None)
             case _:

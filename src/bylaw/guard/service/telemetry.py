@@ -78,7 +78,7 @@ class Metrics:
                     found[name].update(values)
         return found
 
-    def text(self, gauges: dict[str, float]) -> str:
+    def text(self, gauges: Mapping[str, float]) -> str:
         found = self._sum()
         lines = ["# TYPE bylaw_requests_total counter"]
         for key, count in sorted(found["requests"].items()):

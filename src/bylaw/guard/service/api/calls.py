@@ -1,7 +1,7 @@
 """The endpoints of agents: decide, record, observe, release, runs, and the end of a session.
 
 A key of the scope `agent` is bound to its agents: it names no other agent, and uses no session that another agent has
-begun, unless an agent above has announced it there (`session_owners`). What agents say about the time is not believed:
+begun, unless an agent above has announced it there (`SessionOwners`). What agents say about the time is not believed:
 rules count by the clock of the service.
 """
 
@@ -21,7 +21,7 @@ from bylaw.guard.decide.session import ToldBefore
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
-from bylaw.guard.service.api.endpoints import Asked, Done, Endpoint, Given, Group
+from bylaw.guard.service.api import Asked, Done, Endpoint, Given, Group
 from bylaw.guard.service.errors import BadRequest, Conflict, Forbidden, NotFound
 from bylaw.guard.service.messages import (
     CallShape,
@@ -33,7 +33,7 @@ from bylaw.guard.service.messages import (
     ReviewAnswer,
     VerdictShape,
 )
-from bylaw.guard.service.session_owners import NotOpen
+from bylaw.guard.service.operations.sessions import NotOpen
 from bylaw.guard.stores.records import ReviewRecord
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall
 from bylaw.model.verdict import Verdict

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec.structs import asdict
 
 from bylaw.guard.audit.report import AuditReport
-from bylaw.guard.service.api.endpoints import Asked, Endpoint, Given, Group, Items
+from bylaw.guard.service.api import Asked, Endpoint, Given, Group, Items
 from bylaw.guard.service.operations.incidents import IncidentView, Task, TaskCounts, TaskKind, TaskStatus
 from bylaw.guard.service.operations.record import AuditPage, Page, Series
 from bylaw.guard.service.operations.reviews import ReviewView

@@ -18,8 +18,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from bylaw.guard.service.api import calls, desk, rules
-from bylaw.guard.service.api.endpoints import Asked, Endpoint, Nothing, document
+from bylaw.guard.service.api import Asked, Endpoint, Nothing, calls, desk, document, rules
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported

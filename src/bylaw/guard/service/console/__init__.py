@@ -1,7 +1,7 @@
 """The operator console: pages for people, served by the process that decides. Everything on them is in the API too.
 
 - `visit`: one request: who asks, the frame of a page, how changes and refusals are answered
-- `desk`, `traffic`, `rulebook`, `registry`: the views, by what people do: answer, watch, write rules, look things up
+- `desk`, `rulebook`, `registry`: the views, by what people do: watch and answer, write rules, look things up
 - `render`, `plots`: pure functions from values to text: templates and filters, differences, SVG
 - `templates`, `static`: Jinja2 templates; the style sheet, one script, and htmx with its licence
 
@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from bylaw.guard.service.console import desk, registry, rulebook, traffic
+from bylaw.guard.service.console import desk, registry, rulebook
 from bylaw.guard.service.console.render import BASE, STATIC, environment
 from bylaw.guard.service.console.visit import View, page, theme_of
 from bylaw.guard.service.context import Context
@@ -34,9 +34,9 @@ _READ: dict[str, View] = {
     "reviews/{id}": desk.review,
     "incidents": desk.incidents,
     "incidents/{id}": desk.incident,
-    "live": traffic.live,
-    "sessions": traffic.sessions,
-    "session": traffic.session,
+    "live": desk.live,
+    "sessions": desk.sessions,
+    "session": desk.session,
     "rules": rulebook.rules,
     "rules/source": rulebook.source,
     "rules/shadow": rulebook.shadow,
@@ -61,7 +61,7 @@ _CHANGE: dict[str, tuple[View, View | None]] = {
     "reviews/{id}/claim": (desk.claim, None),
     "reviews/{id}/answer": (desk.answer_review, desk.review),
     "incidents/{id}/change": (desk.change_incident, desk.incident),
-    "session/terminate": (traffic.terminate, traffic.session),
+    "session/terminate": (desk.terminate, desk.session),
     "rules/check": (rulebook.check, None),
     "rules/activate": (rulebook.activate, rulebook.edit),
     "rules/rollback": (rulebook.rollback, rulebook.versions),
