@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.check.api import check
-from bylaw.check.report.terminal import render_check
+from bylaw.check.report import render_terminal
 from bylaw.errors import InputError
 from bylaw.lint.contradictions import analyse
 from bylaw.lint.report import lint_files
@@ -91,7 +91,7 @@ def _feed_trace(path: Path, rules: Any, rng: random.Random) -> bool:
         failed = [f.verdict.message for f in report.findings if f.verdict.outcome == "error"]
         # messages that are nested too deeply are decoded when a rule asks for them: that rule cannot be evaluated
         assert all("recursion depth" in message for message in failed), failed
-        render_check(report)
+        render_terminal(report)
         render_diagnostics(list(source.problems))
     except InputError as problem:
         assert problem.diagnostics, "an input was refused without a reason"

@@ -9,12 +9,12 @@ from typing import TextIO, get_args
 
 import click
 
-from bylaw.check.report import RENDERERS
+from bylaw.check.report import RENDERERS, check_fields, finding_as_json, render_finding, render_terminal
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.verdict import CheckReport, FailOn, Finding
 from bylaw.report.command_line import input_option, output_options, trace_format_option, version_option
-from bylaw.report.diagnostics import print_diagnostics, report_bad_input
+from bylaw.report.diagnostics import JsonStream, bad_input_fields, print_diagnostics, report_bad_input
 from bylaw.report.output import Target, emit, open_target, write_reports
 from bylaw.report.progress import watch_traces
 
@@ -124,15 +124,10 @@ class _Stream:
     """Writes each finding when it is found, and the counts at the end."""
 
     def __init__(self, target: Target, out: TextIO) -> None:
-        from bylaw.report.json import JsonStream
-
         self._out = out
         self._json = JsonStream(out, "check") if target.format == "json" else None
 
     def finding(self, finding: Finding) -> None:
-        from bylaw.check.report.json import finding_as_json
-        from bylaw.check.report.terminal import render_finding
-
         if self._json is not None:
             self._json.finding(finding_as_json(finding))
         elif finding.verdict.outcome.value != "vacuous":
@@ -140,18 +135,13 @@ class _Stream:
 
     def end_on_bad_input(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Finish the document with the diagnostics: the findings above are incomplete."""
-        from bylaw.report.json import bad_input_fields
-
         if self._json is not None:
             self._json.end(bad_input_fields(diagnostics))
         else:
             emit("✗ BAD INPUT: the findings above are incomplete\n", self._out)
 
     def end(self, report: CheckReport) -> None:
-        from bylaw.check.report.json import check_fields
-        from bylaw.check.report.terminal import render_check
-
         if self._json is not None:
             self._json.end(check_fields(report))
         else:
-            emit(render_check(report, findings_shown=True), self._out)
+            emit(render_terminal(report, findings_shown=True), self._out)

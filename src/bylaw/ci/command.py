@@ -13,6 +13,7 @@ from bylaw.ci.file import CheckSettings, CiFile, DiffSettings, load_ci
 from bylaw.ci.report import RENDERERS, CiPart, check_part, combine, contract_part, diff_part, failed_part
 from bylaw.contract.commands import config_option, print_warnings, run_file
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
+from bylaw.contract.report import headline
 from bylaw.contract.results import ContractReport
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
@@ -131,7 +132,7 @@ def _run_parts(config: str, file: CiFile, warnings: list[str]) -> Iterator[Part]
 
 def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[str]) -> Part:
     from bylaw.check.api import Check
-    from bylaw.check.report.wording import headline
+    from bylaw.check.report import headline
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
@@ -184,7 +185,5 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
 
 
 def _contract(config: str, min_score: float | None) -> Part:
-    from bylaw.contract.report.wording import headline
-
     report = run_file(config, min_score=100.0 if min_score is None else min_score)
     return contract_part(report, headline(report)), report

@@ -20,7 +20,7 @@ NOWHERE = "/nonexistent/bylaw"
 def check(*, trace: str, files: Mapping[str, str], format: str | None, strict: bool) -> dict[str, Any]:
     """The document of `bylaw check --format json`. Raises InputError for what cannot be read."""
     from bylaw.check.api import check as run
-    from bylaw.check.report.json import render_check
+    from bylaw.check.report import render_json
     from bylaw.traces.records.files import open_bytes
     from bylaw.traces.source import TraceStream
 
@@ -40,7 +40,7 @@ def check(*, trace: str, files: Mapping[str, str], format: str | None, strict: b
     )
     source = TraceStream(open_bytes(trace.encode("utf-8", "replace"), "trace"), format=format)
     report = run(source, rules, strict=strict or rules.strict)
-    found: dict[str, Any] = json.loads(render_check(report))
+    found: dict[str, Any] = json.loads(render_json(report))
     return found
 
 

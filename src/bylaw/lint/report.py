@@ -18,7 +18,7 @@ from bylaw.errors import ExitCode
 from bylaw.lint.contradictions import Analysis, analyse
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import RuleSet
-from bylaw.report.json import JsonStream, diagnostic_as_json
+from bylaw.report.diagnostics import JsonStream, diagnostic_as_json
 from bylaw.report.text import count
 from bylaw.rules.files import FilePath
 from bylaw.rules.loader import SectionReader, read_rules

@@ -1,6 +1,6 @@
 """What the reports of all jobs share. A renderer decides how a report looks, never what it says.
 
 `output`: formats, files and colours. `command_line`: command groups and the options that several commands have.
-`diagnostics`: problems in the user's own files, in every format. `progress`: progress bars. `json` and `text`: pieces
-of documents.
+`diagnostics`: problems in the user's own files, in every format, and JSON documents. `progress`: progress bars.
+`text`: pieces of documents for people.
 """

@@ -8,9 +8,7 @@ import pytest
 from click import unstyle
 
 import bylaw
-from bylaw.check.report import markdown, terminal
-from bylaw.check.report.json import check_fields
-from bylaw.check.report.wording import headline
+from bylaw.check.report import check_fields, headline, render_markdown, render_terminal
 from bylaw.diff.report.wording import headline as diff_headline
 from bylaw.model.events import Trace
 from bylaw.rules import load_rules
@@ -35,10 +33,10 @@ def test_only_a_whole_check_is_headlined_as_passed() -> None:
     assert headline(whole) == "PASSED: no rule broken"
     assert headline(partly) == "PASSED, but 2 of 3 rules were not checked: idle, blind"
     assert (whole.exit_code, partly.exit_code) == (0, 0)
-    assert unstyle(terminal.render_check(whole)).startswith("✓ PASSED: no rule broken")
-    assert unstyle(terminal.render_check(partly)).startswith("! PASSED, but 2 of 3 rules were not checked: idle, blind")
-    assert "✅" in markdown.render_check(whole)
-    assert markdown.render_check(partly).startswith("### ⚠️ Bylaw check: PASSED, but 2 of 3 rules were not checked")
+    assert unstyle(render_terminal(whole)).startswith("✓ PASSED: no rule broken")
+    assert unstyle(render_terminal(partly)).startswith("! PASSED, but 2 of 3 rules were not checked: idle, blind")
+    assert "✅" in render_markdown(whole)
+    assert render_markdown(partly).startswith("### ⚠️ Bylaw check: PASSED, but 2 of 3 rules were not checked")
     assert check_fields(partly)["unchecked"] == ["idle", "blind"]
 
 

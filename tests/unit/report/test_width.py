@@ -8,7 +8,7 @@ import click
 import pytest
 
 from bylaw.check.api import check
-from bylaw.check.report.terminal import render_check, render_finding
+from bylaw.check.report import render_finding, render_terminal
 from bylaw.cli import cli
 from bylaw.diff.api import compare_versions
 from bylaw.diff.report.terminal import render_diff
@@ -39,7 +39,7 @@ CANDIDATE = [
 def _reports() -> Iterator[str]:
     rules = load_rules(RULES).rules
     report = check([trace(CANDIDATE, name=f"run-{i}.jsonl") for i in range(3)], rules)
-    yield render_check(report)
+    yield render_terminal(report)
     yield from (render_finding(finding) for finding in report.findings)
     yield render_diff(compare_versions([trace(BASELINE, name="v1")], [trace(CANDIDATE, name="v2")], rules))
     span = Span("rules.yaml", 12, 150, 12, 160)

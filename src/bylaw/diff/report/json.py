@@ -9,7 +9,7 @@ import msgspec
 
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import wording
-from bylaw.report.json import diagnostic_as_json
+from bylaw.report.diagnostics import diagnostic_as_json
 
 
 def render_diff(report: DiffReport) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from bylaw.guard.backtest.backtest import ShadowReport, ShadowTally
 from bylaw.guard.backtest.model import LACKS, OUTCOMES, BacktestReport, Example, RuleTally
-from bylaw.report.json import diagnostic_as_json
+from bylaw.report.diagnostics import diagnostic_as_json
 from bylaw.report.text import count, escape_markdown, inline_code, printable, wrap
 
 MOST_RULES = 50

@@ -28,7 +28,7 @@ from bylaw.inspect.report.side_by_side import difference_line
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Message, Origin, SessionEnd, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
-from bylaw.report.json import diagnostic_as_json
+from bylaw.report.diagnostics import diagnostic_as_json
 
 
 def trace_line(name: str, format: str | None) -> str:
