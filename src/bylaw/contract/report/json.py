@@ -12,7 +12,7 @@ import msgspec
 from bylaw.contract.model import ContractFile
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
-from bylaw.report.json import JsonStream, diagnostic_as_json
+from bylaw.report.diagnostics import JsonStream, diagnostic_as_json
 
 
 def render_contract(report: ContractReport) -> str:
