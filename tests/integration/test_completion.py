@@ -13,7 +13,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from bylaw.cli import cli
-from bylaw.lint.pages import codes
+from bylaw.lint.commands import codes
 from bylaw.rules.kinds import KINDS
 from bylaw.traces.formats.catalogue import FORMATS
 

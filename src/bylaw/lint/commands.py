@@ -1,8 +1,13 @@
-"""`bylaw lint`, `bylaw explain` and `bylaw schema`: what a rule file may hold and what is wrong with one."""
+"""`bylaw lint`, `bylaw explain` and `bylaw schema`: what a rule file may hold and what is wrong with one.
+
+`pages` has one Markdown page for each code a diagnostic can have: what it means, a wrong example, the right one, and
+why. `schema` has the JSON Schema of the rule file, generated from the declarations in `bylaw.rules`.
+"""
 
 from __future__ import annotations
 
 import difflib
+from functools import cache
 from importlib import resources
 
 import click
@@ -12,6 +17,7 @@ from bylaw.report.command_line import input_option, output_options, version_opti
 from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import Renderers, Target, write_reports
 
+_FILES = resources.files("bylaw.lint")
 RENDERERS = Renderers(
     terminal="bylaw.lint.report:render_text",
     json="bylaw.lint.report:render_json",
@@ -40,8 +46,19 @@ def lint(
     return report.exit_code
 
 
+def read_page(code: str) -> str | None:
+    """The page for a code, or None where there is no such code."""
+    return _FILES.joinpath("pages", f"{code}.md").read_text("utf-8") if code in codes() else None
+
+
+@cache
+def codes() -> tuple[str, ...]:
+    """Every code that has a page, sorted."""
+    names = (page.name for page in _FILES.joinpath("pages").iterdir())
+    return tuple(sorted(name.removesuffix(".md") for name in names if name.endswith(".md")))
+
+
 def _complete_topic(ctx: click.Context, parameter: click.Parameter, text: str) -> list[str]:
-    from bylaw.lint.pages import codes
     from bylaw.rules.kinds import KINDS
 
     return [topic for topic in (*codes(), *sorted(KINDS)) if topic.startswith(text)]
@@ -60,7 +77,6 @@ def explain(topic: str | None) -> ExitCode:
 
     Without CODE, list all codes and kinds, each with the first sentence of its page.
     """
-    from bylaw.lint.pages import codes, read_page
     from bylaw.rules.kinds import KINDS
 
     if topic is None:
@@ -83,5 +99,5 @@ def explain(topic: str | None) -> ExitCode:
 @click.command(name="schema")
 def schema() -> ExitCode:
     """Print the JSON Schema of the rule file, so that an editor can complete and check it."""
-    click.echo(resources.files("bylaw.lint.schema").joinpath("rules.schema.json").read_text("utf-8").rstrip())
+    click.echo(_FILES.joinpath("schema", "rules.schema.json").read_text("utf-8").rstrip())
     return ExitCode.OK

@@ -24,7 +24,7 @@ from bylaw.diff.report import json as diff_json
 from bylaw.diff.report import markdown as diff_markdown
 from bylaw.diff.report import terminal as diff_terminal
 from bylaw.errors import InputError
-from bylaw.lint.pages import read_page
+from bylaw.lint.commands import read_page
 from bylaw.model.ports import Embedder
 from bylaw.text import similarity as wordllama
 from bylaw.text.similarity import EmbeddedTexts, load_embedder

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
-from bylaw.lint.pages import read_page
+from bylaw.lint.commands import read_page
 from bylaw.model.events import Origin, Request, Response, Usage
 from bylaw.text.prices import SCHEMA, UNIT, Price, Prices, cost_of, load_prices, price_of, shipped
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import bylaw
+from bylaw.lint.commands import codes, read_page
 from bylaw.lint.contradictions import analyse
-from bylaw.lint.pages import codes, read_page
 from bylaw.lint.report import SECTIONS
 from bylaw.rules import parse_rules
 
