@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bylaw.guard.stores.records import EventRow, Position
-from bylaw.model.events import Origin, Response
+from bylaw.model.events import Origin, Response, SessionEnd
 from tests.guard.support import attempt
 from tests.incidents.support import CAP, WINDOW, World, summary
 
@@ -111,6 +111,15 @@ def test_what_was_released_was_never_made() -> None:
     assert not world.decide("pay").allowed
     world.follow()
     assert world.open() == [("made", "s", 1)]
+
+
+def test_an_observed_end_begins_the_counts_anew_as_in_the_guard() -> None:
+    world = World(both({"id": "made", "kind": "temporal", "params": {"at_most": 1, "of": "pay"}, "then": "block"}))
+    for _ in range(2):
+        assert world.decide("pay").allowed
+        world.guard.observe(SessionEnd(origin=Origin("s"), at=world.clock.now))
+    world.follow()
+    assert world.open() == []
 
 
 def test_calls_that_a_fault_let_through_are_judged_now() -> None:

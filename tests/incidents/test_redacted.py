@@ -199,7 +199,7 @@ def test_a_recomputation_and_the_follow_up_agree_on_what_is_written(rule: Any) -
     said = Response(origin=Origin("s"), text="fine", stop_reason="end_turn")
     lost = [rule["id"]] if rule in (TOKENS, WHEN_ASKED) else []
     assert list(rules_on_event(policy, said, redacted=False)) == lost
-    assert rules.lost_by(said, redacted=False, has_request=False) == {f"{policy.hash}/{id}" for id in lost}
+    assert rules.lost_by(said, redacted=False) == {f"{policy.hash}/{id}" for id in lost}
 
 
 def test_a_secret_in_a_call_that_a_fault_let_through() -> None:

@@ -20,7 +20,7 @@ from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.policy import CompiledPolicy
-from bylaw.guard.decide.records import attempt_of, decision_row
+from bylaw.guard.decide.records import attempt_of, decision_row, recorded_event
 from bylaw.guard.decide.redaction import (
     predicate_digest,
     recorded_key,
@@ -37,7 +37,6 @@ from bylaw.guard.reviews import OTHER_CALL, action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import AuditRow
 from bylaw.model.condition import ArgumentIs
-from bylaw.model.events import Annotation, Event, Message, Origin, Request, Response, SessionEnd, SessionStart, ToolCall
 from bylaw.model.rule import Action, GuardPolicy
 from bylaw.model.verdict import Verdict
 
@@ -321,7 +320,7 @@ class Recompute:
         self._compare_findings(row, found, session)
 
     def _observation(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
-        event = recorded_event(row.data)
+        event = recorded_event(row.data, row.data["session"], row.data["at"])
         if event is None:
             session.lost = f"a `{row.data['kind']}` was observed, which is not recorded in full"
             return
@@ -379,33 +378,6 @@ def _unknown(unfollowed: Iterable[str]) -> str:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def recorded_event(data: Mapping[str, Any]) -> Event | None:
-    """The observed event of a row; None if it is not recorded in full. Raises KeyError, TypeError and the like for a
-    row that no guard has written."""
-    origin = Origin(data["session"], data["run"], data["parent_run"], data["agent"])
-    common: dict[str, Any] = {"origin": origin, "at": data["at"]}
-    content = data["said"]
-    match data["kind"]:
-        case "response":
-            calls = tuple(ToolCall(name=one["name"], call_id=one["call_id"], **common) for one in content["tool_calls"])
-            request = Request(**common) if content.get("request") else None
-            texts = {name: content[name] for name in ("text", "stop_reason", "model")}
-            blocks = [{"type": "text", "text": text} for text in content.get("blocks", ())]
-            return Response(request=request, tool_calls=calls, content=blocks or None, **texts, **common)
-        case "message":
-            return Message(role=content["role"], content=content["content"], **common)
-        case "request":
-            return Request(**common)
-        case "session_end":
-            return SessionEnd(complete=content["complete"], **common)
-        case "session_start":
-            return SessionStart(**common)
-        case "annotation":
-            return Annotation(label="", **common)
-        case _:
-            return None
 
 
 def recorded_truths(

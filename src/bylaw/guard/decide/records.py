@@ -21,7 +21,18 @@ from bylaw.guard.json_values import Refused, check_json
 from bylaw.guard.model import Attempt, Decision, DenialClass, Limits, Match
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow
-from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
+from bylaw.model.events import (
+    Annotation,
+    Event,
+    Message,
+    Origin,
+    Request,
+    Response,
+    SessionEnd,
+    SessionStart,
+    ToolCall,
+    ToolResult,
+)
 from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.redactor import Redactor
 
@@ -155,6 +166,32 @@ def _content(event: Event) -> dict[str, Any]:
             return {"complete": event.complete}
         case _:
             return {}
+
+
+def recorded_event(data: Mapping[str, Any], session: str, at: float) -> Event | None:
+    """The observed event of a row; None if it is not recorded in full. Raises KeyError, TypeError and the like for a
+    row that no guard has written."""
+    common: dict[str, Any] = {"origin": Origin(session, data["run"], data["parent_run"], data["agent"]), "at": at}
+    content = data["said"]
+    match data["kind"]:
+        case "response":
+            calls = tuple(ToolCall(name=one["name"], call_id=one["call_id"], **common) for one in content["tool_calls"])
+            request = Request(**common) if content.get("request") else None
+            texts = {name: content[name] for name in ("text", "stop_reason", "model")}
+            blocks = [{"type": "text", "text": text} for text in content.get("blocks", ())]
+            return Response(request=request, tool_calls=calls, content=blocks or None, **texts, **common)
+        case "message":
+            return Message(role=content["role"], content=content["content"], **common)
+        case "request":
+            return Request(**common)
+        case "session_end":
+            return SessionEnd(complete=content["complete"], **common)
+        case "session_start":
+            return SessionStart(**common)
+        case "annotation":
+            return Annotation(label="", **common)
+        case _:
+            return None
 
 
 def write_session_end(

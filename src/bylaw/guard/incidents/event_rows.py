@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bylaw.engine.predicates import RedactedArguments
 from bylaw.guard.decide.chain import Chain, Policies
 from bylaw.guard.decide.policy import MESSAGES, CompiledPolicy, inline_form
-from bylaw.guard.decide.records import attempt_of
+from bylaw.guard.decide.records import attempt_of, recorded_event
 from bylaw.guard.decide.redaction import (
     is_recorded,
     looks_at_text,
@@ -30,7 +30,7 @@ from bylaw.guard.stores.records import EventRow
 from bylaw.model.canonical import canonical_json
 from bylaw.model.condition import ArgumentIs, Reach, reach_of
 from bylaw.model.demand import Attempt as AttemptDemand
-from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall, ToolResult
+from bylaw.model.events import Event, Origin, Request, Response, ToolCall, ToolResult
 from bylaw.model.rule import Action, ExecutionMode, GuardPolicy, GuardRule, Scope
 
 FOLDED = frozenset({"decision", "taken", "result", "observation", "session", "run", "release", "review"})
@@ -146,35 +146,12 @@ def _redacted(data: dict[str, Any]) -> Redacted | None:
     return ALL_REDACTED if "unwritten" in data and data.get("arguments_written") is not True else None
 
 
-def read_observation(row: EventRow, at: float) -> tuple[Event, bool]:
-    """The event as far as it was recorded, and whether it came with a request, whose messages are not recorded. Raises
-    Unreadable."""
-    data = row.data
+def read_observation(row: EventRow, at: float) -> Event:
+    """The event as far as it was recorded: the messages of a request are not. Raises Unreadable."""
     try:
-        content = data.get("said") or {}
-        origin = Origin(row.session, data.get("run"), data.get("parent_run"), data.get("agent"))
-        has_request = data.get("kind") == "request" or bool(content.get("request"))
-        return _observation(data.get("kind"), content, origin, at), has_request
+        return recorded_event(row.data, row.session, at) or Event(origin=Origin(row.session), at=at)
     except (KeyError, TypeError, AttributeError) as problem:
         raise Unreadable(f"event {row.seq}: {problem!r}") from problem
-
-
-def _observation(kind: Any, content: dict[str, Any], origin: Origin, at: float) -> Event:
-    match kind:
-        case "response":
-            calls = tuple(
-                ToolCall(origin=origin, name=str(call["name"]), call_id=str(call["call_id"]))
-                for call in content.get("tool_calls") or ()
-            )
-            texts: dict[str, Any] = {name: content.get(name) for name in ("text", "stop_reason", "model")}
-            blocks = [{"type": "text", "text": text} for text in content.get("blocks") or ()]
-            return Response(origin=origin, at=at, tool_calls=calls, content=blocks or None, **texts)
-        case "message":
-            return Message(origin=origin, at=at, role=str(content.get("role", "user")), content=content.get("content"))
-        case "request":
-            return Request(origin=origin, at=at)
-        case _:
-            return Event(origin=origin, at=at)
 
 
 def recorded_matches(row: EventRow) -> dict[str, dict[str, Any]]:
@@ -246,7 +223,7 @@ class Rules:
         """Whether no guard evaluates all of the rule before a call: if it reported nothing, the rule may be broken."""
         return rule_key(policy, guarded.rule.id) in self._partly_evaluated
 
-    def lost_by(self, event: Event, *, redacted: bool, has_request: bool) -> set[str]:
+    def lost_by(self, event: Event, *, redacted: bool) -> set[str]:
         """Rules whose state is unknown after the event."""
         found: set[str] = set()
         ids: Iterable[str]
@@ -254,7 +231,7 @@ class Rules:
             if isinstance(event, ToolResult):
                 ids = rules_on_result(policy, event.name) if redacted else ()
             elif isinstance(event, Response | Request):
-                ids = self._by_response[policy.hash].unknown(event, redacted=redacted, has_request=has_request)
+                ids = self._by_response[policy.hash].unknown(event, redacted=redacted)
             else:
                 ids = _routed(policy, event) if redacted else ()
             found.update(rule_key(policy, id) for id in ids)
@@ -348,9 +325,11 @@ class _ResponseRules:
         self._texts = frozenset(rule.id for rule in policy.calls.rules if looks_at_text(rule))
         self._messages = frozenset(id for id, needs in policy.needs.items() if MESSAGES in needs)
 
-    def unknown(self, event: Response | Request, *, redacted: bool, has_request: bool) -> set[str]:
-        routed = set(_routed(self._policy, event)) if isinstance(event, Response) else set()
+    def unknown(self, event: Response | Request, *, redacted: bool) -> set[str]:
+        if isinstance(event, Request):
+            return set(self._messages)
+        routed = set(_routed(self._policy, event))
         found = routed & (self._unrecorded - self._messages)
         if redacted:
             found |= routed & self._texts
-        return found | self._messages if has_request else found
+        return found if event.request is None else found | self._messages

@@ -247,13 +247,12 @@ class Fold:
             self._policies, self.state, call_id, data.get("content"), data.get("is_error"), at
         )
         if data.get("redacted"):
-            self.lost |= self._rules.lost_by(result, redacted=True, has_request=False)
+            self.lost |= self._rules.lost_by(result, redacted=True)
         return self._observed(row, found, event=result, call=result.call)
 
     def _observation(self, row: EventRow, at: float) -> Sequence[Found]:
-        event, has_request = read_observation(row, at)
-        event, found = observe_event(self._policies, self.state, event)
-        self.lost |= self._rules.lost_by(event, redacted=bool(row.data.get("redacted")), has_request=has_request)
+        event, found = observe_event(self._policies, self.state, read_observation(row, at))
+        self.lost |= self._rules.lost_by(event, redacted=bool(row.data.get("redacted")))
         return self._observed(row, found, event=event)
 
     def _end(self, row: EventRow) -> Sequence[Found]:
