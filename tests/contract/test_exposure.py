@@ -16,8 +16,7 @@ from bylaw.contract.file.scenarios import PROFILES
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Scenario
-from bylaw.contract.report import RENDERERS
-from bylaw.contract.report.wording import headline, statistics
+from bylaw.contract.report import RENDERERS, headline, statistics
 from bylaw.contract.results import CellOutcome
 from tests.contract.scripted import SLOW_MODEL, TOOL_DOWN, TOOLS, Script, ScriptedAgent, contract, invariant, ran
 from tests.support.build import trace

@@ -7,7 +7,7 @@ import pytest
 from bylaw.contract import model as checks
 from bylaw.contract.job import Options, run_contract
 from bylaw.contract.live_agent import Failure
-from bylaw.contract.report.wording import headline
+from bylaw.contract.report import headline
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
 from tests.contract.scripted import CALM, MODEL, TOOL_DOWN, TOOLS, ScriptedAgent, contract, invariant, severity
 

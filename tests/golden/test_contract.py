@@ -12,9 +12,7 @@ from bylaw.contract.faults.model import Injection, ToolFault
 from bylaw.contract.job import Options, run_contract
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
-from bylaw.contract.report import markdown as contract_markdown
-from bylaw.contract.report import terminal as contract_terminal
-from bylaw.contract.report.wording import headline
+from bylaw.contract.report import headline, render_markdown, render_terminal
 from bylaw.contract.results import ContractReport
 from bylaw.errors import ExitCode
 from tests.contract.scripted import CALM, MODEL, TOOLS, ScriptedAgent, contract, invariant, severity
@@ -73,7 +71,7 @@ def test_ci(format: str, golden: Golden) -> None:
 def test_a_wide_matrix_is_broken_into_blocks_that_fit() -> None:
     scenarios = [checks.Scenario(name=f"a scenario with a long name {n}") for n in range(12)]
     report = run_contract(contract(scenarios=scenarios), ScriptedAgent("hi", has_reset=True))
-    lines = click.unstyle(contract_terminal.render_contract(report)).splitlines()
+    lines = click.unstyle(render_terminal(report)).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("✓ ok" in line for line in lines) == 6
 
@@ -97,6 +95,6 @@ def test_every_line_fits_80_columns_of_a_terminal() -> None:
 def test_markdown_fits_into_a_comment() -> None:
     invariants = [invariant(f"i{n}", checks.Contains(("never",))) for n in range(60)]
     plan = contract(*invariants, prompts=["x" * 500, "y" * 500])
-    text = contract_markdown.render_contract(run_contract(plan, ScriptedAgent("z" * 2_000, has_reset=True)))
+    text = render_markdown(run_contract(plan, ScriptedAgent("z" * 2_000, has_reset=True)))
     assert len(text) <= 65_537
     assert "more cells do not fit into a comment" in text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from msgspec.structs import replace
 
-from bylaw.contract.report import RENDERERS, VALIDATION_RENDERERS
+from bylaw.contract.report import RENDERERS, VALIDATION_RENDERERS, headline, why_unjudged
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import FileName, LazyCommand, LazyGroup, output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
@@ -115,15 +115,13 @@ def run(targets: list[Target], **flags: Any) -> ExitCode:
 @run_options
 def score(**flags: Any) -> ExitCode:
     """Run the contract and print its score, 0 to 100, alone on standard output. Exits as `run` does."""
-    from bylaw.contract.report import wording
-
     try:
         report = run_file(**flags)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, ())
     print_warnings(report.warnings)
-    click.echo(wording.headline(report), err=True)
-    for reason in wording.why_unjudged(report):
+    click.echo(headline(report), err=True)
+    for reason in why_unjudged(report):
         click.echo(f"error: {reason}", err=True)
     click.echo(f"{report.score:.2f}")
     return ExitCode(report.exit_code)
