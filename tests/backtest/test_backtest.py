@@ -10,8 +10,8 @@ import pytest
 import bylaw
 from bylaw.errors import InputError
 from bylaw.guard.backtest.backtest import Backtest, OpenSessions
-from bylaw.guard.backtest.model import BacktestReport
 from bylaw.guard.backtest.replay import Replay, trial_guard
+from bylaw.guard.backtest.report import BacktestReport
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import MemoryStore
 from bylaw.model.events import Event, Origin, ToolCall, Trace

@@ -9,11 +9,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from msgspec import Struct, field
-
 from bylaw.engine.evidence import as_json, shorten
-from bylaw.guard.backtest.model import UNCLEAR, BacktestReport, Example, FailOn, RuleTally, Tally
 from bylaw.guard.backtest.replay import Judged, RecordedSession, Replay, example_of, trial_guard
+from bylaw.guard.backtest.report import (
+    UNCLEAR,
+    BacktestReport,
+    Example,
+    FailOn,
+    RuleTally,
+    ShadowReport,
+    ShadowTally,
+    Tally,
+)
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.policies import GuardRules, VersionChoice, load_policies, select_version
 from bylaw.guard.stores.ports import GuardStore, each_event
@@ -305,34 +312,6 @@ def _rule_tally(key: str, rule: GuardRule) -> RuleTally:
 
 MOST_SESSIONS = 1_000_000
 """sessions that are counted separately for one rule"""
-
-
-class ShadowTally(Struct, kw_only=True):
-    """What one rule would have changed if it had been on."""
-
-    rule: str
-    then: str
-    line: str | None = None
-    matched: int = 0
-    changed: dict[str, int] = field(default_factory=dict)
-    """such as `allow → block` → decisions"""
-    sessions: int = 0
-    first: float | None = None
-    last: float | None = None
-    examples: list[Example] = field(default_factory=list)
-
-    @property
-    def changes(self) -> int:
-        return sum(self.changed.values())
-
-
-class ShadowReport(Struct, kw_only=True):
-    """What rules and guards in shadow would have changed."""
-
-    decisions: int = 0
-    changed: int = 0
-    """decisions that would differ with everything in shadow turned on"""
-    rules: dict[str, ShadowTally] = field(default_factory=dict)
 
 
 def shadow_report(store: GuardStore, *, rule: str | None = None, examples: int = EXAMPLES) -> ShadowReport:

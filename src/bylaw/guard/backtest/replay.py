@@ -12,7 +12,7 @@ from bylaw.engine.compile import MOST_NAMES
 from bylaw.engine.evidence import ref
 from bylaw.engine.matching import compile_names
 from bylaw.engine.temporal.shape import atoms, windows
-from bylaw.guard.backtest.model import UNCLEAR, Example, Lack
+from bylaw.guard.backtest.report import UNCLEAR, Example, Lack
 from bylaw.guard.decide.evaluate import strictest
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.policy import CompiledPolicy

@@ -14,7 +14,7 @@ import click
 
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.backtest import RENDERERS
-from bylaw.guard.backtest.model import FailOn
+from bylaw.guard.backtest.report import FailOn
 from bylaw.guard.commands.options import INPUT, STORE, VERSION, open_store, read_schemas
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options, trace_format_option

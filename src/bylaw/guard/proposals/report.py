@@ -11,8 +11,7 @@ import click
 import msgspec
 from msgspec import Struct, field
 
-from bylaw.guard.backtest.model import Example
-from bylaw.guard.backtest.report import json_document, percent
+from bylaw.guard.backtest.report import Example, json_document, percent
 from bylaw.report.text import count, printable, wrap
 
 ProposalKind: TypeAlias = Literal["order", "range", "values", "ceiling"]

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from bylaw.errors import InputError
 from bylaw.guard.backtest.backtest import ShadowReport
-from bylaw.guard.backtest.model import BacktestReport
+from bylaw.guard.backtest.report import BacktestReport
 from bylaw.guard.service.api import Asked, Done, Endpoint, Given, Group, Items
 from bylaw.guard.service.errors import BadRequest, NotFound, Unusable
 from bylaw.guard.service.operations.agents import AgentView, Switch

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.guard.backtest.model import BacktestReport
+from bylaw.guard.backtest.report import BacktestReport
 from bylaw.guard.guard import Guard
 from bylaw.guard.proposals.propose import HOLD_OUT, MIN_SUPPORT, ProposalOptions, mine_proposals
 from bylaw.guard.service.errors import Conflict, NotFound

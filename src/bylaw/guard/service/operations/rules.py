@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from bylaw.engine.compile import Prevention
 from bylaw.guard.backtest.backtest import ShadowReport, shadow_report
-from bylaw.guard.backtest.model import BacktestReport
 from bylaw.guard.backtest.replay import trial_guard
+from bylaw.guard.backtest.report import BacktestReport
 from bylaw.guard.decide.policy import CompiledPolicy, cannot_prevent
 from bylaw.guard.guard import Guard
 from bylaw.guard.policies import clause_text, without_repeats
