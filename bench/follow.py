@@ -163,7 +163,7 @@ def _replay(path: str, log: str, events: int) -> dict[str, Any]:
 
 def _follow(path: str, log: str, events: int) -> dict[str, Any]:
     """Last: it writes into the log."""
-    from bylaw.guard.incidents.correlator import Correlator
+    from bylaw.guard.incidents.follow import Correlator
     from bylaw.guard.stores import SqliteStore
     from bylaw.rules import load_guard
 

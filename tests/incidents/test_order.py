@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.guard.incidents import sessions
-from bylaw.guard.incidents.correlator import Correlator
 from bylaw.guard.incidents.event_rows import timed
-from bylaw.guard.incidents.follow import replay
+from bylaw.guard.incidents.follow import Correlator, replay
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import EventRow, Following
 from bylaw.model.events import Message, Origin, Response

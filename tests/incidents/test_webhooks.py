@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.guard.incidents.correlator import Correlator
-from bylaw.guard.incidents.follow import Follower
+from bylaw.guard.incidents.follow import Correlator, Follower
 from bylaw.guard.incidents.notifications import AT_ONCE, Outbox, Patience, Reminders, ReminderTimes
 from bylaw.guard.incidents.webhook import Webhook, sign
 from bylaw.guard.stores.ports import PAGE

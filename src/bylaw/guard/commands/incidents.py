@@ -38,7 +38,7 @@ from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.channels import Notify
-    from bylaw.guard.incidents.correlator import Step
+    from bylaw.guard.incidents.follow import Step
     from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores.records import Notification
 

@@ -1,4 +1,11 @@
-"""Following the event log: continuously, with reminders and delivery of notifications, or once over the whole log."""
+"""Following the event log: continuously, with reminders and delivery of notifications, or once over the whole log.
+
+The log is processed in batches, each exactly once.
+
+INVARIANT: the results of a batch and the position after it are written in one transaction, which is rolled back if the
+position is not the one that the batch began at. So each row counts once, even if a correlator is killed or several run
+on one store. The rules are evaluated before that transaction: it only writes, so that no decision waits for it long.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +20,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.incidents.correlator import BATCH, Correlator, Step
+from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, timed
 from bylaw.guard.incidents.incidents import IncidentWriter
-from bylaw.guard.incidents.notifications import Outbox, Patience, Reminders, ReminderTimes
+from bylaw.guard.incidents.notifications import Outbox, Patience, Reminders, ReminderTimes, about_review, enqueue
+from bylaw.guard.incidents.sessions import Followed, SessionCache, Sessions, WideWindows
 from bylaw.guard.stores import SqliteStore
-from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, each_followed, followed_pages
-from bylaw.guard.stores.records import Detection, Incident, Notification
+from bylaw.guard.stores.ports import (
+    GuardStore,
+    StoreConflict,
+    StoreUnavailable,
+    Transaction,
+    each_followed,
+    followed_pages,
+)
+from bylaw.guard.stores.records import Detection, EventRow, Incident, Notification, Position
 from bylaw.model.rule import GuardPolicy
 from bylaw.text.redaction.redactor import Redactor
 
@@ -30,6 +45,148 @@ LONGEST_WAIT = 30.0
 REPLAY_PAGE = 500
 REPLAY_BATCH = 5_000
 """larger than live: nobody waits for the scratch store"""
+BATCH = 500
+BEHIND = 4
+"""how many times larger batches are while more events wait, so that session states are written less often"""
+NAME = "follow"
+
+
+class Step(Struct):
+    """The results of one batch."""
+
+    events: int = 0
+    opened: list[Incident] = []
+    withdrawn: list[Incident] = []
+    detections: int = 0
+    again: int = 0
+    """sessions that were folded again because of a late event"""
+    unreadable: list[str] = []
+    unjudged: dict[str, int] = {}
+    """rule → how often it could not be judged, because of values that are not recorded; negative if an earlier number
+    was too high"""
+    ahead: int = 0
+    """attempts with a time in the future, which the rules over all sessions counted when they were written"""
+
+
+class Correlator:
+    def __init__(
+        self,
+        policies: Sequence[GuardPolicy],
+        store: GuardStore,
+        *,
+        target: GuardStore | None = None,
+        write_each: bool = True,
+        notify: bool = False,
+        batch: int = BATCH,
+        behind: int = BEHIND,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`store` has the log; `target` receives the results (default: the same store). `write_each`: write session
+        states with each batch, so that another correlator can continue from there."""
+        self._source, self._target = store, target or store
+        self._notify, self._clock = notify, clock
+        self._batch, self._large_batch = batch, batch * behind
+        rules = Rules(policies)
+        self._cache = SessionCache(rules, self._target, write_each=write_each)
+        self._sessions = Sessions(rules, self._cache, source=store, target=self._target)
+        self._wide = WideWindows(rules, self._target)
+        self._at: Position | None = None
+        self._is_behind = False
+
+    def step(self) -> Step:
+        """Process the next batch; `events` is 0 if none is left."""
+        at = self._at or next(iter(self._target.followed(Position, session="", limit=1)), Position(id=NAME))
+        limit = self._large_batch if self._is_behind else self._batch
+        rows = self._source.events(after=at.seq, limit=limit)
+        self._is_behind = len(rows) == limit
+        if not rows:
+            self._at = at
+            return Step()
+        try:
+            return self._write(at, rows, self._follow(rows, before=at.seq))
+        except StoreConflict:  # another correlator on this store was faster
+            self._start_over()
+            return Step(events=len(rows))
+        except BaseException:
+            self._start_over()
+            raise
+
+    def catch_up(self, *, each: Callable[[Step], object] | None = None) -> Step:
+        """Process every batch there is; returns the sums."""
+        total = Step()
+        while (step := self.step()).events:
+            if each is not None:
+                each(step)
+            total.events += step.events
+            total.detections += step.detections
+            total.again += step.again
+            total.ahead += step.ahead
+            total.unjudged = add_counts(total.unjudged, step.unjudged)
+        return total
+
+    def _start_over(self) -> None:
+        """Cached states were changed, but not written."""
+        self._at = None
+        self._cache.clear()
+        self._wide.clear()
+
+    def _follow(self, rows: Sequence[EventRow], *, before: int) -> list[Followed]:
+        by_session: dict[str, list[TimedRow]] = {}
+        for row in rows:
+            if row.kind in FOLDED:
+                by_session.setdefault(row.session, []).append(timed(row))
+        return [self._sessions.follow(key, own, before) for key, own in by_session.items()]
+
+    def _write(self, at: Position, rows: Sequence[EventRow], followed: Sequence[Followed]) -> Step:
+        now = self._clock()
+        states = self._cache.to_write(followed, len(rows), now)
+        wide = self._wide.count([one for each in followed for one in each.attempted])
+        found = [*(one for each in followed for one in each.added), *wide.added]
+        added = sorted(found, key=lambda one: (one.when, one.seq))
+        with self._target.transaction("") as transaction:
+            writer = IncidentWriter(transaction, now=now, notify=self._notify)
+            moved = transaction.put_followed(replace(at, seq=rows[-1].seq, at=now))
+            records = [transaction.put_followed(record) for record in states]
+            windows = [transaction.put_followed(replace(record, at=now)) for record in wide.records]
+            for one in followed:
+                if one.removed:
+                    writer.withdraw(one.removed, one.standing)
+            for detected in added:
+                writer.add(detected)
+            writer.finish()
+            if self._notify:
+                _notify_reviews(transaction, rows, now)
+        self._at = moved
+        self._cache.commit(followed, records)
+        self._wide.commit(windows)
+        unjudged = wide.unjudged
+        for one in followed:
+            unjudged = add_counts(unjudged, one.unjudged)
+        return Step(
+            events=len(rows),
+            opened=writer.opened,
+            withdrawn=writer.withdrawn,
+            detections=writer.detections,
+            again=sum(one.again for one in followed),
+            unreadable=[problem for one in followed for problem in one.unreadable],
+            unjudged=unjudged,
+            ahead=wide.ahead,
+        )
+
+
+def add_counts(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    if not other:
+        return one
+    summed = {key: one.get(key, 0) + other.get(key, 0) for key in one | other}
+    return {key: count for key, count in summed.items() if count}
+
+
+def _notify_reviews(transaction: Transaction, rows: Sequence[EventRow], now: float) -> None:
+    for row in rows:
+        if row.kind == "review" and row.data.get("what") == "opened":
+            review = transaction.review(str(row.data.get("review")))
+            if review is not None and review.status == "pending":
+                enqueue(transaction, about_review(review, "review.opened", now))
 
 
 class Follower:
