@@ -19,8 +19,7 @@ from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import Target, emit, open_target, parse_targets, unknown_choice, wants_colour
 from bylaw.report.progress import watch_traces
 from bylaw.report.text import count, printable, terminal_width, wrap
-from bylaw.traces.export import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
-from bylaw.traces.export.destination import STDOUT, is_special, refuse_existing
+from bylaw.traces.export import EXPORTS, STDOUT, SUFFIX_OF, SUFFIXES, format_for, is_special, refuse_existing
 
 if TYPE_CHECKING:
     from bylaw.inspect.model import Selection, Totals

@@ -119,7 +119,7 @@ def _pull(
     import msgspec
 
     from bylaw.text.redaction.redactor import recording_redactor, redact_fields
-    from bylaw.traces.export.destination import open_destination
+    from bylaw.traces.export import open_destination
 
     redactor = recording_redactor() if redact else None
     found = source.traces(since)

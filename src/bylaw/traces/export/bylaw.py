@@ -31,7 +31,7 @@ from bylaw.model.events import (
 )
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.conversation import Prefix
-from bylaw.traces.export.destination import open_compressed
+from bylaw.traces.export import open_compressed
 from bylaw.traces.formats.bylaw.canonical import MOST_UNLINKED
 from bylaw.traces.formats.bylaw.lines import (
     MOST_FOLLOWED,

@@ -1,1 +1,1 @@
-"""One reader per format: interprets records and passes what they say to the assembler. `catalogue` lists them."""
+"""A reader for each format: interprets records and passes what they say to the assembler. `catalogue` lists them."""

@@ -11,7 +11,7 @@ from typing import Any
 from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import answer_of, answer_of_items
-from bylaw.traces.formats.gathered import GatheringReader, Part
+from bylaw.traces.formats.chat import GatheringReader, Part
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import (

@@ -11,7 +11,7 @@ import msgspec
 from bylaw.traces.assembly.content import CODE_EXECUTION
 from bylaw.traces.assembly.conversation import MOST_MESSAGES
 from bylaw.traces.formats.call_signs import looks_like_call
-from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
+from bylaw.traces.formats.chat import GatheringReader, Part, call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 

@@ -1,14 +1,25 @@
-"""LangChain's messages: as `messages_to_dict`, `dumps` or their models write them; in a list, or a LangGraph state."""
+"""LangChain's messages, and LangSmith's runs, which usually hold them.
+
+Messages are as `messages_to_dict`, `dumps` or their models write them; in a list, or in the state of a LangGraph.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bylaw.traces.assembly.conversation import Conversation
+from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.bodies import answer_of
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import ASSISTANT
-from bylaw.traces.formats.messages import chat_message
-from bylaw.traces.formats.record import Path, Record, object_field, text_field
+from bylaw.traces.formats.messages import chat_message, parsed
+from bylaw.traces.formats.reader import Opened, remember
+from bylaw.traces.formats.record import Path, Record, list_field, object_field, records_of, text_field, type_name
+from bylaw.traces.formats.spans.attributes import times
+from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.span import ModelCall, RecordedInput, Span, ToolRun
+from bylaw.traces.records.jsontext import Undecoded, decode_whole
+from bylaw.traces.records.lines import Block
 
 _TYPES = frozenset(("human", "ai", "system", "tool", "function", "chat", "AIMessageChunk", "remove"))
 _OWN = frozenset(("additional_kwargs", "response_metadata"))
@@ -94,3 +105,195 @@ def _outer(message: dict[str, Any]) -> dict[str, Any]:
         "finish_reason": text_field(about, "finish_reason", "stop_reason"),
         "usage": counts if usage else None,
     }
+
+
+# LangSmith: runs, one a line, in a list, or nested in `child_runs`.
+#
+# `dotted_order` is the path of a run in the tree: a time and an id for each level. `session_id` is the project; the
+# conversation is named in the metadata.
+
+
+_RUN_TYPES = frozenset(("tool", "chain", "llm", "retriever", "embedding", "prompt", "parser"))
+_THREAD = ("thread_id", "session_id", "conversation_id")
+_UNDECODED: Undecoded = {"inputs": frozenset(("messages",))}
+_ID = 36
+"""characters of an id at the end of each part of `dotted_order`"""
+
+
+def claims_langsmith(value: Any) -> bool:
+    runs = value.get("runs", value.get("post")) if isinstance(value, dict) else value
+    if isinstance(runs, list):
+        return bool(runs) and _is_run(runs[0])
+    return _is_run(value)
+
+
+def _is_run(value: Any) -> bool:
+    if not isinstance(value, dict) or text_field(value, "run_type") not in _RUN_TYPES:
+        return False
+    return any(key in value for key in ("dotted_order", "trace_id", "start_time", "parent_run_id", "child_runs"))
+
+
+class LangSmithReader(SpanReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._posted: dict[str, dict[str, Any]] = {}
+        """runs that a later batch may complete"""
+
+    def read_block(self, block: Block) -> None:
+        for record in records_of(block, self._problems, _UNDECODED):
+            value = record.value
+            if isinstance(value, dict) and (list_field(value, "post") or list_field(value, "patch")):
+                self._batch(record, value)
+                continue
+            runs = value.get("runs") if isinstance(value, dict) and "run_type" not in value else value
+            listed = runs if isinstance(runs, list) else [runs]
+            for run in listed:
+                self._runs(record, run, len(record.raw) // max(1, len(listed)))
+
+    def _batch(self, record: Record, batch: dict[str, Any]) -> None:
+        """What a client sends to LangSmith: new runs, and later what has become of them."""
+        changed: dict[str, Any] = {}
+        for run in (*list_field(batch, "post"), *list_field(batch, "patch")):
+            run_id = _id_of(run) if isinstance(run, dict) else ""
+            known = self._posted.get(run_id, {})
+            whole = {**known, **{key: value for key, value in run.items() if value is not None}} if run_id else run
+            changed[run_id or f"#{len(changed)}"] = whole
+            if run_id:
+                remember(self._posted, run_id, whole)
+        for run in changed.values():
+            self._runs(record, run, len(record.raw) // len(changed))
+
+    def _runs(self, record: Record, run: Any, size: int) -> None:
+        waiting: list[tuple[Any, str | None, str]] = [(run, None, "")]
+        while waiting:
+            one, parent, trace = waiting.pop()
+            if not isinstance(one, dict) or not isinstance(one.get("run_type"), str):
+                what = (
+                    "a run has no `run_type`" if isinstance(one, dict) else f"a run is an object, not {type_name(one)}"
+                )
+                record.bad("wrong-type", what)
+                continue
+            span = _span(one, parent, trace, record)
+            self._forest.add(span, size)
+            size = 0
+            below = one.get("child_runs")
+            waiting += [(child, span.id, span.trace) for child in (below if isinstance(below, list) else ())]
+
+
+def _id_of(run: dict[str, Any]) -> str:
+    """The id of a run; a change of it may have it only at the end of its path."""
+    return text_field(run, "id", "run_id") or (text_field(run, "dotted_order") or "")[-_ID:]
+
+
+def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -> Span:
+    path = [part[-_ID:] for part in (text_field(run, "dotted_order") or "").split(".") if len(part) > _ID]
+    metadata = _metadata(run)
+    above = path[-2] if len(path) > 1 else None
+    span = Span(
+        id=_id_of(run),
+        parent=text_field(run, "parent_run_id") or above or parent,
+        trace=text_field(run, "trace_id") or (path[0] if path else trace),
+        name=text_field(run, "name") or "",
+        session=text_field(metadata, *_THREAD),
+        agent=text_field(metadata, "lc_agent_name"),
+        **times(run.get("start_time"), run.get("end_time")),
+        error=text_field(run, "error") or ("error" if run.get("status") == "error" else None),
+        source=record.locator(),
+    )
+    span.trace = span.trace or span.id
+    inputs, outputs = _mapping(run.get("inputs")), _mapping(run.get("outputs"))
+    if run["run_type"] == "llm":
+        span.about = _model(run, inputs, outputs, metadata)
+    elif run["run_type"] == "tool":
+        span.about = _tool(run, inputs, outputs, span)
+    return span
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    value = parsed(value)
+    return value if isinstance(value, dict) else {} if value is None else {"input": value, "output": value}
+
+
+def _metadata(run: dict[str, Any]) -> dict[str, Any]:
+    extra = parsed(run.get("extra"))
+    metadata = extra.get("metadata") if isinstance(extra, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
+# Models
+
+
+def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], metadata: dict[str, Any]) -> ModelCall:
+    output, generation = _output(outputs)
+    answer = answer_of(output) if output is not None else None
+    info = generation.get("generation_info")
+    response_metadata = (answer or {}).get("response_metadata")
+    parts = [part for part in (info, response_metadata, generation) if isinstance(part, dict)]
+    reasons = (text_field(part, "finish_reason", "stop_reason") for part in parts)
+    models = (text_field(part, "model_name", "model") for part in parts)
+    extra = parsed(run.get("extra"))
+    params = extra.get("invocation_params") if isinstance(extra, dict) else None
+    tools = params.get("tools") if isinstance(params, dict) else None
+    recorded = inputs.get("messages", inputs.get("prompts", inputs.get("prompt", inputs.get("input"))))
+    return ModelCall(
+        model=next(filter(None, models), None) or text_field(metadata, "ls_model_name"),
+        messages=None if recorded is None else RecordedInput(recorded),
+        params={key: item for key, item in params.items() if key != "tools"} if isinstance(params, dict) else None,
+        tools=tools if isinstance(tools, list) else None,
+        answer=answer,
+        stop_reason=next(filter(None, reasons), None),
+        usage=_usage(run, outputs, answer),
+    )
+
+
+def _output(outputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The answer and its wrapper: LangChain's generations, OpenAI's choices, or a bare message."""
+    for key in ("generations", "choices"):
+        first = outputs.get(key)
+        while isinstance(first, list) and first:
+            first = first[0]
+        if isinstance(first, dict):
+            return first.get("message", first.get("text")), first
+    if isinstance(outputs.get("messages"), list) and outputs["messages"]:
+        return outputs["messages"][-1], {}
+    if "role" in outputs or "lc" in outputs or outputs.get("object") == "response":
+        return outputs, {}
+    return outputs.get("message", outputs.get("output")), {}
+
+
+def _usage(run: dict[str, Any], outputs: dict[str, Any], answer: dict[str, Any] | None) -> Any:
+    about = outputs.get("llm_output")
+    places = (
+        outputs.get("usage_metadata"),
+        (answer or {}).get("usage_metadata"),
+        outputs.get("usage"),
+        about.get("token_usage") if isinstance(about, dict) else None,
+        run,
+    )
+    for place in places:
+        if not isinstance(place, dict):
+            continue
+        details = (place.get("input_token_details"), place.get("output_token_details"))
+        inside, out = (part if isinstance(part, dict) else {} for part in details)
+        found = usage_from_counts(
+            {key: value for key, value in place.items() if "token" in key},
+            input=place.get("input_tokens", place.get("prompt_tokens")),
+            output=place.get("output_tokens", place.get("completion_tokens")),
+            read=inside.get("cache_read"),
+            written=inside.get("cache_creation"),
+            reasoning=out.get("reasoning"),
+        )
+        if found is not None:
+            return found
+    return None
+
+
+# Tools
+
+
+def _tool(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], span: Span) -> ToolRun:
+    whole = {key: decode_whole(value) for key, value in inputs.items()} if "messages" in inputs else inputs
+    only = whole["input"] if whole.keys() == {"input"} else whole
+    call_id = text_field(_metadata(run), "tool_call_id", "toolCallId")
+    output = outputs.get("output", outputs or None)
+    return ToolRun.recorded(span.name, only, output, call_id=call_id, failed=span.error is not None)

@@ -17,13 +17,12 @@ from bylaw.model.events import Event
 from bylaw.traces.formats.bodies import answer_of, has_calls
 from bylaw.traces.formats.langfuse_tables import sidecar_of, sidecars_of
 from bylaw.traces.formats.messages import parsed
-from bylaw.traces.formats.otlp import interpret
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.langfuse_sdk import usage_of
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
+from bylaw.traces.formats.spans.vocabularies import interpret, usage_of
 from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
 

@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from bylaw.model.events import Event, Origin
 from bylaw.traces.assembly.conversation import Conversation, Settings
-from bylaw.traces.formats.chat import ChatReader
-from bylaw.traces.formats.gathered import call_of
+from bylaw.traces.formats.chat import ChatReader, call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, list_field, object_field, text_field, type_name
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylaw.traces.formats.bodies import read_answer
-from bylaw.traces.formats.gathered import GatheringReader, Part, blocks_of, call_of
+from bylaw.traces.formats.chat import GatheringReader, Part, blocks_of, call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 

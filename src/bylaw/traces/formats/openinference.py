@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylaw.model.events import Locator
-from bylaw.traces.formats.otlp import interpret
 from bylaw.traces.formats.record import Record, records_of, type_name
 from bylaw.traces.formats.spans import genai
 from bylaw.traces.formats.spans.attributes import duration, first, moment, text
-from bylaw.traces.formats.spans.openinference import flat
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import Span
+from bylaw.traces.formats.spans.vocabularies import flat, interpret
 from bylaw.traces.records.lines import Block
 
 _ATTRIBUTES = ("attributes", "span_attributes")

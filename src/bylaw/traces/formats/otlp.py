@@ -39,10 +39,11 @@ from bylaw.traces.formats.roundtrip_slots import (
     Slot,
     decode_slots,
 )
-from bylaw.traces.formats.spans import genai, langfuse_sdk, openinference, vercel
+from bylaw.traces.formats.spans import genai
 from bylaw.traces.formats.spans.attributes import nanoseconds, text
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import Span
+from bylaw.traces.formats.spans.vocabularies import interpret
 from bylaw.traces.records.jsontext import REFUSED, decode_deferred
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, placed
@@ -90,16 +91,6 @@ def claims(value: Any) -> bool:
     return isinstance(value, dict) and any(
         isinstance(value.get(key), list) for key in ("resourceSpans", "resourceLogs", "resource_spans", "resource_logs")
     )
-
-
-def interpret(span: Span) -> None:
-    """Interpret a span by its vocabulary. OpenInference and Vercel may be mixed with OpenTelemetry's, and say more."""
-    if langfuse_sdk.KIND in span.attributes and langfuse_sdk.interpret(span):
-        return
-    if vercel.OPERATION in span.attributes and openinference.KIND not in span.attributes:
-        vercel.interpret(span)
-    elif openinference.KIND in span.attributes or not genai.interpret(span):
-        openinference.interpret(span)
 
 
 def reader(opened: Opened) -> Reader:

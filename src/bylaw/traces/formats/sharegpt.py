@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
+from bylaw.traces.formats.chat import GatheringReader, Part, call_of
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, suggest, text_field
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from bylaw.traces.assembly.content import only_part
 from bylaw.traces.formats.bodies import read_request
+from bylaw.traces.formats.chat import GatheringReader, Part, call_of
 from bylaw.traces.formats.chat_message import results_in
-from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
