@@ -9,9 +9,9 @@ from rapidfuzz.distance import OSA
 
 from bylaw.rules import regexes
 from bylaw.rules.messages import _fewest_slips
-from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import personal, secrets
 from bylaw.text.redaction.secrets import own_forms
+from bylaw.text.regex import LateRegex
 
 
 def _patterns() -> list[LateRegex]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from bylaw.rules.located import Place, Problems
 from bylaw.rules.messages import quote
-from bylaw.rules.source import Place, Problems
-from bylaw.text.late_regex import LateRegex
+from bylaw.text.regex import LateRegex
 
 
 def _late(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> LateRegex:

@@ -68,17 +68,14 @@ def names(text: str) -> Iterator[str]:
             continue
         before = text[max(0, match.start() - 12) : match.start()]
         if _SENTENCE_START.search(before):
-            is_name = lower in _GIVEN_NAMES or (text[match.end() : match.end() + 2] == ", " and not _is_opener(lower))
+            is_opener = lower in _INTERJECTIONS or lower.endswith(("ly", "ed", "ing", "mente", "ment"))
+            is_name = lower in _GIVEN_NAMES or (text[match.end() : match.end() + 2] == ", " and not is_opener)
         elif is_german and lower not in _GIVEN_NAMES:
             is_name = _LEADS_TO_NAME.search(before) is not None and not word.endswith(_GERMAN_NOUN)
         else:
             is_name = True
         if is_name:
             yield lower
-
-
-def _is_opener(word: str) -> bool:
-    return word in _INTERJECTIONS or word.endswith(("ly", "ed", "ing", "mente", "ment"))
 
 
 # -- opposites ---------------------------------------------------------------------------------------------------------

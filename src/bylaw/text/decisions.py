@@ -39,6 +39,7 @@ _SIGNATURE = re.compile(
 )
 _BESIDE_DIGIT = re.compile(r"(?<=[\u3040-\u9fff\uac00-\ud7af])(?=\d)|(?<=\d)(?=[\u3040-\u9fff\uac00-\ud7af])")
 """where a script without blanks meets a number"""
+_PLAIN_SIGNS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u2014": " - ", "\u00a0": " ", "\u202f": " "})
 _EVERYWHERE = re.compile(r"\b24/7\b")
 
 # Dates, amounts, numbers
@@ -263,19 +264,15 @@ def _shape(value: Any) -> Any:
 
 
 def _json(text: str) -> tuple[Any] | None:
-    stripped = _unfenced(text.strip())
+    stripped = text.strip()
+    if stripped.startswith("```") and stripped.endswith("```") and "\n" in stripped:
+        stripped = stripped.split("\n", 1)[1].removesuffix("```").strip()
     if not stripped.startswith(("{", "[")):
         return None
     try:
         return (msgspec.json.decode(stripped),)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
-
-
-def _unfenced(text: str) -> str:
-    if text.startswith("```") and text.endswith("```") and "\n" in text:
-        return text.split("\n", 1)[1].removesuffix("```").strip()
-    return text
 
 
 def _values(value: Any) -> tuple[frozenset[tuple[str, str]], list[str]]:
@@ -337,15 +334,7 @@ def _prose(text: str) -> str:
         text = _OTHER_DIGIT.sub(lambda match: str(int(match[0])), text).replace("\u066b", ".").replace("\u066c", ",")
         text = _FRACTION.sub(lambda match: f" {normalize('NFKC', match[0]).replace(chr(0x2044), '/')}", text)
         text = _RAISED.sub(lambda match: f"^{normalize('NFKC', match[0])}", text)
-    text = (
-        _BESIDE_DIGIT.sub(" ", text)
-        .replace("\u2212", "-")
-        .replace("\u2013", "-")
-        .replace("\u2014", " - ")
-        .replace("\u00a0", " ")
-        .replace("\u202f", " ")
-    )
-    text = _MINUS.sub("-", text)
+    text = _MINUS.sub("-", _BESIDE_DIGIT.sub(" ", text).translate(_PLAIN_SIGNS))
     text = _EVERYWHERE.sub(" ", _SIGNATURE.sub("", _LABEL.sub("\n", _HEADING.sub("", text))))
     if re.search(r"(?:^|\s)\(?1[.)]\s", text) and re.search(r"\s\(?2[.)]\s", text):
         text = _INLINE_MARK.sub("\n", text)

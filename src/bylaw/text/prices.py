@@ -26,6 +26,7 @@ from bylaw.errors import InputError
 from bylaw.model.canonical import json_type
 from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.events import Response, Usage
+from bylaw.text.repeated_keys import RepeatedKey, loads_strictly
 
 RATES = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
 
@@ -237,11 +238,11 @@ class _PriceFile:
 
     def parse(self) -> dict[str, Any]:
         try:
-            document = json.loads(self.text, object_pairs_hook=_reject_repeated_keys)
+            document = loads_strictly(self.text)
         except json.JSONDecodeError as error:
             self._fail(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", (error.pos, error.pos + 1))
-        except _RepeatedKey as error:
-            self._fail(f"the key {_path([str(error)])} is given twice", self._place([str(error)] * 2))
+        except RepeatedKey as error:
+            self._fail(f"the key {_path([error.key])} is given twice", self._place([error.key] * 2))
         except (RecursionError, ValueError):  # a number may have more digits than Python reads
             self._fail("nested too deep, or a number too long", (0, 1))
         if not isinstance(document, dict):
@@ -249,15 +250,6 @@ class _PriceFile:
         return document
 
     def check(self, document: dict[str, Any]) -> dict[str, Price]:
-        self._check_head(document)
-        models = document.get("models")
-        if not isinstance(models, dict) or not models:
-            self._add("`models` is missing or empty", ["models"], help="name at least one model and its prices")
-            return {}
-        checked = {name.strip().lower(): self._price(entry, ["models", name]) for name, entry in models.items()}
-        return {name: price for name, price in checked.items() if price is not None}
-
-    def _check_head(self, document: dict[str, Any]) -> None:
         self._check_keys(document, _TOP, [])
         for key, wanted in (("schema", SCHEMA), ("unit", UNIT)):
             if document.get(key, wanted) != wanted:
@@ -265,6 +257,12 @@ class _PriceFile:
         for key in ("as_of", "source"):
             if not isinstance(document.get(key, ""), str):
                 self._add(f"`{key}` is {json_type(document[key])}, not text", [key])
+        models = document.get("models")
+        if not isinstance(models, dict) or not models:
+            self._add("`models` is missing or empty", ["models"], help="name at least one model and its prices")
+            return {}
+        checked = {name.strip().lower(): self._price(entry, ["models", name]) for name, entry in models.items()}
+        return {name: price for name, price in checked.items() if price is not None}
 
     def _price(self, entry: Any, where: list[str]) -> Price | None:
         known = len(self.problems)
@@ -312,7 +310,7 @@ class _PriceFile:
         self.problems.append(self._diagnostic(message, self._place(where), help))
 
     def _fail(self, message: str, place: tuple[int, int]) -> NoReturn:
-        raise InputError([self._diagnostic(message, place, None)])
+        raise InputError([self._diagnostic(message, place)])
 
     def _place(self, where: list[str]) -> tuple[int, int]:
         """The span of a key, or of the innermost key above it that is found."""
@@ -323,7 +321,7 @@ class _PriceFile:
             start, end = found.span() if found else (start, end)
         return start, end
 
-    def _diagnostic(self, message: str, place: tuple[int, int], help: str | None) -> Diagnostic:
+    def _diagnostic(self, message: str, place: tuple[int, int], help: str | None = None) -> Diagnostic:
         start, end = place
         line, column = self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start)
         return Diagnostic(
@@ -334,19 +332,6 @@ class _PriceFile:
             excerpt=self.text[start - column + 1 :].partition("\n")[0][:400].rstrip("\r"),
             help=help,
         )
-
-
-class _RepeatedKey(Exception):
-    """A key is given twice."""
-
-
-def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _RepeatedKey(key)
-        found[key] = value
-    return found
 
 
 def _path(where: list[str]) -> str:

@@ -1,16 +1,22 @@
-"""Regular expressions of a user, on RE2: matching takes linear time for any pattern."""
+"""Regular expressions on RE2: matching takes linear time for any pattern. Importing RE2 itself takes long, so that
+waits until a pattern is compiled.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import re2
+if TYPE_CHECKING:
+    import re2
 
 Matches = Callable[[str], bool]
 
 
 def compile_regex(pattern: str, *, ignore_case: bool = False) -> re2._Regexp:
+    import re2
+
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not ignore_case
@@ -25,6 +31,8 @@ def compile_search(pattern: str) -> Matches:
 
 def _searcher(regex: re2._Regexp) -> Matches:
     """Search without making a match object, which takes six times as long as the search itself."""
+    import re2
+
     match, anchor = getattr(regex, "_regexp", None), getattr(re2, "_Anchor", None)
     if match is None or anchor is None:
         return lambda text: regex.search(text) is not None
@@ -56,3 +64,27 @@ def _compile_literal(pattern: str, search: Matches) -> Matches | None:
     if parsed["end"]:
         return lambda text: text.endswith(literal) if text.isascii() else search(text)
     return lambda text: literal in text if text.isascii() else search(text)
+
+
+# -- patterns of our own -----------------------------------------------------------------------------------------------
+
+_METHODS = ("search", "match", "fullmatch", "finditer", "sub", "groups")
+
+
+class LateRegex:
+    """As a compiled pattern, but compiled when it is first used. `compile` is RE2's, unless another is given.
+
+    A hook of a coding agent is a process for each call, and needs few of our patterns.
+    """
+
+    def __init__(self, pattern: str, compile: Callable[[str], Any] = compile_regex) -> None:
+        self.pattern, self._compile = pattern, compile
+
+    def __getattr__(self, name: str) -> Any:
+        """Called once: after that the methods of the compiled pattern are found before this one."""
+        if name not in _METHODS:
+            raise AttributeError(name)
+        compiled = self._compile(self.pattern)
+        for method in _METHODS:
+            setattr(self, method, getattr(compiled, method))
+        return getattr(compiled, name)

@@ -16,7 +16,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -81,10 +81,8 @@ class Lexicon:
 
     def _weights(self, text: str) -> dict[str, float]:
         counts = Counter(words(text))
-        return {word: (1 + math.log(count)) * self._rarity(word) for word, count in counts.items()}
-
-    def _rarity(self, word: str) -> float:
-        return math.log((self._texts + 1) / (self._holding[word] + 1)) + 1
+        rarity = {word: math.log((self._texts + 1) / (self._holding[word] + 1)) + 1 for word in counts}
+        return {word: (1 + math.log(count)) * rarity[word] for word, count in counts.items()}
 
 
 def _length(vector: dict[str, float]) -> float:
@@ -110,8 +108,10 @@ class EmbeddedTexts:
         return min(1.0, max(0.0, float(cosine)))
 
 
-WEIGHTS = "wordllama/weights/l2_supercat_256.safetensors"
-TOKENIZER = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
+_FILES = (
+    "wordllama/weights/l2_supercat_256.safetensors",
+    "wordllama/tokenizers/l2_supercat_tokenizer_config.json",
+)
 _BATCH = 256
 """texts tokenized at once, which bounds the memory"""
 
@@ -134,12 +134,14 @@ class WordLlama:
 
     def _tokens(self, texts: Sequence[str]) -> Iterator[list[int]]:
         for start in range(0, len(texts), _BATCH):
-            batch = [_encodable(text) for text in texts[start : start + _BATCH]]
+            # The tokenizer does not accept lone surrogates.
+            batch = [text.encode("utf-8", "replace").decode() for text in texts[start : start + _BATCH]]
             for encoding in self._tokenizer.encode_batch_fast(batch, add_special_tokens=False):
                 yield encoding.ids
 
 
-def load_wordllama() -> WordLlama:
+def load_embedder() -> Embedder:
+    """The backend of the extra `embeddings`. Raises InputError where the extra is not installed."""
     try:
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
@@ -147,32 +149,15 @@ def load_wordllama() -> WordLlama:
         package = distribution("wordllama")
     except ModuleNotFoundError as missing:  # a distribution that is not found raises one too
         _fail(f"sentence embeddings need `{missing.name}`, which is not installed")
-    vectors = load_file(_file(package, WEIGHTS))["embedding.weight"]
-    tokenizer = Tokenizer.from_file(str(_file(package, TOKENIZER)))
+    files = [Path(str(package.locate_file(name))) for name in _FILES]
+    for name, path in zip(_FILES, files, strict=True):
+        if not path.is_file():
+            _fail(f"wordllama {package.version} does not hold `{name}`")
+    vectors = load_file(files[0])["embedding.weight"]
+    tokenizer = Tokenizer.from_file(str(files[1]))
     return WordLlama(f"wordllama {package.version}, {vectors.shape[1]} dimensions", vectors, tokenizer)
-
-
-def _file(package: Distribution, name: str) -> Path:
-    path = Path(str(package.locate_file(name)))
-    if not path.is_file():
-        _fail(f"wordllama {package.version} does not hold `{name}`")
-    return path
 
 
 def _fail(message: str) -> NoReturn:
     help = "pip install 'bylaw[embeddings]'"
     raise InputError([Diagnostic(code="missing-extra", message=message, file="--embeddings", help=help)])
-
-
-def _encodable(text: str) -> str:
-    """Replace lone surrogates, which the tokenizer does not accept."""
-    return text.encode("utf-8", "replace").decode()
-
-
-__all__ = ["load_embedder"]
-
-
-def load_embedder() -> Embedder:
-    """The backend of the extra `embeddings`. Raises InputError where the extra is not installed."""
-
-    return load_wordllama()

@@ -10,9 +10,8 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import Found
-from bylaw.text.regex import compile_search
+from bylaw.text.regex import LateRegex, compile_search
 
 NAMES = {
     "email": "e-mail address",
@@ -49,7 +48,8 @@ _KEYS = {
 def find_personal(text: str, kinds: Collection[str] = NAMES.keys()) -> Iterator[Found]:
     """Findings of these kinds, kind by kind, so not in the order of the text."""
     if "email" in kinds and ("@" in text or "%40" in text):
-        yield from (Found("email", *found.span()) for found in _EMAIL.finditer(text) if not _is_clone(found.group()))
+        addresses = (one for one in _EMAIL.finditer(text) if not one.group().startswith("git@"))  # of a repository
+        yield from (Found("email", *one.span()) for one in addresses)
     if not text.isascii() and _HAS_VARIANTS(text):
         text = text.translate(_PLAIN)
     if "iban" in kinds and _HAS_FIGURES(text):
@@ -241,11 +241,6 @@ _IBAN_LENGTHS = {
 def _is_ssn(text: str) -> bool:
     area, group, serial = text[:3], text[4:6], text[7:]
     return area not in ("000", "666") and area[0] != "9" and group != "00" and serial != "0000" and text[3] == text[6]
-
-
-def _is_clone(address: str) -> bool:
-    """`git@github.com:org/repo.git` is the address of a repository."""
-    return address.startswith("git@")
 
 
 # -- the patterns; the group is the finding without its surroundings ---------------------------------------------------

@@ -21,9 +21,8 @@ from typing import Any
 import re2
 from msgspec import Struct
 
-from bylaw.text.late_regex import LateRegex
 from bylaw.text.redaction import Found, kind_problem
-from bylaw.text.regex import compile_regex, compile_search
+from bylaw.text.regex import LateRegex, compile_regex, compile_search
 
 # -- forms -------------------------------------------------------------------------------------------------------------
 
@@ -115,13 +114,9 @@ def _read(text: str, name: str, *, is_own: bool = False) -> list[SecretForm]:
         raise BadPattern(f"`{name}` is not TOML: {problem}") from None
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise BadPattern(f"`{name}`: expected tables `[[rules]]`")
-    compile_form = _late_form if is_own else compile_pattern
+    # Our own forms are tested, and compiled when they are first used.
+    compile_form = (lambda _, pattern: LateRegex(pattern)) if is_own else compile_pattern
     return [_form(table, name, compile_form) for table in tables if table.get("regex")]  # others look at file names
-
-
-def _late_form(_: str, pattern: str) -> Any:
-    """Our own forms are tested, and compiled when they are first used."""
-    return LateRegex(pattern)
 
 
 def _form(table: dict[str, Any], name: str, compile_form: Callable[[Any, Any], Any]) -> SecretForm:
@@ -180,10 +175,6 @@ def _is_mixed(value: str) -> bool:
     return all(any(map(kind, value)) for kind in kinds) and value.count("/") <= _MOST_SLASHES
 
 
-def _has_digit(value: str) -> bool:
-    return any(map(str.isdigit, value))
-
-
 def _is_base64_pair(value: str) -> bool:
     """Whether it decodes to `user:password`."""
     plain = value.rstrip("=").replace("-", "+").replace("_", "/")
@@ -196,7 +187,7 @@ def _is_base64_pair(value: str) -> bool:
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "mixed": _is_mixed,
-    "has digit": _has_digit,
+    "has digit": lambda value: any(map(str.isdigit, value)),
     "base64 pair": _is_base64_pair,
 }
 
@@ -272,15 +263,8 @@ def _is_value(value: str, *, needs_digit: bool) -> bool:
         return False
     if any(character.isdigit() for character in value):
         return len(value) >= (_SHORTEST_WITH_DIGIT if needs_digit else _SHORTEST)
-    return not needs_digit and len(value) >= _SHORTEST and not _is_word(value)
-
-
-def _is_word(value: str) -> bool:
-    return (
-        value.lower() in _PLACEHOLDERS
-        or _ENDS_IN_NAME.search(value) is not None
-        or _IDENTIFIER.fullmatch(value) is not None
-    )
+    is_word = value.lower() in _PLACEHOLDERS or _ENDS_IN_NAME.search(value) or _IDENTIFIER.fullmatch(value)
+    return not needs_digit and len(value) >= _SHORTEST and not is_word
 
 
 _SHORTEST = 4
