@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bylaw.engine.conditions import compile_conditions
-from bylaw.engine.predicates import compile_predicate, compile_where
+from bylaw.engine.matching import compile_predicate, compile_where
 from bylaw.engine.temporal.atom_values import AtomReader
 from bylaw.model.events import Origin, Request, Response, ToolCall
 from bylaw.model.temporal import Not, ToolIs

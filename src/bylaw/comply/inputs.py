@@ -315,8 +315,7 @@ def _read_data(path: str) -> Any:
     """JSON or YAML, by the reader of rule files: bounded in size, and with the position of each problem."""
     from bylaw.rules.files import format_of
     from bylaw.rules.loader import parse_documents
-    from bylaw.rules.located import plain
-    from bylaw.rules.source import Problems, Source, Unreadable
+    from bylaw.rules.located import Problems, Source, Unreadable, plain
 
     source = Source(path, read_prompt_file(path))
     problems = Problems(source)

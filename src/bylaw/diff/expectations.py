@@ -27,7 +27,7 @@ from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.messages import did_you_mean, near, near_name, quote
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, Words, read_text, report_wrong_type
-from bylaw.rules.rule_fields import Ids
+from bylaw.rules.rule import Ids
 from bylaw.rules.versions import VersionChoice
 from bylaw.traces.comparison.compare import Group
 from bylaw.traces.comparison.recording import Recording

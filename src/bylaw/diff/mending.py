@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bylaw.diff.model import PolicyDiff
-from bylaw.engine.matching import compile_names
-from bylaw.engine.predicates import compile_where
+from bylaw.engine.matching import compile_names, compile_where
 from bylaw.model.demand import Before, Calls, Demand, Never, Next, Tally
 from bylaw.model.events import ToolCall
 from bylaw.model.rule import Rule

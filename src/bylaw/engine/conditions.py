@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.engine.matching import compile_where
 from bylaw.engine.monitor import count_turns
-from bylaw.engine.predicates import compile_where
 from bylaw.engine.values import (
     ABSENT,
     UNREADABLE,

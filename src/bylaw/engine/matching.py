@@ -1,13 +1,20 @@
-"""Matching a user's names and texts. Globs and regexes run on RE2: linear time for any pattern."""
+"""Which calls and texts a rule means: names and globs, texts, and predicates on a call.
+
+Globs and regexes run on RE2: linear time for any pattern. A predicate is true, false, or unknown (None).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 from unicodedata import normalize
 
 import re2
 
+from bylaw.engine.values import UNREADABLE, Comparison, compile_test
+from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.demand import Calls, TextHas
+from bylaw.model.events import ToolCall
 from bylaw.text.regex import Matches, compile_regex, compile_search
 
 Find = Callable[[str], tuple[int, int] | None]
@@ -104,3 +111,189 @@ def _class(inside: str) -> str | None:
     except re2.error:
         return None
     return regex
+
+
+# -- predicates on a call ----------------------------------------------------------------------------------------------
+
+Counts: TypeAlias = Sequence[int]
+"""what each counter of the predicate shows, in the order of `counts`"""
+Test: TypeAlias = Callable[[ToolCall, Counts], bool | None]
+Explain: TypeAlias = Callable[[ToolCall, Counts], list[str]]
+
+
+def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Test:
+    match predicate:
+        case ToolIn(names=names):
+            known = frozenset(names)
+            return lambda call, counts: call.name in known
+        case ToolMatches(pattern=pattern):
+            search = compile_search(pattern)
+            return lambda call, counts: search(call.name)
+        case ArgumentIs(path=path, op=op, value=value):
+            return _tested(predicate, compile_test(path, op, value))
+        case CountOver(value=value):
+            number = counters.index(predicate)
+            return lambda call, counts: counts[number] > value
+        case NotOf(of=of):
+            return _negated(compile_predicate(of, counters))
+        case AllOf(of=parts):
+            return _joined([compile_predicate(part, counters) for part in parts], decisive=False)
+        case AnyOf(of=parts):
+            return _joined([compile_predicate(part, counters) for part in parts], decisive=True)
+        case Nothing():
+            return lambda call, counts: False
+
+
+def compile_where(predicate: Predicate) -> Callable[[ToolCall], bool | None]:
+    """Whether a call is such a one; None where its arguments were not recorded or cannot be compared."""
+    test = compile_predicate(predicate, ())
+    return lambda call: test(call, ())
+
+
+def unknown_where(calls: int) -> str:
+    of = "1 call" if calls == 1 else f"{calls} calls"
+    return f"the arguments of {of} cannot be compared with `where`"
+
+
+def describe_calls(calls: Calls) -> str:
+    """The tools, and what `where` says about their arguments."""
+    return " or ".join(f"`{name}`" for name in calls.tools) + describe_where(calls)
+
+
+def describe_where(calls: Calls) -> str:
+    return "" if calls.where is None else f" where {_words(calls.where)}"
+
+
+def _words(predicate: Predicate) -> str:
+    match predicate:
+        case ArgumentIs(name=name):
+            return name
+        case AllOf(of=parts):
+            return " and ".join(map(_words, parts))
+        case AnyOf(of=parts):
+            return f"({' or '.join(map(_words, parts))})"
+        case NotOf(of=of):
+            return f"not ({_words(of)})"
+        case _:
+            return type(predicate).__name__
+
+
+class RedactedArguments(dict[str, Any]):
+    """Partly redacted arguments, with the results of the predicates on them before redaction."""
+
+    __slots__ = ("truths",)
+
+    def __init__(self, known: dict[str, Any], truths: Mapping[ArgumentIs, bool | None]) -> None:
+        super().__init__(known)
+        self.truths = truths
+
+
+def _tested(predicate: ArgumentIs, test: Comparison) -> Test:
+    def tested(call: ToolCall, counts: Counts) -> bool | None:
+        recorded = call.arguments
+        if type(recorded) is dict:
+            return test(recorded)
+        if type(recorded) is RedactedArguments and predicate in recorded.truths:
+            return recorded.truths[predicate]
+        return test(arguments(call))
+
+    return tested
+
+
+def arguments(call: ToolCall) -> Any:
+    """The arguments as a mapping. Those that were not recorded may be any: an attempt without arguments has `{}`."""
+    return call.arguments if isinstance(call.arguments, dict) else UNREADABLE
+
+
+def _negated(test: Test) -> Test:
+    def opposite(call: ToolCall, counts: Counts) -> bool | None:
+        answer = test(call, counts)
+        return None if answer is None else not answer
+
+    return opposite
+
+
+def _joined(tests: list[Test], *, decisive: bool) -> Test:
+    if len(tests) == 2:
+        return _paired(*tests, decisive=decisive)
+
+    def joined(call: ToolCall, counts: Counts) -> bool | None:
+        answer: bool | None = not decisive
+        for test in tests:
+            one = test(call, counts)
+            if one is decisive:
+                return decisive
+            if one is None:
+                answer = None
+        return answer
+
+    return joined
+
+
+def _paired(left: Test, right: Test, *, decisive: bool) -> Test:
+    """The common group, without a loop."""
+
+    def paired(call: ToolCall, counts: Counts) -> bool | None:
+        one = left(call, counts)
+        if one is decisive:
+            return decisive
+        other = right(call, counts)
+        return None if one is None and other is not decisive else other
+
+    return paired
+
+
+def tools_of(predicate: Predicate) -> frozenset[str] | None:
+    """The tools that can match at all; None where any may."""
+    match predicate:
+        case ToolIn(names=names):
+            return frozenset(names)
+        case Nothing():
+            return frozenset()
+        case AllOf(of=parts):
+            named = [names for names in map(tools_of, parts) if names is not None]
+            return frozenset.intersection(*named) if named else None
+        case AnyOf(of=parts):
+            every = [tools_of(part) for part in parts]
+            known = [names for names in every if names is not None]
+            return frozenset().union(*known) if len(known) == len(every) else None
+        case _:
+            return None
+
+
+def compile_explanation(predicate: Predicate, counters: Sequence[CountOver]) -> Explain:
+    """What made the predicate match, part by part, in the user's own words."""
+    match predicate:
+        case AllOf(of=parts) | AnyOf(of=parts):
+            inner = [compile_explanation(part, counters) for part in parts]
+            return lambda call, counts: [text for explain in inner for text in explain(call, counts)]
+        case _:
+            return _explained(predicate, compile_predicate(predicate, counters), counters)
+
+
+def _explained(predicate: Predicate, test: Test, counters: Sequence[CountOver]) -> Explain:
+    def explain(call: ToolCall, counts: Counts) -> list[str]:
+        truth = test(call, counts)
+        return [] if truth is False else [_shown(predicate, truth, counts, counters)]
+
+    return explain
+
+
+def _shown(predicate: Predicate, truth: bool | None, counts: Counts, counters: Sequence[CountOver]) -> str:
+    match predicate:
+        case NotOf(of=ToolIn()):
+            text = "not tool_name_in"
+        case NotOf():
+            return "not (…)" if truth else "not (…) (cannot be compared)"
+        case ToolIn():
+            text = "tool_name_in"
+        case ToolMatches(pattern=pattern):
+            text = f"tool_name_regex {pattern}"
+        case CountOver(over=over, value=value, tool=tool):
+            of = f" of {tool}" if tool else ""
+            text = f"attempt {counts[counters.index(predicate)]}{of} in the {over}, over {value}"
+        case ArgumentIs(name=name):
+            text = name
+        case _:
+            text = type(predicate).__name__
+    return text if truth else f"{text} (cannot be compared)"

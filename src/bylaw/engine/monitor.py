@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bylaw.engine.predicates import unknown_where
+from bylaw.engine.matching import unknown_where
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event
 from bylaw.model.verdict import EventRef, Outcome

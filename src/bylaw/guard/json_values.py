@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from bylaw.engine.predicates import RedactedArguments
+from bylaw.engine.matching import RedactedArguments
 from bylaw.guard.model import Limits, is_text
 
 _SHORT = 1000

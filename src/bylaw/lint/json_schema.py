@@ -21,7 +21,7 @@ from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, closed_object, params_
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.policy import NOT_RUN, OTHERS, PLAIN_KEYS
 from bylaw.rules.predicates import BOUNDS, MEMBERSHIP, OPERATORS, PATTERNS, PRESENCE, TEXTS
-from bylaw.rules.rule_fields import ACTIONS, MODES, SCOPES, SEVERITIES
+from bylaw.rules.rule import ACTIONS, MODES, SCOPES, SEVERITIES
 
 _GROUP = {"$ref": "#/$defs/predicates"}
 _ARGUMENT = {**TEXT_SCHEMA, "description": "where in the arguments: `amount`, `body.to`, `recipients.*`"}

@@ -31,13 +31,12 @@ from bylaw.model.condition import (
     ToolIn,
     ToolMatches,
 )
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, plain
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, plain
 from bylaw.rules.messages import quote
 from bylaw.rules.operators import FORM, PRESENCE, is_comparison, read_comparison
 from bylaw.rules.paths import BadPath, parse_path, path_text
 from bylaw.rules.predicates import GROUPS, MAX_DEPTH, NAMES, read_call
 from bylaw.rules.readers import EXTENSION, complete, read_text, report_wrong_type
-from bylaw.rules.source import Problems
 
 _COUNTS = "to limit the calls of a tool write a rule of the kind `max_calls`, or a guard rule"
 

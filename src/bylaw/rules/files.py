@@ -15,8 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from bylaw.errors import ArgumentError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, LeftAlone, Located, Node, ScalarNode
-from bylaw.rules.source import Problems, Source
+from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, LeftAlone, Located, Node, Problems, ScalarNode, Source
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["yaml", "json"]

@@ -33,11 +33,10 @@ from bylaw.rules.files import (
     read_text_file,
     refuse_trace,
 )
-from bylaw.rules.located import Node, plain
+from bylaw.rules.located import Node, Problems, Source, Unreadable, plain
 from bylaw.rules.params import Context
 from bylaw.rules.policy import read_file_keys, read_guard_policies, read_policy
-from bylaw.rules.rule_fields import Ids
-from bylaw.rules.source import Problems, Source, Unreadable
+from bylaw.rules.rule import Ids
 from bylaw.rules.versions import Selection, VersionChoice
 
 SectionReader: TypeAlias = Callable[[Sequence[Node], Sequence[Rule], Ids, Context], None]

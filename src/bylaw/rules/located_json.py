@@ -20,7 +20,10 @@ from bylaw.rules.located import (
     MapNode,
     Node,
     OutOfRange,
+    Problems,
     ScalarNode,
+    Source,
+    Unreadable,
     beyond,
     check_count,
     fraction,
@@ -30,7 +33,6 @@ from bylaw.rules.located import (
     too_deep,
     whole,
 )
-from bylaw.rules.source import Problems, Source, Unreadable
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from msgspec import Struct
 
+from bylaw.model.diagnostic import Related
 from bylaw.rules.located import (
     MAX_DEPTH,
     MAX_DIGITS,
@@ -27,8 +28,11 @@ from bylaw.rules.located import (
     MapNode,
     Node,
     OutOfRange,
+    Problems,
     Scalar,
     ScalarNode,
+    Source,
+    Unreadable,
     beyond,
     check_count,
     fraction,
@@ -39,8 +43,6 @@ from bylaw.rules.located import (
     whole,
 )
 from bylaw.rules.messages import as_json, quote
-from bylaw.rules.source import Problems, Source, Unreadable
-from bylaw.rules.yaml_errors import report_syntax_error
 
 _CONSTANTS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -71,12 +73,6 @@ def resolve(text: str) -> Scalar:
     if _NOT_FINITE.fullmatch(text):
         raise OutOfRange
     return text
-
-
-def _refusal(text: str) -> str:
-    if text.lower() == ".nan":
-        return f"{quote(text)} is not a number (NaN), which nothing compares with"
-    return f"the number {quote(text)} is out of range"
 
 
 def read_scalar(text: str) -> Scalar:
@@ -128,21 +124,14 @@ def _refuse_early(source: Source, problems: Problems) -> None:
     """What libyaml would report without a usable place, or only after too long."""
     text = source.text
     if found := _FORBIDDEN_ASCII.search(text) if text.isascii() else re.search(_FORBIDDEN, text):
-        problems.error(
-            code="yaml-syntax",
-            message=f"the character U+{ord(found[0]):04X} is not allowed in YAML",
-            at=Located(source, found.start(), found.end()),
-            help='inside double quotes it can be written as an escape, such as `"\\u0007"`',
-        )
-        raise Unreadable
-    if found := _TAG_DIRECTIVE.search(source.text):
-        problems.error(
-            code="yaml-tag",
-            message=f"tags are not read here: {quote(found[0])}",
-            at=Located(source, found.start(), found.end()),
-            help="remove the line",
-        )
-        raise Unreadable
+        code, message = "yaml-syntax", f"the character U+{ord(found[0]):04X} is not allowed in YAML"
+        help = 'inside double quotes it can be written as an escape, such as `"\\u0007"`'
+    elif found := _TAG_DIRECTIVE.search(text):
+        code, message, help = "yaml-tag", f"tags are not read here: {quote(found[0])}", "remove the line"
+    else:
+        return
+    problems.error(code=code, message=message, at=Located(source, found.start(), found.end()), help=help)
+    raise Unreadable
 
 
 class _Frame(Struct):
@@ -158,10 +147,8 @@ class _Frame(Struct):
     height: int = 1
 
 
-class _Anchored(Struct):
-    node: Node
-    size: int
-    height: int
+_Anchored: TypeAlias = tuple[Node, int, int]
+"""a node, how many values it holds, and how deep they are"""
 
 
 class _Builder:
@@ -181,7 +168,7 @@ class _Builder:
 
     def build(self) -> list[Node]:
         loader = _Loader(self.source.text)
-        handlers = {
+        handlers: dict[Any, Callable[[Any], bool | None]] = {
             yaml.ScalarEvent: self.scalar,
             yaml.AliasEvent: self.alias,
             yaml.SequenceStartEvent: self.open,
@@ -192,10 +179,9 @@ class _Builder:
         }
         try:
             while (event := loader.get_event()) is not None:
-                if handler := handlers.get(type(event)):
-                    handler(event)
-        except _SecondDocument:
-            pass
+                handler = handlers.get(type(event))
+                if handler is not None and handler(event):
+                    break
         except yaml.YAMLError as error:
             if self.skipped is not None:
                 refuse_depth(self.skipped[1], self.problems)
@@ -207,20 +193,21 @@ class _Builder:
 
     # events
 
-    def document(self, event: Any) -> None:
+    def document(self, event: Any) -> bool:
+        """Whether the rest is not read."""
         if self.root is None:
-            return
+            return False
         if self.several(self.root):
             self.before.append(self.root)
             self.root, self.anchors = None, {}
-            return
+            return False
         self.problems.error(
             code="multiple-documents",
             message="a second document starts here; a rule file holds one",
             at=self._at(event),
             help="put each document in a file of its own, or join their rules under one `rules:`",
         )
-        raise _SecondDocument
+        return True
 
     def scalar(self, event: Any) -> None:
         at = self._at(event)
@@ -238,14 +225,14 @@ class _Builder:
         at = Located(self.source, event.start_mark.index, event.end_mark.index)
         if self.skipped is not None:
             return
-        anchored = self.anchors.get(event.anchor) or self._unknown_alias(at)
-        if len(self.stack) + anchored.height > MAX_DEPTH:
+        node, size, height = self.anchors.get(event.anchor) or self._unknown_alias(at)
+        if len(self.stack) + height > MAX_DEPTH:
             self._add(too_deep(at, self.problems), None, 1, 0)
             return
         if self.stack:
             self.stack[-1].node.end = at.end
-        self._count(anchored.size, at)
-        self._add(anchored.node, None, anchored.size, anchored.height)
+        self._count(size, at)
+        self._add(node, None, size, height)
 
     def open(self, event: Any) -> None:
         at = self._at(event)
@@ -278,7 +265,7 @@ class _Builder:
 
     def _add(self, node: Node, anchor: str | None, size: int, height: int) -> None:
         if anchor is not None:
-            self.anchors[anchor] = _Anchored(node, size, height)
+            self.anchors[anchor] = node, size, height
         if not self.stack:
             self.root = node
             return
@@ -327,12 +314,11 @@ class _Builder:
             node.legacy = legacy(text)
         except OutOfRange:
             node.value = beyond(text)
-            self.problems.defer(
-                code="number-range",
-                message=_refusal(text),
-                at=node,
-                help=f"if text is meant, put it in quotes: {as_json(text)}",
-            )
+            message = f"the number {quote(text)} is out of range"
+            if text.lower() == ".nan":
+                message = f"{quote(text)} is not a number (NaN), which nothing compares with"
+            help = f"if text is meant, put it in quotes: {as_json(text)}"
+            self.problems.defer(code="number-range", message=message, at=node, help=help)
 
     def _check_tag(self, event: Any, at: Located) -> None:
         if event.tag is None:
@@ -353,12 +339,111 @@ class _Builder:
             at=at,
             help=f"if text is meant, put it in quotes: {as_json(at.raw)}",
         )
-        return _Anchored(ScalarNode(self.source, at.start, at.end, at.raw, quoted=True), 1, 0)
+        return ScalarNode(self.source, at.start, at.end, at.raw, quoted=True), 1, 0
 
     def _count(self, values: int, at: Located) -> None:
         self.nodes += values
         check_count(self.nodes, at, self.problems)
 
 
-class _SecondDocument(Exception):
-    """The first document is complete; the rest is not read."""
+# -- libyaml's complaints in our words ---------------------------------------------------------------------------------
+
+_Wording: TypeAlias = tuple[str, str | None]
+"""a message and a help line"""
+
+_INDENT = "check the indentation: what belongs together starts in the same column"
+
+
+def report_syntax_error(error: yaml.YAMLError, source: Source, problems: Problems) -> None:
+    """One diagnostic; where the text breaks off, it points at what was left open instead of the end of the file."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        problems.error(code="yaml-syntax", message="this cannot be read as YAML", at=_char(source, 0))
+        return
+    at = error.problem_mark.index if error.problem_mark else 0
+    opened = error.context_mark.index if error.context_mark else at
+    if (tab := _tab_in_indent(source.text, at)) is not None:
+        advice = "indent with spaces; YAML does not allow tabs there"
+        problems.error(code="tab-indent", message="a tab is used as indentation", at=_char(source, tab), help=advice)
+        return
+    problem = error.problem or "cannot be read as YAML"
+    wording = next((words for known, words in _KNOWN.items() if known in problem), None)
+    message, help = wording(source.text, at, opened) if wording else (problem.replace("'", "`"), None)
+    code = "yaml-tag" if "tag" in (error.problem or "") else "yaml-syntax"
+    related: tuple[Related, ...] = ()
+    if not source.text[at:].strip() and opened < at:
+        at = opened
+    elif "\n" in source.text[opened:at]:
+        began = (words for known, words in _CONTEXTS.items() if known in (error.context or ""))
+        related = (problems.related(_char(source, opened), next(began, "reading began here")),)
+    problems.error(code=code, message=message, at=_char(source, at), help=help, related=related)
+
+
+def _tab_in_indent(text: str, at: int) -> int | None:
+    """The first tab among the blanks that begin the line of `at`."""
+    start = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+    blanks = re.compile(r"[ \t-]*").match(text, start)
+    tab = text.find("\t", start, blanks.end() if blanks else start)
+    return tab if tab >= 0 else None
+
+
+def _cannot_start(text: str, at: int, opened: int) -> _Wording:
+    word = _word(text, at)
+    return f"a value cannot start with `{word[:1]}`", f"put it in quotes: {as_json(word)}"
+
+
+def _not_closed(text: str, at: int, opened: int) -> _Wording:
+    bracket, closing = ("{", "}") if text[opened : opened + 1] == "{" else ("[", "]")
+    if not text[at:].strip():
+        return f"this `{bracket}` is never closed", f"close it with `{closing}`"
+    return f"expected `,` or `{closing}` here", f"is the `{bracket}` missing its `{closing}`?"
+
+
+def _quote_not_closed(text: str, at: int, opened: int) -> _Wording:
+    return "this quote is never closed", f"close it with {quote(text[opened : opened + 1])}"
+
+
+def _indicator(text: str, at: int, opened: int) -> _Wording:
+    word = _word(text, opened)
+    meaning = {"*": "an alias", "&": "an anchor"}.get(word[:1], "a block of text")
+    return f"unquoted, `{word[:1]}` begins {meaning}", f"put it in quotes: {as_json(word)}"
+
+
+_KNOWN: dict[str, Callable[[str, int, int], _Wording]] = {
+    "cannot start any token": _cannot_start,
+    "expected ',' or": _not_closed,
+    "unexpected end of stream": _quote_not_closed,
+    "unexpected document indicator": _quote_not_closed,
+    "unknown escape character": lambda text, at, _: (
+        f"{quote(text[at : at + 2])} is no escape in double quotes",
+        "use single quotes: in those a backslash is only a backslash",
+    ),
+    "expected comment or line break": _indicator,
+    "alphabetic or numeric character": _indicator,
+    "mapping values are not allowed": lambda *_: (
+        "`:` is not allowed here",
+        "put a value that holds `: ` in quotes; otherwise check the indentation",
+    ),
+    "did not find expected key": lambda *_: ("expected a key here", _INDENT),
+    "expected '-' indicator": lambda *_: ("expected `- ` or the end of the list here", _INDENT),
+    "could not find expected ':'": lambda *_: ("this key has no `:`", "write it as `key: value`"),
+}
+
+_CONTEXTS = {
+    "flow sequence": "this list begins here",
+    "flow mapping": "this mapping begins here",
+    "block mapping": "this mapping begins here",
+    "block collection": "this list begins here",
+    "quoted scalar": "this text begins here",
+    "plain scalar": "this value begins here",
+    "simple key": "this key begins here",
+}
+
+
+def _word(text: str, at: int) -> str:
+    """What stands at `at`, up to a blank or the end of a flow value."""
+    found = re.compile(r"[^\s,\]}]*").match(text, at)
+    return found[0][:40] if found else ""
+
+
+def _char(source: Source, at: int) -> Located:
+    return Located(source, at, at + 1)

@@ -7,11 +7,10 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from bylaw.model.condition import OPERATORS, CountOver, Operator, Reach
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.readers import Fields, Words, read_count, read_json, read_number, read_text, report_wrong_type
 from bylaw.rules.regexes import check_pattern, check_text
-from bylaw.rules.source import Problems
 
 FORM = "write each condition as `{path: …, op: …, value: …}`"
 ORDERING = ("<", "<=", ">", ">=")

@@ -13,7 +13,7 @@ from bylaw.model.condition import Clause
 from bylaw.model.demand import TextHas
 from bylaw.model.rule import Scope, Severity
 from bylaw.rules.conditions import conditions_schema, plain_conditions, read_conditions, read_path
-from bylaw.rules.located import Entry, ListNode, MapNode, Node
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.readers import (
@@ -28,7 +28,6 @@ from bylaw.rules.readers import (
     report_wrong_type,
 )
 from bylaw.rules.regexes import check_pattern, check_text
-from bylaw.rules.source import Problems
 from bylaw.rules.versions import Selection
 
 Values: TypeAlias = Mapping[str, Any]

@@ -21,10 +21,9 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bylaw.model.condition import ALIASES, FIELDS, OTHER, Path
-from bylaw.rules.located import Node
+from bylaw.rules.located import Node, Problems
 from bylaw.rules.messages import listing, near, quote
 from bylaw.rules.readers import read_text
-from bylaw.rules.source import Problems
 
 MAX_SEGMENTS = 64
 """traces are not nested deeper"""

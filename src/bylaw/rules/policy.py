@@ -13,13 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.rule import GuardPolicy, Rule, Scope
-from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.names import Existing, RulePlace, doubtful_names, warn_of_globs
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
-from bylaw.rules.rule_fields import Ids, Item, read_scope, read_severity
+from bylaw.rules.rule import Ids, Item, read_rule, read_scope, read_severity
 
 if TYPE_CHECKING:
     from bylaw.rules.guard.section import Guard

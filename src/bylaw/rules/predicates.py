@@ -34,7 +34,7 @@ from bylaw.model.condition import (
     ToolMatches,
 )
 from bylaw.model.temporal import TestOperator
-from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
+from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.operators import FORM, OVER, Comparison, is_comparison, read_comparison, read_counter
 from bylaw.rules.paths import ArgumentPath, path_text, read_argument_path
@@ -49,7 +49,6 @@ from bylaw.rules.readers import (
     report_wrong_type,
 )
 from bylaw.rules.regexes import check_pattern, check_text
-from bylaw.rules.source import Problems
 
 # -- arguments --------------------------------------------------------------------------------------------------------
 

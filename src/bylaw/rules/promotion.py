@@ -13,8 +13,7 @@ from bylaw.model.diagnostic import Span
 from bylaw.model.rule import GuardSet
 from bylaw.rules.files import Format, format_of
 from bylaw.rules.loader import parse_documents, parse_guard
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
-from bylaw.rules.source import Problems, Source, Unreadable
+from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
 
 
 class NotPromoted(ValueError):

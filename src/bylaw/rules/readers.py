@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import as_json, did_you_mean, listing, near, quote
-from bylaw.rules.source import Problems
 
 EXTENSION = "x-"
 """keys that begin so are the user's own and never read"""

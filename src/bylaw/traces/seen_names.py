@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import Program
-from bylaw.engine.predicates import tools_of
+from bylaw.engine.matching import tools_of
 from bylaw.model.condition import Condition, OfCall, argument_tests
 from bylaw.model.demand import Attempt, looks_at_arguments
 from bylaw.model.diagnostic import Diagnostic

@@ -9,10 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.rules.located import ListNode, ScalarNode
+from bylaw.rules.located import ListNode, Problems, ScalarNode, Source
 from bylaw.rules.located_json import parse_json
 from bylaw.rules.located_yaml import parse_yaml_documents
-from bylaw.rules.source import Problems, Source
 from bylaw.rules.temporal.formula import Places
 from bylaw.rules.temporal.scanner import Spot
 

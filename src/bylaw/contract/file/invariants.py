@@ -30,7 +30,6 @@ from bylaw.contract.file.types import (
 from bylaw.contract.model import Check, Invariant, KeepsRule, Weight, When
 from bylaw.contract.recovery import no_duplicate_side_effects, recovers_within
 from bylaw.model.rule import Rule
-from bylaw.rules.behaviour import read_rule
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.located import Entry, MapNode, Node, ScalarNode
 from bylaw.rules.messages import near, quote
@@ -49,7 +48,7 @@ from bylaw.rules.params import (
     choice,
 )
 from bylaw.rules.readers import read_text, report_wrong_type
-from bylaw.rules.rule_fields import Ids
+from bylaw.rules.rule import Ids, read_rule
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.params import PATTERN as TEXT_OR_PATTERN
 from bylaw.rules.params import PATTERNS as TEXTS_OR_PATTERNS
@@ -35,8 +35,7 @@ from bylaw.rules.readers import (
     warn_if_ambiguous,
 )
 from bylaw.rules.regexes import read_pattern
-from bylaw.rules.rule_fields import Ids
-from bylaw.rules.source import Problems
+from bylaw.rules.rule import Ids
 
 MAX_MS = 24 * 3600 * 1000
 """a fault or a timeout of more than a day is a typing error"""

@@ -11,8 +11,8 @@ from immutables import Map
 from msgspec import Struct
 
 from bylaw.engine.evidence import ref
+from bylaw.engine.matching import Explain, compile_explanation, compile_predicate, tools_of
 from bylaw.engine.monitor import NOTHING, OK, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, ok_if_complete
-from bylaw.engine.predicates import Explain, compile_explanation, compile_predicate, tools_of
 from bylaw.model.condition import CountOver, counts
 from bylaw.model.demand import Attempt as Demand
 from bylaw.model.demand import Calls

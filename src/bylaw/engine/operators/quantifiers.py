@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import around, as_json, bare, ref, shorten
-from bylaw.engine.matching import compile_names
+from bylaw.engine.matching import compile_names, compile_where, describe_calls, describe_where
 from bylaw.engine.monitor import (
     NOTHING,
     OK,
@@ -34,7 +34,6 @@ from bylaw.engine.monitor import (
     unless_blind,
     unless_unknown,
 )
-from bylaw.engine.predicates import compile_where, describe_calls, describe_where
 from bylaw.engine.probes import BLIND, HOLDS, LOST, SKIP, THIN, UNREAD, Judge, compile_search
 from bylaw.engine.values import UNRECORDED
 from bylaw.model.canonical import json_equal

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.evidence import ref
-from bylaw.engine.matching import compile_names
+from bylaw.engine.matching import compile_names, compile_where, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
     STOPPED_EARLY,
@@ -30,7 +30,6 @@ from bylaw.engine.monitor import (
     ok_if_complete,
     unless_unknown,
 )
-from bylaw.engine.predicates import compile_where, describe_calls
 from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, walk
 from bylaw.model.canonical import canonical_json
 from bylaw.model.demand import Before, Calls

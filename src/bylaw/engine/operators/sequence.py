@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.conditions import NO_DOUBTS, add_doubts, compile_conditions, tell_doubts
 from bylaw.engine.evidence import bare, ref
-from bylaw.engine.matching import compile_names
+from bylaw.engine.matching import compile_names, compile_where, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
     OK,
@@ -31,7 +31,6 @@ from bylaw.engine.monitor import (
     unless_blind,
     unless_unknown,
 )
-from bylaw.engine.predicates import compile_where, describe_calls
 from bylaw.engine.probes import compile_search
 from bylaw.model import demand as demands
 from bylaw.model.demand import Calls, TextHas

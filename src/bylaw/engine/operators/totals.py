@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.engine.evidence import ref
-from bylaw.engine.matching import compile_names
+from bylaw.engine.matching import compile_names, compile_where, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
     VACUOUS,
@@ -27,7 +27,6 @@ from bylaw.engine.monitor import (
     ok_if_complete,
     unless_unknown,
 )
-from bylaw.engine.predicates import compile_where, describe_calls
 from bylaw.engine.probes import MEASURES, show_amount
 from bylaw.engine.values import ABSENT, UNREADABLE, Number, compile_steps, number, spread
 from bylaw.model.demand import Cost, Latency, Tally, Values

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bylaw.engine.matching import compile_names, compile_text
-from bylaw.engine.predicates import arguments
+from bylaw.engine.matching import arguments, compile_names, compile_text
 from bylaw.engine.probes import compile_search
 from bylaw.engine.temporal.truth import Key, all_of, any_of
 from bylaw.engine.temporal.variables import NO_VALUE, UNKNOWN_KEY, AtomValue, AtomValues, Hit, key_of, solve

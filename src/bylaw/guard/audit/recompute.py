@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.engine.predicates import RedactedArguments
+from bylaw.engine.matching import RedactedArguments
 from bylaw.guard.audit.report import AuditFinding, AuditReport
 from bylaw.guard.audit.sessions import MARKER, AuditSession, AuditSessions, RecordedReviews, ReplayedSessions
 from bylaw.guard.decide.attempts import CallIdUsed

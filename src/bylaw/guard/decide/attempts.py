@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.engine.predicates import RedactedArguments
+from bylaw.engine.matching import RedactedArguments
 from bylaw.guard.decide.redaction import StoredArguments
 from bylaw.guard.json_values import Refused, own_json
 from bylaw.guard.model import LONGEST_NAME, Attempt, Decision, Limits, Match, check_names, is_name

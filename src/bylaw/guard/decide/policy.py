@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import Memo, Prevention, Program, compile_rules
+from bylaw.engine.matching import tools_of
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
-from bylaw.engine.predicates import tools_of
 from bylaw.guard.policies import clause_text, policy_hash, rule_hashes
 from bylaw.model.canonical import short_digest
 from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, argument_tests, counts

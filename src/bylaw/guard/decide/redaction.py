@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from bylaw.engine.matching import compile_names
-from bylaw.engine.predicates import compile_predicate
+from bylaw.engine.matching import compile_names, compile_predicate
 from bylaw.engine.temporal.shape import atoms, walk
 from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.chain import Chain

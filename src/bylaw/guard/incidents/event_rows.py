@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, get_args
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from bylaw.engine.predicates import RedactedArguments
+from bylaw.engine.matching import RedactedArguments
 from bylaw.guard.decide.chain import Chain, Policies
 from bylaw.guard.decide.policy import MESSAGES, CompiledPolicy, inline_form
 from bylaw.guard.decide.records import attempt_of, recorded_event

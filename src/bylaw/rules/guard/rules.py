@@ -12,24 +12,23 @@ from functools import partial
 from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, reach_of
 from bylaw.model.demand import Attempt
 from bylaw.model.rule import Action, Rule, Scope
-from bylaw.rules.behaviour import read_rule
-from bylaw.rules.located import ListNode, MapNode, Node, plain
+from bylaw.rules.located import ListNode, MapNode, Node, Problems, plain
 from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context
 from bylaw.rules.paths import path_text
 from bylaw.rules.predicates import NAMES, Leaf, When, read_when
 from bylaw.rules.readers import Fields, report_wrong_type
-from bylaw.rules.rule_fields import (
+from bylaw.rules.rule import (
     Enforcement,
     Ids,
     Item,
     read_enforcement,
     read_id,
     read_optional_text,
+    read_rule,
     read_severity,
     read_tags,
 )
-from bylaw.rules.source import Problems
 
 _TRUE_WHEN_MISSING = frozenset({"!=", "not in", "not contains", "missing"})
 _LOOKED_AT = 3

@@ -15,13 +15,12 @@ from bylaw.model.demand import Attempt
 from bylaw.model.diagnostic import Span
 from bylaw.model.rule import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, Rule, Scope, parse_mode
 from bylaw.rules.guard.rules import read_items
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, Words, complete, read_text, report_wrong_type
-from bylaw.rules.rule_fields import MODES as RULE_MODES
-from bylaw.rules.rule_fields import Ids, Item
-from bylaw.rules.source import Problems
+from bylaw.rules.rule import MODES as RULE_MODES
+from bylaw.rules.rule import Ids, Item
 from bylaw.rules.versions import qualified_id, shared_ids
 
 ALLOWLIST = "allowlist"

@@ -16,10 +16,9 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 
 from bylaw.model.temporal import Formula, Linear, Test, TextHas, Unit, Variable, Window, children
-from bylaw.rules.located import OutOfRange, fraction, whole
+from bylaw.rules.located import OutOfRange, Place, Problems, fraction, whole
 from bylaw.rules.messages import as_json, quote, synonyms
 from bylaw.rules.regexes import check_pattern
-from bylaw.rules.source import Place, Problems
 
 _BLANK = re.compile(r"\s*")
 PIECE = re.compile(r"<->|<=>|->|=>|&&|\|\||==|!=|<=|>=|[^\W\d]\w*|[0-9]+(?:\.[0-9]+)?|.", re.DOTALL)
