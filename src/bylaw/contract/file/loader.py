@@ -53,8 +53,8 @@ from bylaw.rules.messages import did_you_mean, listing, quote
 from bylaw.rules.params import TEXTS_SCHEMA, Context, Param, params_schema
 from bylaw.rules.policy import CONTRACT, holds_contract, read_file_keys, read_policy
 from bylaw.rules.readers import report_wrong_type
-from bylaw.rules.rule_fields import Ids
-from bylaw.rules.source import Problems, Source, Unreadable
+from bylaw.rules.rule import Ids
+from bylaw.rules.located import Problems, Source, Unreadable
 from bylaw.text.regex import compile_regex
 
 _ONE_SCENARIO = {"anyOf": [{"$ref": "#/$defs/scenario"}, {"$ref": "#/$defs/profile"}]}

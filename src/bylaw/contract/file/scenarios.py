@@ -18,7 +18,7 @@ from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarN
 from bylaw.rules.messages import quote
 from bylaw.rules.params import Context, Param
 from bylaw.rules.readers import report_wrong_type
-from bylaw.rules.rule_fields import Ids
+from bylaw.rules.rule import Ids
 
 
 class Profile(Struct, frozen=True):
