@@ -19,14 +19,13 @@ from bylaw.contract.agents.prompts import (
     talk_with_history,
     why_no_conversation,
 )
+from bylaw.contract.commands import RENDERERS
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import run_contract
 from bylaw.contract.judge import Judge
-from bylaw.contract.live_agent import AgentRun
+from bylaw.contract.live_agent import AgentRun, check_conversations
 from bylaw.contract.model import AgentSpec, Conversation, messages_of
-from bylaw.contract.reach import check_conversations
-from bylaw.contract.report import RENDERERS
 from bylaw.contract.results import CellOutcome
 from bylaw.errors import InputError
 from bylaw.model.events import Message

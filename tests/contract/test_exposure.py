@@ -10,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from bylaw.contract import model as checks
+from bylaw.contract.commands import RENDERERS
 from bylaw.contract.faults.model import AnyFault, Injection
 from bylaw.contract.file.loader import parse_contract
-from bylaw.contract.file.scenarios import PROFILES
+from bylaw.contract.file.sections import PROFILES
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Scenario
-from bylaw.contract.report import RENDERERS, headline, statistics
+from bylaw.contract.report import headline, statistics
 from bylaw.contract.results import CellOutcome
 from tests.contract.scripted import SLOW_MODEL, TOOL_DOWN, TOOLS, Script, ScriptedAgent, contract, invariant, ran
 from tests.support.build import trace

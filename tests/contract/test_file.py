@@ -10,7 +10,7 @@ import yaml
 
 from bylaw.contract.file.invariants import CHECKS, LEAK_PROBES
 from bylaw.contract.file.loader import load_contract, parse_contract
-from bylaw.contract.file.scenarios import PROFILES
+from bylaw.contract.file.sections import PROFILES
 from bylaw.contract.model import AgentSpec, Contract, Invariant, McpServer, Scenario
 from bylaw.rules import parse_guard, parse_rules
 from tests.support.yaml_files import load_yaml

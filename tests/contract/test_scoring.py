@@ -133,7 +133,7 @@ def test_an_answer_without_the_fault_shows_nothing_about_the_fault() -> None:
 
 
 def test_nothing_that_an_agent_says_can_end_a_report() -> None:
-    from bylaw.contract.report import RENDERERS
+    from bylaw.contract.commands import RENDERERS
 
     report = run_contract(contract(), ScriptedAgent("half \ud83d"))
     assert [one.answer for cell in report.cells for one in cell.evidence] == ["half \ufffd"]

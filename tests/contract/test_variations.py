@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from bylaw.contract.commands import RENDERERS
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import run_contract
 from bylaw.contract.model import Contract, Conversation, messages_of
-from bylaw.contract.report import RENDERERS
 from bylaw.contract.results import CellOutcome
 from bylaw.contract.runs import lay_out
 from bylaw.contract.variations import KINDS, vary

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from bylaw.check.report import RENDERERS as CHECK_RENDERERS
 from bylaw.ci.file import CheckSettings, CiFile, DiffSettings, load_ci
 from bylaw.ci.report import RENDERERS, CiPart, check_part, combine, contract_part, diff_part, failed_part
+from bylaw.contract.commands import RENDERERS as CONTRACT_RENDERERS
 from bylaw.contract.commands import config_option, print_warnings, run_file
-from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
-from bylaw.contract.report import headline
 from bylaw.contract.results import ContractReport
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
@@ -185,5 +184,7 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
 
 
 def _contract(config: str, min_score: float | None) -> Part:
+    from bylaw.contract.report import headline
+
     report = run_file(config, min_score=100.0 if min_score is None else min_score)
     return contract_part(report, headline(report)), report

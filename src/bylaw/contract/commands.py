@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from msgspec.structs import replace
 
-from bylaw.contract.report import RENDERERS, VALIDATION_RENDERERS, headline, why_unjudged
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import FileName, LazyCommand, LazyGroup, output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Target, write_reports
+from bylaw.report.output import Renderers, Target, write_reports
 from bylaw.report.text import count
 
 if TYPE_CHECKING:
@@ -24,6 +23,16 @@ if TYPE_CHECKING:
     from bylaw.model.ports import Embedder
 
 
+RENDERERS = Renderers(
+    terminal="bylaw.contract.report:render_terminal",
+    json="bylaw.contract.report:render_json",
+    markdown="bylaw.contract.report:render_markdown",
+)
+VALIDATION_RENDERERS = Renderers(
+    terminal="bylaw.contract.report:validation_terminal",
+    json="bylaw.contract.report:validation_json",
+    markdown="bylaw.contract.report:validation_markdown",
+)
 DEFAULT_FILES = ("bylaw.yaml", "flakestorm.yaml", "flakestorm.yml")
 """the files that are looked for where none is named, the first first"""
 FC = TypeVar("FC", bound=Callable[..., Any])
@@ -115,6 +124,8 @@ def run(targets: list[Target], **flags: Any) -> ExitCode:
 @run_options
 def score(**flags: Any) -> ExitCode:
     """Run the contract and print its score, 0 to 100, alone on standard output. Exits as `run` does."""
+    from bylaw.contract.report import headline, why_unjudged
+
     try:
         report = run_file(**flags)
     except InputError as problem:
@@ -138,8 +149,13 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     """
     from bylaw.contract.agents import open_agent
     from bylaw.contract.api import load_runnable
-    from bylaw.contract.live_agent import AgentUnreachable
-    from bylaw.contract.reach import check_conversations, check_reach, doubt_tools, why_out_of_reach
+    from bylaw.contract.live_agent import (
+        AgentUnreachable,
+        check_conversations,
+        check_reach,
+        doubt_tools,
+        why_out_of_reach,
+    )
     from bylaw.contract.runs import count_parts
 
     unchecked: str | None = None

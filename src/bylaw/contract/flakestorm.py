@@ -18,7 +18,7 @@ from msgspec import Struct
 from bylaw.contract.file.agent import AGENT
 from bylaw.contract.file.faults import ATTACK, LLM_FAULT, TOOL_FAULT
 from bylaw.contract.file.invariants import INVARIANT
-from bylaw.contract.file.scenarios import PROFILES
+from bylaw.contract.file.sections import PROFILES
 from bylaw.contract.file.types import Variants
 from bylaw.contract.import_parts import Account, Part, read_data, unused
 from bylaw.contract.model import Weight

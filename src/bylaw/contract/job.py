@@ -14,18 +14,19 @@ from msgspec import Struct
 from bylaw.contract.checks import excerpt
 from bylaw.contract.faults.attempts import is_request
 from bylaw.contract.judge import Judge, make_cell, make_unjudged_cell
-from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
-from bylaw.contract.model import Contract, Similar, Unchanged
-from bylaw.contract.reach import (
+from bylaw.contract.live_agent import (
     UNSEEN,
+    AgentRun,
+    AgentUnreachable,
+    LiveAgent,
     check_conversations,
     check_reach,
     is_proxied,
     unknown_tools,
     why_never_called,
 )
-from bylaw.contract.redaction import ReportRedactor
-from bylaw.contract.results import Cell, ContractReport
+from bylaw.contract.model import Contract, Similar, Unchanged
+from bylaw.contract.results import Cell, ContractReport, ReportRedactor
 from bylaw.contract.runs import (
     STATEFUL_WARNING,
     FinishedRun,

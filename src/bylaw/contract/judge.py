@@ -13,12 +13,10 @@ from msgspec import Struct
 from bylaw.contract import checks, model
 from bylaw.contract.checks import CheckResult, excerpt, is_similar, readings, refuses
 from bylaw.contract.faults.attempts import as_trace
-from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.live_agent import AgentRun, Failure, needs_calls
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency, Scenario, When, asked_faults
-from bylaw.contract.reach import needs_calls
 from bylaw.contract.recovery import gives_up_politely
-from bylaw.contract.redaction import ReportRedactor
-from bylaw.contract.results import Cell, CellOutcome, FaultCount, RunEvidence
+from bylaw.contract.results import Cell, CellOutcome, FaultCount, ReportRedactor, RunEvidence
 from bylaw.contract.runs import WHY_NOT, FinishedRun, Matrix, RunKey
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation

@@ -14,19 +14,8 @@ import msgspec
 from bylaw.contract.model import ContractFile
 from bylaw.contract.results import Cell, CellOutcome, ContractReport, FaultCount, RunEvidence
 from bylaw.report.diagnostics import JsonStream, diagnostic_as_json, summarize
-from bylaw.report.output import Renderers
 from bylaw.report.text import COMMENT_LIMIT, count, escape_markdown, inline_code, printable, terminal_width, wrap
 
-RENDERERS = Renderers(
-    terminal="bylaw.contract.report:render_terminal",
-    json="bylaw.contract.report:render_json",
-    markdown="bylaw.contract.report:render_markdown",
-)
-VALIDATION_RENDERERS = Renderers(
-    terminal="bylaw.contract.report:validation_terminal",
-    json="bylaw.contract.report:validation_json",
-    markdown="bylaw.contract.report:validation_markdown",
-)
 NEVER_FIRED = "never fired"
 _MARKS = {
     CellOutcome.OK: ("✓", "green", "✅"),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.model import Contract, Invariant, Prompt, Refuses, Scenario, Unchanged, Variation, When, applies
-from bylaw.contract.redaction import REDACTED, ReportRedactor
+from bylaw.contract.results import REDACTED, ReportRedactor
 from bylaw.contract.variations import vary
 from bylaw.model.events import Trace
 from bylaw.text.redaction.redactor import redacted

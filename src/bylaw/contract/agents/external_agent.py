@@ -34,9 +34,8 @@ from bylaw.contract.faults.exchanges import Interceptor, ModelExchange
 from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
-from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure, is_proxied, why_out_of_reach
 from bylaw.contract.model import AgentSpec, McpServer, messages_of, shown_url
-from bylaw.contract.reach import is_proxied, why_out_of_reach
 from bylaw.errors import BylawError
 from bylaw.rules.messages import near
 from bylaw.wire.exchange import Exchange, Outgoing

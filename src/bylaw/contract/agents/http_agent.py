@@ -20,9 +20,8 @@ from bylaw.contract.agents.replies import read_reply
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
-from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure, is_proxied
 from bylaw.contract.model import AgentSpec, messages_of
-from bylaw.contract.reach import is_proxied
 from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.upstream import UpstreamFailure, proxy_for
 from bylaw.wire.values import one_line

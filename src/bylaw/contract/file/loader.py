@@ -24,9 +24,18 @@ from bylaw.contract.file.invariants import (
     file_rules,
     read_invariants,
 )
-from bylaw.contract.file.scenarios import PROFILES, SCENARIO, read_scenarios
-from bylaw.contract.file.sections import PROMPT, SCORING, VARIATIONS, read_prompts, read_scoring
+from bylaw.contract.file.sections import (
+    PROFILES,
+    PROMPT,
+    SCENARIO,
+    SCORING,
+    VARIATIONS,
+    read_prompts,
+    read_scenarios,
+    read_scoring,
+)
 from bylaw.contract.file.types import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
+from bylaw.contract.live_agent import EXAMPLE_PORT, is_proxied, needs_calls
 from bylaw.contract.model import (
     AgentSpec,
     Contract,
@@ -43,18 +52,16 @@ from bylaw.contract.model import (
     When,
     applies,
 )
-from bylaw.contract.reach import EXAMPLE_PORT, is_proxied, needs_calls
 from bylaw.model.diagnostic import Span
 from bylaw.model.rule import Rule
 from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import MapNode, Node
+from bylaw.rules.located import MapNode, Node, Problems, Source, Unreadable
 from bylaw.rules.messages import did_you_mean, listing, quote
 from bylaw.rules.params import TEXTS_SCHEMA, Context, Param, params_schema
 from bylaw.rules.policy import CONTRACT, holds_contract, read_file_keys, read_policy
 from bylaw.rules.readers import report_wrong_type
 from bylaw.rules.rule import Ids
-from bylaw.rules.located import Problems, Source, Unreadable
 from bylaw.text.regex import compile_regex
 
 _ONE_SCENARIO = {"anyOf": [{"$ref": "#/$defs/scenario"}, {"$ref": "#/$defs/profile"}]}

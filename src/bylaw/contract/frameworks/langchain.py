@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
 from bylaw.contract.faults.live_run import WHOLE, Lens, LiveRun, current_run, live_run_for
-from bylaw.contract.frameworks.model_call import (
+from bylaw.contract.frameworks import (
     Errors,
     ModelCall,
     ModelFailure,

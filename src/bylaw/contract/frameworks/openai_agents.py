@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from bylaw.contract.faults.live_run import LiveRun, current_run, live_run_for
-from bylaw.contract.frameworks.model_call import Errors, ModelCall
+from bylaw.contract.frameworks import Errors, ModelCall
 from bylaw.wire.formats.base import Json
 from bylaw.wire.listeners import unobserved
 from bylaw.wire.patch_on_import import Patches

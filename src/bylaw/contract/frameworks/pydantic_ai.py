@@ -19,7 +19,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.toolsets import WrapperToolset
 
 from bylaw.contract.faults.live_run import Lens, LiveRun, live_run_for
-from bylaw.contract.frameworks.model_call import Errors, ModelCall, aligned, chat_parts, chat_reply, chat_tool_call
+from bylaw.contract.frameworks import Errors, ModelCall, aligned, chat_parts, chat_reply, chat_tool_call
 from bylaw.wire.formats.base import Json
 from bylaw.wire.listeners import unobserved
 
