@@ -14,6 +14,7 @@ from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.session import MOST_UNSETTLED
 from bylaw.guard.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
 from bylaw.guard.stores.ports import StoreUnavailable
+from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Message, Origin, Response, SessionEnd
 from bylaw.model.rule import Action
 from bylaw.text.redaction.redactor import redacted
@@ -222,8 +223,8 @@ def test_a_late_row_that_cannot_be_written_is_reported_and_undoes_nothing(
     store, endless = SqliteStore(tmp_path / "guard.db"), list[Any]()
     endless.append(endless)
     with store.transaction("s") as transaction:
-        records.write_late_decision(transaction, records.LateDecision("s", 1.0, {"attempt": endless}))
-        records.write_late_decision(transaction, records.LateDecision("s", 1.0, {"attempt": "can be"}))
+        records.write_late_decision(transaction, EventRow("s", "decision", 1.0, {"attempt": endless}))
+        records.write_late_decision(transaction, EventRow("s", "decision", 1.0, {"attempt": "can be"}))
     assert [row.data["attempt"] for row in store.events()] == ["can be"]
     assert "a decision in the session `s` could not be written down" in caplog.text
     store.close()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import chain, islice, product
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -44,7 +44,6 @@ class TableCheck:
 
     def __init__(self, store: GuardStore) -> None:
         self._store = store
-        self._found: list[AuditFinding] = []
         self._discontinued: list[AuditFinding] = []
         self._twins, self._is_anchored = 0, False
         self._file = sqlite3.connect("", isolation_level=None)
@@ -84,81 +83,72 @@ class TableCheck:
             is_forgotten = found is None and self._is_anchored  # the rows that said something were pruned
             if before == NEW:
                 if expected is not None:
-                    self._discontinue(row, table, key, "dropped", f"row {seq} vouches for it, and it was missing")
+                    self._discontinue(
+                        _fault(table, key, "dropped", row.seq, f"row {seq} vouches for it, and it was missing")
+                    )
             elif expected is None and not is_forgotten:
-                self._discontinue(row, table, key, "inserted", "no row vouches for what was there before")
+                self._discontinue(_fault(table, key, "inserted", row.seq, "no row vouches for what was there before"))
             elif expected is not None and not expected.startswith(before):
                 message = f"it does not continue what row {seq} vouches for"
-                self._discontinue(row, table, key, "edited", message, expected[:16], before)
+                self._discontinue(_fault(table, key, "edited", row.seq, message, expected[:16], before))
         return table, _bytes(key), after, row.seq
 
-    def _discontinue(
-        self,
-        row: AuditRow,
-        table: str,
-        key: str,
-        kind: ChainFault,
-        message: str,
-        expected: str | None = None,
-        found: str | None = None,
-    ) -> None:
+    def _discontinue(self, fault: AuditFinding) -> None:
         if len(self._discontinued) <= MOST_FINDINGS:
-            text = f"{table} `{key}`: {message}"
-            finding = AuditFinding(seq=row.seq, kind=kind, message=text, expected=expected, found=found, table=table)
-            self._discontinued.append(finding)
+            self._discontinued.append(fault)
 
     def compare(self) -> list[AuditFinding]:
-        """Every record that is not the one that the chain vouches for."""
-        self._found = list(self._discontinued)
-        for table in COMMITTED:
-            self._compare(table)
-        self._compare_events()
-        return self._found
+        """Every record that is not the one that the chain vouches for, up to one more than a report has."""
+        tables = (self._compare(table) for table in COMMITTED)
+        found = chain(self._discontinued, chain.from_iterable(tables), self._compare_events())
+        return list(islice(found, MOST_FINDINGS + 1))
 
-    def _compare(self, table: str) -> None:
+    def _compare(self, table: str) -> Iterator[AuditFinding]:
+        self._file.execute("DROP TABLE IF EXISTS seen")
         self._file.execute("CREATE TEMP TABLE seen (key PRIMARY KEY) WITHOUT ROWID")
         for one in self._records(table):
             is_new = self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (_bytes(one.key),)).rowcount
             if not is_new:
-                self._add(table, one.key, "inserted", 0, "it is there twice", None, one.digest)
+                yield _fault(table, one.key, "inserted", 0, "it is there twice", found=one.digest)
                 continue
             query = "SELECT digest, seq FROM held WHERE tab = ? AND key = ?"
             expected, seq = self._file.execute(query, (table, _bytes(one.key))).fetchone() or (None, 0)
             if expected is None and not (table == FLOOR and one.digest == UNTOUCHED):
-                self._add(table, one.key, "inserted", seq, "no row vouches for it", None, one.digest)
+                yield _fault(table, one.key, "inserted", seq, "no row vouches for it", found=one.digest)
             elif expected is not None and one.digest != expected:
-                self._add(table, one.key, "edited", seq, "it is not what the row vouches for", expected, one.digest)
+                yield _fault(table, one.key, "edited", seq, "it is not what the row vouches for", expected, one.digest)
         query = "SELECT key, digest, seq FROM held WHERE tab = ? AND digest IS NOT NULL AND key NOT IN seen"
         for key, expected, seq in self._file.execute(query, (table,)):
             name = key.decode("utf-8", "surrogatepass")
-            self._add(table, name, "dropped", seq, "the row vouches for it, and it is missing", expected, None)
+            yield _fault(table, name, "dropped", seq, "the row vouches for it, and it is missing", expected)
         if table == FLOOR and not self._file.execute("SELECT 1 FROM seen").fetchone():
-            self._add(table, "", "dropped", 0, "it is missing", UNTOUCHED, None)
-        self._file.execute("DROP TABLE seen")
+            yield _fault(table, "", "dropped", 0, "it is missing", UNTOUCHED)
 
-    def _compare_events(self) -> None:
+    def _compare_events(self) -> Iterator[AuditFinding]:
         """In a pruned chain, the newest event is the one of the newest twin."""
         before = max(self._store.last_event() - self._twins, 0) if self._is_anchored else 0
         expected_next = before + 1
         for one in self._records(EVENTS):
-            self._report_missing(expected_next, one.number, before)
+            yield from self._missing(expected_next, one.number, before)
             expected_next = one.number + 1
             query = "SELECT digest, seq FROM twins WHERE number = ?"
             expected, seq = self._file.execute(query, (one.number - before,)).fetchone() or (None, 0)
             if expected is None:
-                self._add(EVENTS, one.key, "inserted", seq, "no row of the audit is its twin", None, one.digest)
+                yield _fault(EVENTS, one.key, "inserted", seq, "no row of the audit is its twin", found=one.digest)
             elif expected != one.digest:
-                self._add(EVENTS, one.key, "edited", seq, "it differs from its row in the audit", expected, one.digest)
-        self._report_missing(expected_next, before + self._twins + 1, before)
+                yield _fault(
+                    EVENTS, one.key, "edited", seq, "it differs from its row in the audit", expected, one.digest
+                )
+        yield from self._missing(expected_next, before + self._twins + 1, before)
 
-    def _report_missing(self, first: int, end: int, before: int) -> None:
+    def _missing(self, first: int, end: int, before: int) -> Iterator[AuditFinding]:
         if first >= end:
             return
         query = "SELECT number, digest, seq FROM twins WHERE number >= ? AND number < ? ORDER BY number"
         for twin, digest, seq in self._file.execute(query, (first - before, end - before)):
             number = twin + before
             if not self._file.execute("SELECT 1 FROM pruned WHERE ? BETWEEN first AND last", (number,)).fetchone():
-                self._add(EVENTS, str(number), "dropped", seq, "it is missing from the events", digest, None)
+                yield _fault(EVENTS, str(number), "dropped", seq, "it is missing from the events", digest)
 
     def _records(self, table: str) -> Iterator[Digest]:
         after = 0
@@ -166,15 +156,18 @@ class TableCheck:
             yield from found
             after = found[-1].number
 
-    def _add(
-        self, table: str, key: str, kind: ChainFault, seq: int, message: str, expected: str | None, found: str | None
-    ) -> None:
-        if len(self._found) <= MOST_FINDINGS:
-            name = f"{table} `{key}`" if key else table
-            finding = AuditFinding(
-                seq=seq, kind=kind, message=f"{name}: {message}", expected=expected, found=found, table=table
-            )
-            self._found.append(finding)
+
+def _fault(
+    table: str,
+    key: str,
+    kind: ChainFault,
+    seq: int,
+    message: str,
+    expected: str | None = None,
+    found: str | None = None,
+) -> AuditFinding:
+    text = f"{table} `{key}`: {message}" if key else f"{table}: {message}"
+    return AuditFinding(seq=seq, kind=kind, message=text, expected=expected, found=found, table=table)
 
 
 def _bytes(text: str) -> bytes:
@@ -246,14 +239,14 @@ def verify(
 ) -> AuditReport:
     """`files`: the policies of each rule file. `known`: heads that were noted outside the store."""
     report = AuditReport(head=store.audit_head(), known=tuple(known), allow_unrecomputed=allow_unrecomputed)
-    chain = ChainCheck(known)
+    links = ChainCheck(known)
     tables = TableCheck(store)
     recompute = Recompute(report, _stored_policies(store) | _policies_by_hash(files), tool_schemas=tool_schemas)
     last = 0
     for _ in range(MOST_READINGS):
         for row in _rows(store, report, last):
             report.rows += 1
-            for problem in chain.step(row):
+            for problem in links.step(row):
                 report.add(_finding(problem, row))
             recompute.step(row)
             tables.step(row)
@@ -261,7 +254,7 @@ def verify(
         differing = tables.compare()
         if not differing or store.audit_head().seq == report.head.seq:
             break  # else the tables may be ahead of the rows that were read
-    for problem in chain.end(report.head):
+    for problem in links.end(report.head):
         report.add(_finding(problem, None))
     for finding in differing:
         report.add(finding)

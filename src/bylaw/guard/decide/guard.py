@@ -34,7 +34,6 @@ from bylaw.guard.reviews import Reviews, edited_attempt, open_review, review_adv
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
-from bylaw.model.events import ToolCall
 from bylaw.model.rule import Action, GuardPolicy
 from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.redactor import Redaction, Redactor
@@ -340,43 +339,32 @@ class BaseGuard(SessionChanges):
             call = call_of(attempt, call_id, state.origin, state.turn, self.options.limits, self._clock)
             opened, runs = state.open.get(call_id), dict(state.runs)
             if not (is_judged and attempt.call_id is not None and state.is_used(attempt.call_id)):
-                return call_id, self._take(attempt, call, is_judged, transaction, record, state)
+                chain = self.policies.chain(attempt, state.runs, state.above)
+                state.remember_agent(attempt)
+                matches: tuple[Match, ...] = ()
+                was_over = record.terminated is not None
+                if is_judged:
+                    matches = self._decider.judge_past_call(attempt, call, chain, transaction, record, state)
+                    state.use_call_id(call_id)
+                else:
+                    count_attempt(chain.judging, state, call)
+                for policy in chain.judging:
+                    state.of(policy).observe(call)
+                state.open_call(call)
+                if transaction is not None:
+                    records.write_past_call(
+                        transaction,
+                        attempt,
+                        call_id,
+                        self._clock(),
+                        about=self._about(record),
+                        matches=matches if is_judged else None,
+                        terminated=None if was_over else record.terminated,
+                        predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
+                        redact=self._redact,
+                    )
+                return call_id, matches
         return call_id, recorded_matches(self.store, call, opened, runs)  # after the transaction: rows stay as they are
-
-    def _take(
-        self,
-        attempt: Attempt,
-        call: ToolCall,
-        is_judged: bool,
-        transaction: Transaction | None,
-        record: SessionRecord,
-        state: SessionState,
-    ) -> tuple[Match, ...]:
-        chain = self.policies.chain(attempt, state.runs, state.above)
-        state.remember_agent(attempt)
-        matches: tuple[Match, ...] = ()
-        was_over = record.terminated is not None
-        if is_judged:
-            matches = self._decider.judge_past_call(attempt, call, chain, transaction, record, state)
-            state.use_call_id(call.call_id)
-        else:
-            count_attempt(chain.judging, state, call)
-        for policy in chain.judging:
-            state.of(policy).observe(call)
-        state.open_call(call)
-        if transaction is not None:
-            records.write_past_call(
-                transaction,
-                attempt,
-                call.call_id,
-                self._clock(),
-                about=self._about(record),
-                matches=matches if is_judged else None,
-                terminated=None if was_over else record.terminated,
-                predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
-                redact=self._redact,
-            )
-        return matches
 
     def _decide_within(
         self,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.probes import text_blocks
@@ -223,21 +222,13 @@ def write_row(transaction: Transaction, session: str, kind: str, now: float, dat
 # -- decisions that were made while the store could not be written ----------------------------------------------------
 
 
-class LateDecision(Struct, frozen=True):
-    """A decision that no transaction holds yet."""
-
-    session: str
-    at: float
-    data: dict[str, Any]
-
-
 def late_decision(
     attempt: Attempt,
     decision: Decision,
     now: float,
     predicates: RedactedPredicates | None = None,
     redact: Redactor = REDACT,
-) -> LateDecision:
+) -> EventRow:
     """A row that can always be written, with any attempt. A row that cannot be written would make every later
     transaction fail."""
     decision = replace(decision, call_id=text_of(decision.call_id))
@@ -252,12 +243,12 @@ def late_decision(
     except Exception:  # a host may put any object into an attempt
         bare = replace(decision, matches=(), reason=_UNPRINTABLE, advice=None, notes=())
         data = {"attempt": {"tool": _UNPRINTABLE, "ts": now}, "decision": _decision(bare), "unwritten": True}
-    return LateDecision(decision.session, now, {**data, "late": True})
+    return EventRow(decision.session, "decision", now, {**data, "late": True})
 
 
-def write_late_decision(transaction: Transaction, row: LateDecision) -> None:
+def write_late_decision(transaction: Transaction, row: EventRow) -> None:
     try:
-        transaction.append_to_both(EventRow(row.session, "decision", row.at, row.data))
+        transaction.append_to_both(row)
     except (ValueError, TypeError) as problem:  # must not undo the transaction it is part of
         _log.error("a decision in the session `%s` could not be written down: %s", row.session, problem)
 

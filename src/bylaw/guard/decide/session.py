@@ -171,9 +171,6 @@ def _undos(log: list[Logged]) -> list[Undo]:
 class ToldBefore(Exception):
     """What happened was told before, under the same id: nothing has changed."""
 
-    def __init__(self) -> None:
-        super().__init__("it was told before")
-
 
 class SessionState:
     """One session, between a load and a store."""

@@ -144,7 +144,7 @@ class SessionChanges:
             if request is None:
                 return change(transaction, record, state)
             if state.is_told(request):
-                raise ToldBefore
+                raise ToldBefore("it was told before")
             done = change(transaction, record, state)
             state.note_told(request)
             return done

@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.chain import Policies
-from bylaw.guard.decide.records import REDACT, LateDecision, write_dropped, write_late_decision
+from bylaw.guard.decide.records import REDACT, write_dropped, write_late_decision
 from bylaw.guard.decide.rule_changes import stored_rule_hashes
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.policies import joined_hash
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, SessionUnreadable, StoreUnavailable, Transaction
-from bylaw.guard.stores.records import SessionRecord
+from bylaw.guard.stores.records import EventRow, SessionRecord
 from bylaw.text.redaction.redactor import Redaction, Redactor
 
 MOST_LIVE = 100_000
@@ -84,7 +84,7 @@ class Sessions:
         """forgotten sessions without a store that stay terminated"""
         self._forgotten: set[int] = set()
         """hashes of forgotten sessions without a store whose counters are lost; they end"""
-        self._late: deque[LateDecision] = deque()
+        self._late: deque[EventRow] = deque()
         self._late_changes: deque[tuple[str, _Change[Any]]] = deque()
         """sessions, and what has happened in them while the store could not be written"""
         self._dropped: Counter[str] = Counter()
@@ -241,7 +241,7 @@ class Sessions:
         announce, self.announcement = self.announcement, None
         with self._dropping:
             dropped, self._dropped = self._dropped, Counter()
-        late: list[LateDecision] = []
+        late: list[EventRow] = []
         with suppress(IndexError):  # another thread may take some of them
             while True:
                 late.append(self._late.popleft())
@@ -296,7 +296,7 @@ class Sessions:
             self._late.clear()
             self._late_changes.clear()
 
-    def write_later(self, decision: LateDecision) -> None:
+    def write_later(self, decision: EventRow) -> None:
         """Write it with the next transaction."""
         self._late.append(decision)
         self._drop_oldest()
