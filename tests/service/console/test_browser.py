@@ -187,7 +187,7 @@ def test_hostile_text_does_nothing(served: Site, window: Any) -> None:
     review = attempt("issue_refund", amount=900, **{EVIL: EVIL}).review
     served.follow()
     incident = served.operations.incidents.list(session=session)[0]
-    served.operations.incidents.assign(incident.id, EVIL, by=EVIL, note=EVIL)
+    served.operations.incidents.change(incident.id, "assign", to=EVIL, by=EVIL, note=EVIL)
     guard.kill(f"a-{EVIL}", EVIL)
     window.goto("/console/live")
     look(window)

@@ -243,7 +243,7 @@ def hostile(site: Site) -> str:
     guard.kill(f"agent-{EVIL}", EVIL)
     site.follow()
     for incident in site.operations.incidents.list(session=session):
-        site.operations.incidents.assign(incident.id, EVIL, by=EVIL, note=EVIL)
+        site.operations.incidents.change(incident.id, "assign", to=EVIL, by=EVIL, note=EVIL)
     site.operations.rules.activate(
         {
             **site.operations.rules.active().version.files,

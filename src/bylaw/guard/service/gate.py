@@ -176,18 +176,15 @@ class Gate:
             # past the router, which tries one path after the other
             app = self._context.direct.get((scope["method"], scope["path"]), self._app)
             await app(scope, body.receive, answer.send)
-        except ServiceError as problem:
-            if answer.started:
-                raise
-            await error_response(scope, problem)(scope, receive, answer.send)
-        except StoreUnavailable as problem:
-            if answer.started:
-                raise
-            await error_response(scope, Unavailable(str(problem)))(scope, receive, answer.send)
-        except Exception:
+        except Exception as problem:
+            failure = problem if isinstance(problem, ServiceError) else None
+            if isinstance(problem, StoreUnavailable):
+                failure = Unavailable(str(problem))
             if not answer.started:
-                failure = ServiceError("something went wrong in the service; its log says what")
-                await error_response(scope, failure)(scope, receive, answer.send)
+                shown = failure or ServiceError("something went wrong in the service; its log says what")
+                await error_response(scope, shown)(scope, receive, answer.send)
+                if failure is not None:
+                    return
             raise  # for the log
 
     # -- who asks -------------------------------------------------------------------------------------------------

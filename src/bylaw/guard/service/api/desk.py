@@ -230,22 +230,22 @@ def incident(asked: Asked[None]) -> IncidentView:
 
 @INCIDENTS.post("/incidents/{id}/acknowledge", "somebody has seen it")
 def acknowledge(asked: Asked[NoteBody]) -> Incident:
-    return asked.operations.incidents.acknowledge(asked.id, by=asked.by, note=asked.given.note)
+    return asked.operations.incidents.change(asked.id, "acknowledge", by=asked.by, note=asked.given.note)
 
 
 @INCIDENTS.post("/incidents/{id}/assign", "somebody takes care of it")
 def assign(asked: Asked[AssignBody]) -> Incident:
-    return asked.operations.incidents.assign(asked.id, by=asked.by, **asdict(asked.given))
+    return asked.operations.incidents.change(asked.id, "assign", by=asked.by, **asdict(asked.given))
 
 
 @INCIDENTS.post("/incidents/{id}/note", "add a note")
 def note(asked: Asked[TextBody]) -> Incident:
-    return asked.operations.incidents.note(asked.id, asked.given.text, by=asked.by)
+    return asked.operations.incidents.change(asked.id, "note", by=asked.by, text=asked.given.text)
 
 
 @INCIDENTS.post("/incidents/{id}/solve", "it is over; the next detection opens a new one")
 def solve(asked: Asked[NoteBody]) -> Incident:
-    return asked.operations.incidents.solve(asked.id, by=asked.by, note=asked.given.note)
+    return asked.operations.incidents.change(asked.id, "solve", by=asked.by, note=asked.given.note)
 
 
 @TASKS.get("/tasks", "what waits for a person: reviews and alerts, the newest first")

@@ -32,6 +32,7 @@ from bylaw.text.repeated_keys import repeated_key
 
 _REVIEWS = {"pending": "Open", "approved": "Approved", "rejected": "Rejected", "expired": "Expired", "all": "All"}
 _INCIDENTS = {"unresolved": "Unresolved", "acknowledged": "Acknowledged", "solved": "Solved", "all": "All"}
+_CHANGED = {"acknowledge": "acknowledged", "assign": "assigned", "note": "noted", "solve": "solved"}
 _KINDS = ("", "anomaly_review", "anomaly_alert")
 _MOST_STORY = 200
 _SPANS = {"900": "15 minutes", "3600": "1 hour", "10800": "3 hours", "86400": "24 hours"}
@@ -187,23 +188,14 @@ def incident(visit: Visit) -> Response:
 
 
 def change_incident(visit: Visit) -> Response:
-    id, note = visit.id(), visit.text("note") or None
-    operations, change = visit.operations.incidents, visit.text("change")
-    if change == "acknowledge":
-        operations.acknowledge(id, by=visit.by, note=note)
-        done = "acknowledged"
-    elif change == "assign":
-        operations.assign(id, visit.text("to"), by=visit.by, note=note)
-        done = "assigned"
-    elif change == "note":
-        operations.note(id, note or "", by=visit.by)
-        done = "noted"
-    elif change == "solve":
-        operations.solve(id, by=visit.by, note=note)
-        done = "solved"
-    else:
+    id, how, note = visit.id(), visit.text("change"), visit.text("note")
+    if how not in _CHANGED:
         raise BadRequest("choose to acknowledge, assign, note or solve")
-    return visit.redirect(f"incidents/{path_part(id)}", done)
+    about: dict[str, str | None] = {"text": note} if how == "note" else {"note": note or None}
+    if how == "assign":
+        about["to"] = visit.text("to")
+    visit.operations.incidents.change(id, cast(Any, how), by=visit.by, **about)
+    return visit.redirect(f"incidents/{path_part(id)}", _CHANGED[how])
 
 
 def _buckets(detections: Any, count: int = 40) -> list[Bucket]:

@@ -26,9 +26,10 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
 )
 
-C = TypeVar("C")
+T = TypeVar("T")
 TaskKind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
 TaskStatus: TypeAlias = Literal["pending", "completed"]
+IncidentChange: TypeAlias = Literal["acknowledge", "assign", "note", "solve"]
 MOST = 10_000
 
 
@@ -114,21 +115,11 @@ class IncidentOperations:
             alert=self._guard.incidents.alert(f"alert-{incident.id.removeprefix('incident-')}"),
         )
 
-    def acknowledge(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
+    def change(self, incident_id: str, how: IncidentChange, *, by: str, **about: str | None) -> Incident:
+        """`about`: `to` of `assign`, `text` of `note`, and the `note` of any other. Raises NotFound, Conflict."""
         self.get(incident_id)
-        return _changed(lambda: self._guard.incidents.acknowledge(incident_id, by=by, note=note))
-
-    def assign(self, incident_id: str, to: str, *, by: str, note: str | None = None) -> Incident:
-        self.get(incident_id)
-        return _changed(lambda: self._guard.incidents.assign(incident_id, to, by=by, note=note))
-
-    def note(self, incident_id: str, text: str, *, by: str) -> Incident:
-        self.get(incident_id)
-        return _changed(lambda: self._guard.incidents.note(incident_id, text, by=by))
-
-    def solve(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
-        self.get(incident_id)
-        return _changed(lambda: self._guard.incidents.solve(incident_id, by=by, note=note))
+        change: Callable[..., Incident] = getattr(self._guard.incidents, how)
+        return _changed(lambda: change(incident_id, by=by, **about))
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
@@ -210,7 +201,7 @@ def _distinct(names: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _changed(change: Callable[[], C]) -> C:
+def _changed(change: Callable[[], T]) -> T:
     try:
         return change()
     except NotChanged as why:

@@ -177,9 +177,8 @@ def newest_events(store: GuardStore, *, before: int | None = None, most: int = M
 
 def _rules_of(view: DecisionView) -> set[str]:
     """Those that matched or decided."""
-    return {str(one.get("rule")) for one in view.matches} | (
-        {str(view.decided_by)} if view.decided_by is not None else set()
-    )
+    matched = {str(one.get("rule")) for one in view.matches}
+    return matched if view.decided_by is None else matched | {str(view.decided_by)}
 
 
 def _fits(view: DecisionView, filters: Mapping[str, str | None], rule: str | None) -> bool:
@@ -288,6 +287,18 @@ class Audit:
         limit: int = 100,
     ) -> AuditPage:
         """Rows that pass all filters. `text`: that occurs anywhere in the row, in any case."""
+
+        def passes(row: AuditRow) -> bool:
+            data: dict[str, Any] = row.data
+            return (
+                (since is None or row.at >= since)
+                and (until is None or row.at <= until)
+                and kind in (None, data.get("kind"))
+                and session in (None, data.get("session"), data.get("call_session"))
+                and (rule is None or is_about(data, rule))
+                and (text is None or text.casefold() in json.dumps(data, ensure_ascii=False, default=str).casefold())
+            )
+
         head = self._store.audit_head()
         last = head.seq if before is None else min(before - 1, head.seq)
         found: list[AuditRow] = []
@@ -298,7 +309,7 @@ class Audit:
             for row in reversed(page):
                 searched += 1
                 last = row.seq - 1
-                if _passes(row, session, rule, kind, text, since, until):
+                if passes(row):
                     found.append(row)
                     if len(found) == limit:
                         break
@@ -324,24 +335,3 @@ class Audit:
         """Rows as JSON lines, the oldest first, with all that is needed to compute the hashes again."""
         for row in select_rows(self._store, session=session, rule=rule, since=since):
             yield json.dumps(msgspec.structs.asdict(row), default=str) + "\n"
-
-
-def _passes(
-    row: AuditRow,
-    session: str | None,
-    rule: str | None,
-    kind: str | None,
-    text: str | None,
-    since: float | None,
-    until: float | None,
-) -> bool:
-    data: dict[str, Any] = row.data
-    if (since is not None and row.at < since) or (until is not None and row.at > until):
-        return False
-    if kind is not None and data.get("kind") != kind:
-        return False
-    if session is not None and session not in (data.get("session"), data.get("call_session")):
-        return False
-    if rule is not None and not is_about(data, rule):
-        return False
-    return text is None or text.casefold() in json.dumps(data, ensure_ascii=False, default=str).casefold()

@@ -94,7 +94,7 @@ class ReviewOperations:
         rows = self._store.events(session=review.session, limit=MOST_EVENTS)
         calls = [view for view in map(decision_view, rows) if view is not None]
         claim = self._claim(review_id)
-        is_other = claim is not None and claim.by != by
+        claim = None if claim is None or claim.by == by else claim
         return ReviewView(
             review=review,
             missing=missing_approvals(review),
@@ -102,8 +102,8 @@ class ReviewOperations:
             similar=self._similar(review, calls),
             conversation=[said for said in map(_said, rows) if said is not None],
             calls=calls,
-            claimed_by=claim.by if claim is not None and is_other else None,
-            claimed_at=claim.at if claim is not None and is_other else None,
+            claimed_by=None if claim is None else claim.by,
+            claimed_at=None if claim is None else claim.at,
         )
 
     def claim(self, review_id: str, *, by: str) -> Claim:
@@ -135,20 +135,16 @@ class ReviewOperations:
     ) -> ReviewRecord:
         """`edited`: `{tool, arguments}` to run instead. `version`: of the review as the person has seen it; raises
         Conflict if it has changed since, or if it is missing though somebody has edited the call."""
-        self._check_version(review_id, version)
         given: dict[str, Any] = {"note": note, "uses": uses, "edited": edited, "version": version}
-        return self._answer(lambda: self._guard.reviews.approve(review_id, by=by, **given), review_id)
+        return self._answer(lambda: self._guard.reviews.approve(review_id, by=by, **given), review_id, version)
 
     def reject(self, review_id: str, *, by: str, note: str | None = None, version: int | None = None) -> ReviewRecord:
-        self._check_version(review_id, version)
-        return self._answer(lambda: self._guard.reviews.reject(review_id, by=by, note=note), review_id)
+        return self._answer(lambda: self._guard.reviews.reject(review_id, by=by, note=note), review_id, version)
 
-    def _check_version(self, review_id: str, version: int | None) -> None:
+    def _answer(self, answer: Callable[[], ReviewRecord], review_id: str, version: int | None) -> ReviewRecord:
         review = self.get(review_id)
         if version is not None and review.version != version:
             raise Conflict("the review has changed since you have seen it", version=review.version)
-
-    def _answer(self, answer: Callable[[], ReviewRecord], review_id: str) -> ReviewRecord:
         try:
             return answer()
         except StoreConflict:

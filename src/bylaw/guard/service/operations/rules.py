@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from bylaw.engine.compile import Prevention
 from bylaw.guard.backtest.backtest import ShadowReport, shadow_report
 from bylaw.guard.backtest.replay import trial_guard
 from bylaw.guard.backtest.report import BacktestReport
@@ -409,15 +408,15 @@ def views_of(policies: Sequence[GuardPolicy]) -> list[RuleView]:
 
 
 def _views(compiled: CompiledPolicy) -> list[RuleView]:
-    labels = dict(zip((rule.id for rule in compiled.calls.rules), compiled.calls.prevention, strict=True))
-    return [_view(rule, compiled, labels) for rule in compiled.policy.rules]
+    effects: dict[str, Effect] = dict.fromkeys(compiled.follow_up_only, "follow-up")
+    effects |= {
+        rule.id: label.value for rule, label in zip(compiled.calls.rules, compiled.calls.prevention, strict=True)
+    }
+    return [_view(rule, compiled, effects.get(rule.rule.id, "preventive")) for rule in compiled.policy.rules]
 
 
-def _view(guarded: GuardRule, compiled: CompiledPolicy, labels: dict[str, Prevention]) -> RuleView:
+def _view(guarded: GuardRule, compiled: CompiledPolicy, effect: Effect) -> RuleView:
     rule, span = guarded.rule, guarded.rule.span
-    effect: Effect = "follow-up" if rule.id in compiled.follow_up_only else "preventive"
-    if rule.id in labels:
-        effect = labels[rule.id].value
     return RuleView(
         id=rule.id,
         agent=compiled.agent,
