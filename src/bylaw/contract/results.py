@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.contract.model import Invariant, Weight
-from bylaw.engine.evidence import ref
+from bylaw.engine.monitor import ref
 from bylaw.model.events import Deferred, Event, Trace
 from bylaw.model.verdict import EventRef
 from bylaw.text.redaction.redactor import redacted

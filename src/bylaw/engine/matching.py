@@ -13,8 +13,9 @@ import re2
 
 from bylaw.engine.values import UNREADABLE, Comparison, compile_test
 from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
-from bylaw.model.demand import Calls, TextHas
+from bylaw.model.demand import Calls
 from bylaw.model.events import ToolCall
+from bylaw.model.temporal import TextHas
 from bylaw.text.regex import Matches, compile_regex, compile_search
 
 Find = Callable[[str], tuple[int, int] | None]

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from bylaw.engine.conditions import compile_paths
-from bylaw.engine.evidence import shorten
 from bylaw.engine.matching import compile_composed, compose
+from bylaw.engine.monitor import shorten
 from bylaw.engine.values import UNRECORDED
-from bylaw.model.demand import AtMost, Cost, FitsSchema, Grounded, Latency, StopReasonIn, TextHas
+from bylaw.model.demand import AtMost, Cost, FitsSchema, Grounded, Latency, StopReasonIn
 from bylaw.model.events import Response
+from bylaw.model.temporal import TextHas
 from bylaw.text.repeated_keys import repeated_key
 from bylaw.text.stop_words import STOP_WORDS
 

@@ -170,28 +170,3 @@ def _asked(calls: Calls) -> Iterator[tuple[Calls, tuple[str | None, ...]]]:
 
 
 Demand: TypeAlias = Never | Always | Sometime | Before | Tally | Constant | Next | Temporal | Attempt
-
-__all__ = [
-    "Always",
-    "AtMost",
-    "Attempt",
-    "Before",
-    "Calls",
-    "Constant",
-    "Cost",
-    "Demand",
-    "FitsSchema",
-    "Grounded",
-    "Latency",
-    "Never",
-    "Next",
-    "Sometime",
-    "StopReasonIn",
-    "Tally",
-    "Temporal",
-    "TextHas",
-    "Tokens",
-    "Turns",
-    "Values",
-    "looks_at_arguments",
-]

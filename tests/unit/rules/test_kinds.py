@@ -26,10 +26,10 @@ from bylaw.model.demand import (
     Sometime,
     StopReasonIn,
     Tally,
-    TextHas,
     Tokens,
     Turns,
 )
+from bylaw.model.temporal import TextHas
 from bylaw.rules import kinds, load_rules, parse_rules
 from bylaw.rules.kinds import KINDS, Kind
 from tests.cases import test_cases as cases

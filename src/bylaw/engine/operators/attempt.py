@@ -10,9 +10,20 @@ from typing import Any, TypeAlias
 from immutables import Map
 from msgspec import Struct
 
-from bylaw.engine.evidence import ref
 from bylaw.engine.matching import Explain, compile_explanation, compile_predicate, tools_of
-from bylaw.engine.monitor import NOTHING, OK, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, ok_if_complete
+from bylaw.engine.monitor import (
+    NOTHING,
+    OK,
+    VACUOUS,
+    Conclusion,
+    Ended,
+    Found,
+    Monitor,
+    Step,
+    Watches,
+    ok_if_complete,
+    ref,
+)
 from bylaw.model.condition import CountOver, counts
 from bylaw.model.demand import Attempt as Demand
 from bylaw.model.demand import Calls
@@ -75,11 +86,11 @@ class InRun(Counter):
     empty: Map[str, int] = Map()
 
     def advance(self, value: Map[str, int], call: ToolCall) -> Map[str, int]:
-        run = _counted_as(call, value)
+        run = _named(call.origin.run, value)
         return value.set(run, value.get(run, 0) + 1)
 
     def show(self, value: Map[str, int], call: ToolCall) -> int:
-        return value.get(_counted_as(call, value), 0)
+        return value.get(_named(call.origin.run, value), 0)
 
     def dump(self, value: Map[str, int]) -> dict[str, int]:
         return dict(value)
@@ -174,10 +185,6 @@ def compile_counter(counted: CountOver) -> Counter:
     return (wide or _KINDS[counted.over])(counted)
 
 
-def _counted_as(call: ToolCall, known: Map[str, int]) -> str:
-    return _named(call.origin.run, known)
-
-
 def _named(name: str | None, known: Map[str, Any]) -> str:
     """The run or agent, or one that all further ones share: a session full of runs must not lose a count."""
     name = name or ""
@@ -227,7 +234,8 @@ class Attempt(Monitor):
             state = State((value,), state.matched, untimed, state.unread)
             shown = (only.show(value, event),)
         elif self._counters:
-            state = self._moved(state, event)
+            after = tuple([c.after(value, event) for c, value in zip(self._counters, state.counters, strict=True)])
+            state = State(after, state.matched, state.untimed + self._is_untimed(event), state.unread)
             shown = self.shown(state, event)
         truth = self._test(event, shown)
         if truth is False or (self._marks and truth is None):
@@ -262,10 +270,6 @@ class Attempt(Monitor):
         """The names of what it counts, for people."""
         return tuple(counter.name for counter in self._counters)
 
-    def _moved(self, state: State, call: ToolCall) -> State:
-        after = tuple([c.after(value, call) for c, value in zip(self._counters, state.counters, strict=True)])
-        return State(after, state.matched, state.untimed + self._is_untimed(call), state.unread)
-
     def _is_untimed(self, call: ToolCall) -> bool:
         """Whether a window cannot place the call."""
         if type(call.at) is float or call.time is not None:
@@ -297,13 +301,11 @@ class Attempt(Monitor):
         return ok_if_complete(ended)
 
     def dump(self, state: State, excerpts: bool = True) -> Any:
-        known = [self.dump_counters(state), state.matched, state.untimed]
-        return [*known, state.unread] if state.unread else known
+        return [self.dump_counters(state), state.matched, state.untimed, state.unread]
 
     def revive(self, data: Any) -> State:
-        counters, matched, untimed, *unread = data
-        pairs = zip(self._counters, counters, strict=True)
-        return State(tuple(counter.revive(value) for counter, value in pairs), matched, untimed, *unread)
+        counters, *rest = data
+        return State(self.revive_counters(counters).counters, *rest)
 
 
 def _watched(demand: Demand, counters: tuple[CountOver, ...]) -> tuple[Calls, ...]:

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.conditions import compile_paths
-from bylaw.engine.evidence import around, as_json, bare, ref, shorten
 from bylaw.engine.matching import compile_names, compile_where, describe_calls, describe_where
 from bylaw.engine.monitor import (
     NOTHING,
@@ -28,9 +27,14 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
+    around,
+    as_json,
+    bare,
     count_turns,
     doubt,
     ok_if_complete,
+    ref,
+    shorten,
     unless_blind,
     unless_unknown,
 )
@@ -38,8 +42,9 @@ from bylaw.engine.probes import BLIND, HOLDS, LOST, SKIP, THIN, UNREAD, Judge, c
 from bylaw.engine.values import UNRECORDED
 from bylaw.model.canonical import json_equal
 from bylaw.model.condition import Path
-from bylaw.model.demand import Calls, Tally, TextHas
+from bylaw.model.demand import Calls, Tally
 from bylaw.model.events import Event, Response, ToolCall, Usage
+from bylaw.model.temporal import TextHas
 from bylaw.model.verdict import EventRef, Outcome
 
 

@@ -14,7 +14,6 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.engine.evidence import ref
 from bylaw.engine.matching import compile_names, compile_where, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
@@ -28,6 +27,7 @@ from bylaw.engine.monitor import (
     Watches,
     doubt,
     ok_if_complete,
+    ref,
     unless_unknown,
 )
 from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, walk

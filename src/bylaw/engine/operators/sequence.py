@@ -12,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.conditions import NO_DOUBTS, add_doubts, compile_conditions, tell_doubts
-from bylaw.engine.evidence import bare, ref
 from bylaw.engine.matching import compile_names, compile_where, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
@@ -25,16 +24,19 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
+    bare,
     doubt,
     mismatch_notes,
     ok_if_complete,
+    ref,
     unless_blind,
     unless_unknown,
 )
 from bylaw.engine.probes import compile_search
 from bylaw.model import demand as demands
-from bylaw.model.demand import Calls, TextHas
+from bylaw.model.demand import Calls
 from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.temporal import TextHas
 from bylaw.model.verdict import EventRef, Outcome
 
 MAX_PENDING = 10_000

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.engine.evidence import ref
 from bylaw.engine.matching import compile_names, compile_where, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
@@ -25,6 +24,7 @@ from bylaw.engine.monitor import (
     count_turns,
     doubt,
     ok_if_complete,
+    ref,
     unless_unknown,
 )
 from bylaw.engine.probes import MEASURES, show_amount

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from immutables import Map
 from msgspec import Struct
 
-from bylaw.engine.evidence import ref
+from bylaw.engine.monitor import ref
 from bylaw.engine.temporal.shape import atoms, variables
 from bylaw.engine.temporal.truth import Sigma, Truth, negate
 from bylaw.engine.temporal.variables import AtomValues, Found

@@ -45,11 +45,7 @@ def count(table: Table, key: tuple[Key, ...], match: Match, window: Window | Non
         return remember_wild(table, key, match)
     cell = table.cells.get(key)
     matches = () if cell is None else cell.matches
-    tally = Tally() if cell is None else cell.tally
-    if tally is None:  # written before counts were numbers
-        tally = Tally()
-        for one in matches:
-            tally = _raised(tally, one.clocks, one.sure, window, number)
+    tally = Tally() if cell is None or cell.tally is None else cell.tally
     tally = _raised(tally, match.clocks, match.sure, window, number)
     named = (*matches, match)[-min(number, MOST_NAMED) - 1 :]
     return put(table, key, named, window, tally=tally)
@@ -65,30 +61,23 @@ def _raised(tally: Tally, clocks: Clocks, sure: bool, window: Window | None, num
     return Tally(tally.sure, tally.unsure, tally.sure_at, tally.unsure_at.added(now, window, number + 1))
 
 
-def counted(
-    table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, number: int
-) -> tuple[int, int | None]:
+def counted(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int | None]:
     """How many surely, and how many at most; None where nobody knows."""
     lost = has_lost(table, frame, window)
     if UNKNOWN_KEY in key:
         keys = alike(table, key)
         if keys is None or lost:
             return 0, None
-        return 0, sum(sum(_numbers(table, one, frame, window, number)) for one in keys) + len(table.wild)
-    sure, unsure = _numbers(table, key, frame, window, number)
+        return 0, sum(sum(_numbers(table, one, frame, window)) for one in keys) + len(table.wild)
+    sure, unsure = _numbers(table, key, frame, window)
     unsure += sum(1 for _ in wild_matches(table, key, frame, window))
     return sure, None if lost else sure + unsure
 
 
-def _numbers(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, number: int) -> tuple[int, int]:
+def _numbers(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int]:
     cell = table.cells.get(key)
-    if cell is None:
+    if cell is None or (tally := cell.tally) is None:
         return 0, 0
-    tally = cell.tally
-    if tally is None:
-        tally = Tally()
-        for one in cell.matches:
-            tally = _raised(tally, one.clocks, one.sure, window, number)
     if window is None:
         return tally.sure, tally.unsure
     now, last = clock(frame.clocks, window), cell.matches[-1]
@@ -180,7 +169,8 @@ def _since(
     fixed = fixes(right)
     key_of = _key(builder, [name for name in outer if name in fixed])
     matches = builder.matches(right, frozenset())
-    clears = _clearing(builder, left, outer, key_of)
+    # what the left side does to the table at each position
+    clears = [_clear(builder, one, outer, key_of) for one in conjuncts(left) if one != Constant(True)]
     trim = tables.keep_latest
     if set(outer) - fixed or _defers(right):
         trim = tables.keep_better if window else tables.keep_best
@@ -208,13 +198,6 @@ def _key(builder: Compilation, names: list[str]) -> Callable[[Sigma], tuple[Any,
         number = numbers[0]
         return lambda sigma: (sigma[number],)
     return lambda sigma: tuple(sigma[number] for number in numbers)
-
-
-def _clearing(
-    builder: Compilation, left: Formula, outer: list[str], key_of: Callable[[Sigma], tuple[Any, ...]]
-) -> list[Callable[[Frame, Table], Table]]:
-    """What the left side of `S` does to the table at each position."""
-    return [_clear(builder, one, outer, key_of) for one in conjuncts(left) if one != Constant(True)]
 
 
 def _clear(
@@ -261,7 +244,7 @@ def _count(builder: Compilation, formula: Count, outer: list[str]) -> Value:
     builder.tables[formula] = TableSlot(slot, key_of, window)
 
     def value(frame: Frame, sigma: Sigma) -> Truth:
-        sure, most = counted(frame.memory[slot], key_of(sigma), frame, window, number)
+        sure, most = counted(frame.memory[slot], key_of(sigma), frame, window)
         return compare_count(formula.op, sure, most, number)
 
     return value

@@ -13,8 +13,7 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from bylaw.engine.evidence import bare
-from bylaw.engine.monitor import Found
+from bylaw.engine.monitor import Found, bare
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Moments, Position, Tally
 from bylaw.engine.temporal.shape import Part
 from bylaw.engine.temporal.tables import Awaiting, Cell, Match, Table, Unseen
@@ -217,17 +216,16 @@ class Progress(Struct):
 
 # -- states as JSON and back ------------------------------------------------------------------------------------------
 
-_TAGS: dict[type[Struct], str] = {
-    **{one: one.__name__ for one in (State, Frame, Clocks, Hit, Table, Cell, Deferred, Awaiting, Unseen, EventRef)},
-    **{one: one.__name__ for one in (OpenTurn, Alarms, Entry, Origin, Wait, Open, Tally, Moments)},
-    Match: "Kept",
-    Pending: "Book",
+_STRUCTS: dict[str, type[Struct]] = {
+    **{one.__name__: one for one in (State, Frame, Clocks, Hit, Table, Cell, Deferred, Awaiting, Unseen, EventRef)},
+    **{one.__name__: one for one in (OpenTurn, Alarms, Entry, Origin, Wait, Open, Tally, Moments, Match, Pending)},
 }
-"""how each struct is marked in a snapshot; snapshots outlive the names of classes"""
-_STRUCTS = {tag: struct for struct, tag in _TAGS.items()}
+"""how each struct is marked in a snapshot"""
+_TAGS = {struct: tag for tag, struct in _STRUCTS.items()}
 _SAME = frozenset({type(None), bool, int, str})
 """types whose values JSON writes as they are"""
 _CONTAINERS: dict[type[Any], str] = {tuple: "t", list: "l", frozenset: "s"}
+_MARKED: dict[str, Any] = {mark: container for container, mark in _CONTAINERS.items()}
 _INFINITIES = (float("inf"), float("-inf"))
 
 
@@ -261,6 +259,4 @@ def load(data: Any) -> Any:
     if tag == "inf":
         return float(rest[0])
     values = [load(one) for one in rest]
-    if tag in ("t", "l", "s"):
-        return {"t": tuple, "l": list, "s": frozenset}[tag](values)
-    return _STRUCTS[tag](*values)
+    return _STRUCTS[tag](*values) if tag in _STRUCTS else _MARKED[tag](values)

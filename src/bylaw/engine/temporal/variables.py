@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.engine.evidence import as_json, shorten
+from bylaw.engine.monitor import as_json, shorten
 from bylaw.engine.temporal.truth import Key, Sigma, Truth
 from bylaw.engine.values import ORDERS, UNREADABLE, number, ordered
 from bylaw.model.canonical import canonical_json

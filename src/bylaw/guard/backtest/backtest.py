@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from bylaw.engine.evidence import as_json, shorten
+from bylaw.engine.monitor import as_json, shorten
 from bylaw.guard.backtest.replay import Judged, RecordedSession, Replay, example_of, trial_guard
 from bylaw.guard.backtest.report import (
     UNCLEAR,

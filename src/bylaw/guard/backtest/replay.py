@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import MOST_NAMES
-from bylaw.engine.evidence import ref
 from bylaw.engine.matching import compile_names
+from bylaw.engine.monitor import ref
 from bylaw.engine.temporal.shape import atoms, windows
 from bylaw.guard.backtest.report import UNCLEAR, Example, Lack
 from bylaw.guard.decide.evaluate import strictest

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.model.demand import Calls, Next, TextHas
+from bylaw.model.demand import Calls, Next
+from bylaw.model.temporal import TextHas
 from bylaw.rules.calls import WHERE_PARAM, calls_of
 from bylaw.rules.conditions import plain_where
 from bylaw.rules.located import MapNode, Node

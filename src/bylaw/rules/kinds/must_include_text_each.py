@@ -9,7 +9,8 @@ One finding at the end for each text that is missing. With `when`, only response
 
 from __future__ import annotations
 
-from bylaw.model.demand import Sometime, TextHas
+from bylaw.model.demand import Sometime
+from bylaw.model.temporal import TextHas
 from bylaw.rules.params import FLAG, PATTERNS, Param, Values
 
 PARAMS = (
