@@ -4,6 +4,7 @@ time."""
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice, product
@@ -194,6 +195,7 @@ MOST_READINGS = 10
 """of the tables, while a guard writes them"""
 MOST_VERSIONS = 1_000
 """combinations of the agents' versions that are tried"""
+_HEAD = re.compile("([0-9]{1,18}):([0-9a-f]{64})")
 
 
 def verify_audit(
@@ -208,7 +210,7 @@ def verify_audit(
 
     `rules`: every rule set that was in force, each as for `Guard`. `heads`: earlier values of
     `str(store.audit_head())`, as `SEQ:HASH`. The report's `exit_code` is that of `bylaw guard audit verify`."""
-    known = [_head(text) for text in heads]
+    known = [parse_head(text) for text in heads]
     files = [load_policies(one, inputs=inputs) for one in rules]
     settings: dict[str, Any] = {"tool_schemas": tool_schemas, "allow_unrecomputed": allow_unrecomputed}
     if not isinstance(store, str | PathLike):
@@ -222,11 +224,11 @@ def verify_audit(
         opened.close()
 
 
-def _head(text: str) -> AuditHead:
-    seq, _, hash = text.partition(":")
-    if not (seq.isascii() and seq.isdigit() and hash):
+def parse_head(text: str) -> AuditHead:
+    parts = _HEAD.fullmatch(text.strip())
+    if parts is None:
         raise ValueError(f"heads={text!r}: expected `SEQ:HASH`")
-    return AuditHead("", int(seq), hash)
+    return AuditHead("", int(parts[1]), parts[2])
 
 
 def verify(

@@ -12,7 +12,7 @@ from bylaw.report.command_line import LazyCommand, LazyGroup
 _HERE = "bylaw.guard.commands"
 COMMANDS = {
     "approve": LazyCommand(f"{_HERE}.operators:approve", "let a paused call run"),
-    "audit": LazyCommand(f"{_HERE}.audit:audit", "is the audit intact, and do its verdicts follow from it?"),
+    "audit": LazyCommand(f"{_HERE}.operators:audit", "is the audit intact, and do its verdicts follow from it?"),
     "backtest": LazyCommand(f"{_HERE}.backtest:backtest", "what would these rules have done to recorded traffic?"),
     "decide": LazyCommand(f"{_HERE}.decide:decide", "one decision as JSON, for scripts and tests"),
     "export": LazyCommand(f"{_HERE}.backtest:export", "print the rules as an agent manifest, JSON or YAML"),
