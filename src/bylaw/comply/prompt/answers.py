@@ -203,7 +203,8 @@ def _read_format(shape: str) -> Reading | None:
     if found is None:
         return None
     named = re.split(r",? (?:or|and|nor) |, | ?/ ?", found["what"] or found["held"])
-    features = [_feature(re.sub(r"^(?:any|the) ", "", one)) for one in named]
+    bare = [re.sub(r"^(?:any|the) ", "", one) for one in named]
+    features = [next((text, sure) for words, text, sure in _FEATURES if re.fullmatch(words, one)) for one in bare]
     return Reading(
         name=f"no {' '.join(named)}",
         drafts=tuple(_never_said(pattern) for pattern, _ in features),
@@ -211,10 +212,6 @@ def _read_format(shape: str) -> Reading | None:
         asked_by="|".join(sorted({word[:4] for one in named for word in re.findall(r"[a-z]{4,}", one)})),
         ceiling=min(confidence for _, confidence in features),
     )
-
-
-def _feature(name: str) -> tuple[str, float]:
-    return next((pattern, sure) for words, pattern, sure in _FEATURES if re.fullmatch(words, name))
 
 
 _JSON = any_case(

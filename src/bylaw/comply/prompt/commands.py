@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.binding import Bound, sql_params
 from bylaw.comply.prompt.dialogue import FORBIDDEN_BEHIND, LEAD, limit_to_requests, quoted_shape
-from bylaw.comply.prompt.readings import NO_TOOL, Draft, Reading, View, atom, either, formula
-from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots, word_set
+from bylaw.comply.prompt.readings import NO_TOOL, Reading, View, atom, either, formula
+from bylaw.comply.prompt.vocabulary import any_case, root_set, roots, word_set
 
 _HABITS_CONFIDENCE = 0.8
 _OTHER_WAYS = "other tools may do the same, such as a shell"
@@ -278,7 +278,13 @@ def _read_path(view: View) -> Reading | None:
     found = _TOUCH_FILES.fullmatch(shape) if texts else None
     if found is None or not all(_PATH.fullmatch(text) for text in texts):
         return None
-    targets = _file_tools(view.sentence.tools, _CHANGES if found["change"] else _READS)
+    tools, verbs = view.sentence.tools, _CHANGES if found["change"] else _READS
+    targets = [
+        (name, param)
+        for name, spec in tools.specs.items()
+        for param in spec.params
+        if verbs & set(tools.roots[name]) and _PATH_PARAMS & set(roots(param)) and re.fullmatch(r"\w+", param)
+    ]
     name = f"never touch {' '.join(texts)}"
     if not targets:
         return Reading(name=name, undecided=NO_TOOL)
@@ -291,15 +297,6 @@ def _read_path(view: View) -> Reading | None:
         bounds=(Bound(tuple(tool for tool, _ in targets), Tier.LIKELY, _HABITS_CONFIDENCE),),
         undecided=_OTHER_WAYS,
     )
-
-
-def _file_tools(tools: Tools, verbs: frozenset[str]) -> list[tuple[str, str]]:
-    return [
-        (name, param)
-        for name, spec in tools.specs.items()
-        for param in spec.params
-        if verbs & set(tools.roots[name]) and _PATH_PARAMS & set(roots(param)) and re.fullmatch(r"\w+", param)
-    ]
 
 
 def _path_pattern(path: str) -> str:
@@ -367,11 +364,6 @@ def _read_repeated(view: View) -> Reading | None:
     tools = tuple(view.sentence.tools.specs)
     if not 0 < len(tools) <= _MOST_TOOLS:
         return Reading(name="no call twice", undecided="there are too many tools" if tools else NO_TOOL)
-    return Reading(
-        name="no call twice", drafts=tuple(_never_again(tool) for tool in tools), forbidden="call_tool: the same again"
-    )
-
-
-def _never_again(tool: str) -> Draft:
-    call = f"{atom((tool,))[:-1]}, args = $arguments)"
-    return formula(f"G ({call} -> count({call}) <= 1)", "count")
+    calls = [f"{atom((tool,))[:-1]}, args = $arguments)" for tool in tools]
+    drafts = tuple(formula(f"G ({call} -> count({call}) <= 1)", "count") for call in calls)
+    return Reading(name="no call twice", drafts=drafts, forbidden="call_tool: the same again")

@@ -190,11 +190,12 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
         why = f"no parameter of {', '.join(tools.tools)} says which `{count.entity}` it is"
         return Reading(name=name, undecided=why)
     per_turn = count.per == "turn"
+    per = count.entity or ("turn" if per_turn else "")
     return Reading(
         name=f"at most {count.number} {tools.names}",
         drafts=tuple(at_most((tool,), count.number, per_turn=per_turn, joined=joined) for tool in each),
         trigger=tools.calls,
-        forbidden=f"{tools.calls} more than {_times(count.number)}{_per(count)}",
+        forbidden=f"{tools.calls} more than {_times(count.number)}{f' per {per}' if per else ''}",
         bounds=(tools,),
         ceiling=STATE_CONFIDENCE if tools.is_any and (each != tools.tools or not per_turn) else 1.0,
     )
@@ -211,9 +212,8 @@ def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     drafts: list[Draft] = []
     for tool in each:
         drafts += exactly((tool,), count.number) if count.at == "=" else [at_least((tool,), count.number)]
-    often = f"{'exactly' if count.at == '=' else 'at least'} {count.number}"
-    required = f"{tools.calls} {'exactly' if count.at == '=' else 'at least'} {_times(count.number)}"
-    name = f"{often} {tools.names}"
+    often = "exactly" if count.at == "=" else "at least"
+    required, name = f"{tools.calls} {often} {_times(count.number)}", f"{often} {count.number} {tools.names}"
     return Reading(name=name, drafts=tuple(drafts), required=required, bounds=(tools,), ceiling=EVERY_ANSWER)
 
 
@@ -225,10 +225,6 @@ def _each_known(view: View, tools: Bound) -> tuple[str, ...]:
 
 def _times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
-
-
-def _per(count: Count) -> str:
-    return f" per {count.entity or 'turn'}" if count.entity or count.per == "turn" else ""
 
 
 def _why_open(view: View, tools: Bound, count: Count) -> str:
@@ -322,6 +318,11 @@ _WORDS = root_set(
     needs take takes given any limit yourself wait result results before next final do then"""
 )
 """words beside those that say how calls stand in a turn"""
+_ONE_AT_A_TIME = Reading(
+    name="one tool call at a time",
+    drafts=(formula("G (tool(*) -> count[<=0t](tool(*)) <= 1)", "count"),),
+    forbidden="call several tools in one turn",
+)
 
 
 def read_one_call_at_a_time(view: View) -> Reading | None:
@@ -333,7 +334,7 @@ def read_one_call_at_a_time(view: View) -> Reading | None:
         return None
     if _OTHER_NUMBER.search(view.main) or not _ONE_CALL.search(view.main) or not _CALL_OR_TOOL.search(view.main):
         return None
-    return _checked(view, Bound(), _one_call_at_a_time())
+    return _checked(view, Bound(), _ONE_AT_A_TIME)
 
 
 def read_turn_shape(view: View) -> Reading | None:
@@ -347,7 +348,7 @@ def read_turn_shape(view: View) -> Reading | None:
         shape = Reading(name="no text beside a tool call", drafts=(draft,), forbidden="say: text beside a tool call")
         return _checked(view, Bound(), shape, text)
     several = _SEVERAL.search(text) or (_MORE.search(text) and _CALL.search(text))
-    return _checked(view, Bound(), _one_call_at_a_time(), text) if several and not _OTHER_NUMBER.search(text) else None
+    return _checked(view, Bound(), _ONE_AT_A_TIME, text) if several and not _OTHER_NUMBER.search(text) else None
 
 
 def _read_tool_shape(view: View, tools: Bound) -> Reading | None:
@@ -390,8 +391,3 @@ def _alone(tools: Bound) -> Reading:
         forbidden="call_tool: any other in the same turn",
         bounds=(tools,),
     )
-
-
-def _one_call_at_a_time() -> Reading:
-    draft = formula("G (tool(*) -> count[<=0t](tool(*)) <= 1)", "count")
-    return Reading(name="one tool call at a time", drafts=(draft,), forbidden="call several tools in one turn")

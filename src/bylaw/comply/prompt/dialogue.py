@@ -157,12 +157,6 @@ def find_texts(text: str, literals: list[Literal]) -> Texts | None:
     return Texts(wanted) if wanted and SPEAKS.search(text) else None
 
 
-def literal_words(text: str) -> str:
-    """A pattern for whole words. The engine's patterns know their bounds only beside ASCII letters and digits."""
-    left = r"\b" if re.match(r"\w", text, re.ASCII) else ""
-    return f"{left}{literal_pattern(text)}" + (r"\b" if re.search(r"\w$", text, re.ASCII) else "")
-
-
 # -- quoted texts ------------------------------------------------------------------------------------------------------
 
 # Quoted text that the agent must or must not say: `never say "guaranteed"`, `end every answer with "Thank you"`.
@@ -334,6 +328,9 @@ def read_forbidden_text(view: View) -> Reading | None:
 
 def _forbid(text: str, before: str, after: str) -> Draft:
     """`Sure` alone is the interjection, which `make sure` is not: one capitalised word is searched for as it is."""
-    pattern = f"{before}{literal_words(text)}{after}"
+    # The engine's patterns know the bounds of words only beside ASCII letters and digits.
+    left = r"\b" if re.match(r"\w", text, re.ASCII) else ""
+    right = r"\b" if re.search(r"\w$", text, re.ASCII) else ""
+    pattern = f"{before}{left}{literal_pattern(text)}{right}{after}"
     is_interjection = re.fullmatch(r"[A-Z][a-z]+", text) is not None
     return Draft("forbidden_text", {"text": pattern, "regex": True, "ignore_case": not is_interjection}, "text")

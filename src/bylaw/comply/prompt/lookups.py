@@ -71,6 +71,7 @@ _ANYBODY = frozenset(stems("user username person owner holder name id account"))
 """words of parameters that say who, whatever the person is in the guarded call"""
 _WHOLE = any_case(r"\b(?:whole|entire|full|complete)\b")
 _CHECKS = frozenset(stems("verify validate authenticate confirm identify approve"))
+"""`verify_holder` shows that `the holder has been verified`"""
 _KEY_WORDS = frozenset(stems("id number code key name uuid no"))
 _FIT = 1.0
 """what it adds to a score that a tool takes the arguments that the sentence quotes"""
@@ -186,7 +187,7 @@ class _Search:
             tool: names
             for tool, names in self._candidates.items()
             if self._needed(names, tool) <= words
-            and (not self._thing(names) <= self._keys or self._says_verb(tool, words))
+            and (not self._thing(names) <= self._keys or words.intersection(_CHECKS, map(stem, tool.split("_")[:2])))
             and (unjoined or self._is_joined(tool))
         }
         if not found:
@@ -312,11 +313,6 @@ class _Search:
             and (self._is_counting or not names & NUMBER_WORDS)
         )
         return list(dict.fromkeys((best, *equals)))
-
-    @staticmethod
-    def _says_verb(tool: str, words: frozenset[str]) -> bool:
-        """`verify_holder` for `the holder has been verified`."""
-        return any(verb in words and verb in _CHECKS for verb in map(stem, tool.split("_")[:2]))
 
     def _is_joined(self, tool: str) -> bool:
         return not self._tools.specs[tool].params or any(True for _ in self._same(tool))

@@ -163,15 +163,10 @@ def only_describes(text: str) -> bool:
 
 
 def _marker(force: Force, found: re.Match[str]) -> Marker:
-    return Marker(force, found.start(), found.end(), found[0], _severity(found[0]))
-
-
-def _severity(word: str) -> RuleSeverity:
-    if _CRITICAL.search(word):
-        return "critical"
-    if _STRONG.search(word):
-        return "high"
-    return "low" if _WEAK.search(word) else "medium"
+    severity: RuleSeverity = "low" if _WEAK.search(found[0]) else "medium"
+    if _STRONG.search(found[0]) or _CRITICAL.search(found[0]):
+        severity = "critical" if _CRITICAL.search(found[0]) else "high"
+    return Marker(force, found.start(), found.end(), found[0], severity)
 
 
 # -- exceptions --------------------------------------------------------------------------------------------------------

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.answers import read_answer_form
-from bylaw.comply.prompt.arguments import Constraint, find_bound, find_choice, find_range
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Clause
 from bylaw.comply.prompt.commands import read_absolute_paths, read_command
-from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement
+from bylaw.comply.prompt.conditions import Constraint, find_bound, find_choice, find_range, read_condition
 from bylaw.comply.prompt.counts import (
     find_count_of_calls,
     limit_calls,
@@ -22,7 +21,15 @@ from bylaw.comply.prompt.counts import (
     require_calls,
 )
 from bylaw.comply.prompt.dialogue import asks_user, read_required_text
-from bylaw.comply.prompt.order import read_before, read_means, read_precedence, read_sequence, read_trigger
+from bylaw.comply.prompt.order import (
+    allow_only,
+    read_before,
+    read_means,
+    read_precedence,
+    read_sequence,
+    read_trigger,
+    require_agreement,
+)
 from bylaw.comply.prompt.prohibitions import OTHERS_TOO, find_state_in_main, forbid_calls, only_these
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from bylaw.comply.prompt.arguments import find_bound, shared_ids
-from bylaw.comply.prompt.binding import Bound
+from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
 from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.clauses import Part
-from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement, require_before
-from bylaw.comply.prompt.dialogue import asks_user, find_texts
+from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, shared_ids
+from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, confirmed, find_texts
 from bylaw.comply.prompt.markers import imperative_at
 from bylaw.comply.prompt.readings import (
     HOW,
@@ -22,11 +21,15 @@ from bylaw.comply.prompt.readings import (
     Reading,
     View,
     atom,
+    called_before,
     calls_with,
+    either,
     formula,
+    holds,
     not_shown,
     opposite,
 )
+from bylaw.comply.prompt.returns import FLAGS, answer_of, verifies
 from bylaw.comply.prompt.vocabulary import any_case, roots
 
 _FIRST_THEN = any_case(
@@ -82,6 +85,18 @@ _SEES_TO = any_case(
     r"|look(?:ed)? up|preced)\w*"
 )
 """what is done to a thing before an action on it is allowed"""
+_SAME_THING = any_case(
+    r"\b(?:same|each|every|corresponding|(?<!in )that (?:order|user|account|customer|item|file|booking|reservation"
+    r"|id))\b|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
+)
+"""both calls are about the same thing"""
+_AUXILIARIES = any_case(r"\b(?:(?:has|have|had|was|were|is)n't|was|were)\b")
+_EACH_TIME = any_case(
+    r"\b(?:before|prior to|ahead of) (?:(?:any and )?(?:each|every)(?: (?:time|new|single))?)\b|\b(?:each|every) time\b"
+)
+"""one call before does not cover all later ones"""
+_IN_ORDER = any_case(r"\bin (?:that|this|the given|exactly this|exactly that) (?:order|sequence)\b")
+_DESTRUCTIVE_SQL = r"\b(?:drop|delete|truncate|alter|update|grant|revoke)\b"
 
 
 # -- both halves in the main part --------------------------------------------------------------------------------------
@@ -99,12 +114,9 @@ def read_sequence(view: View) -> Reading | None:
             if first and second and _HOW.search(view.main):
                 return Reading(name=view.name, undecided=HOW)
             if first and second and not set(first.tools) & set(second.tools):
-                is_reply = "followed" in found[0].lower()
-                return (
-                    _require_followed(view, found["first"], first, second)
-                    if is_reply
-                    else require_before(view, first, second)
-                )
+                if "followed" in found[0].lower():
+                    return _require_followed(view, found["first"], first, second)
+                return require_before(view, first, second)
     return None
 
 
@@ -112,14 +124,14 @@ def _require_followed(view: View, subject: str, first: Bound, second: Bound) -> 
     """`every A must be followed by B`."""
     if first.is_any or second.is_any or (narrowing := view.narrowing(subject, first)):
         return Reading(name=view.name, undecided=OPEN if first.is_any or second.is_any else not_shown(narrowing))
-    follow = _follow if _EACH.match(subject) else _follow_once
+    is_each = _EACH.match(subject) is not None
     return Reading(
         name=f"{second.names} after {first.names}",
-        drafts=tuple(follow(atom(first.tools), atom(group)) for group in second.groups),
+        drafts=tuple(_follow(atom(first.tools), atom(group), is_each=is_each) for group in second.groups),
         trigger=first.calls,
         required=second.calls,
         bounds=(first, second),
-        ceiling=LESS_THAN_CERTAIN if follow is _follow else 1.0,
+        ceiling=LESS_THAN_CERTAIN if is_each else 1.0,
     )
 
 
@@ -158,10 +170,9 @@ def read_means(view: View) -> Reading | None:
             return _narrowed(subject, narrowing)
         if _SEES_TO.search(demand):
             return require_before(view, means, subject, tests)
-        call = atom(means.tools)
         return Reading(
             name=f"{means.names} with {subject.names}",
-            drafts=(formula(f"G ({atom(subject.tools)} -> (O {call} | F {call}))", "order"),),
+            drafts=(_follow(atom(subject.tools), atom(means.tools), is_beside=True),),
             trigger=subject.calls,
             required=means.calls,
             bounds=(subject, means),
@@ -295,12 +306,11 @@ def read_trigger(view: View) -> Reading | None:
 
 def _require_after(view: View, part: Part, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
     """Each cause is followed by a call at some point."""
-    is_each = cause_tools and _EACH.match(part.text)
-    is_beside = cause_tools and part.word == "if" and _CALLING.search(part.text)
-    follow = _follow if is_each else _beside if is_beside else _follow_once
+    is_each = bool(cause_tools and _EACH.match(part.text))
+    is_beside = bool(cause_tools and part.word == "if" and _CALLING.search(part.text))
     return Reading(
         name=f"after {view.quote(part)} call {tools.names}",
-        drafts=tuple(follow(cause, atom(group)) for group in tools.groups),
+        drafts=tuple(_follow(cause, atom(group), is_each=is_each, is_beside=is_beside) for group in tools.groups),
         trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
@@ -308,21 +318,15 @@ def _require_after(view: View, part: Part, tools: Bound, cause: str, *cause_tool
     )
 
 
-def _beside(cause: str, call: str) -> Draft:
-    """`when you call A, also call B`: before it or after it."""
-    return formula(f"G ({cause} -> (O {call} | F {call}))", "order")
+def _follow(cause: str, call: str, *, is_each: bool = False, is_beside: bool = False) -> Draft:
+    """`after A, call B`. `is_beside`: `when you call A, also call B`, before it or after it.
 
-
-def _follow_once(cause: str, call: str) -> Draft:
-    return formula(f"G ({cause} -> F {call})", "order")
-
-
-def _follow(cause: str, call: str) -> Draft:
-    """`after each A, call B`: a turn with A is followed by a B before the next turn with an A.
-
-    Not certain: of several calls in one turn, each may be meant to have its own B, or one B may do for two turns.
+    `is_each`: a turn with A is followed by a B before the next turn with an A. That is not certain: of several calls in
+    one turn, each may be meant to have its own B, or one B may do for two turns.
     """
-    return formula(f"G ({cause} -> ({call} | X (!{cause} U {call})))", "order", over="turns")
+    if is_each:
+        return formula(f"G ({cause} -> ({call} | X (!{cause} U {call})))", "order", over="turns")
+    return formula(f"G ({cause} -> {f'(O {call} | F {call})' if is_beside else f'F {call}'})", "order")
 
 
 def _read_approval(view: View, part: Part, first: Bound) -> Reading | None:
@@ -332,3 +336,112 @@ def _read_approval(view: View, part: Part, first: Bound) -> Reading | None:
     if bound is None or not bound.tests:
         return None
     return require_before(view, first, second, bound.tests, ceiling=0.7)
+
+
+# -- calls that need something before them -----------------------------------------------------------------------------
+
+
+def require_before(
+    view: View, first: Bound, second: Bound, tests: tuple[ArgTest, ...] = (), *, ceiling: float = 1.0
+) -> Reading:
+    """`call verify_identity before issue_refund`: each of the first tools, or one of them if they are a choice."""
+    drafts = []
+    anew = _EACH_TIME.search(view.whole) is not None
+    if len(first.groups) > 1 and _IN_ORDER.search(view.whole):
+        behind = f"O {atom(first.groups[0])}"
+        for group in first.groups[1:]:  # `preceded by A and B, in that order`: O (B & O A)
+            behind = f"O ({atom(group)} & {behind})"
+        drafts.append(formula(f"G ({atom(second.tools, tests)} -> {behind})", "order"))
+    for group in first.groups:
+        joined = _shared(group, second, view)
+        drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
+        drafts += _not_negative(view, group, second.tools, tests, joined)
+    return Reading(
+        name=f"{first.names} before {second.names}",
+        drafts=tuple(drafts),
+        trigger=calls_with(second, tests),
+        required=first.calls,
+        bounds=(first, second),
+        ceiling=ceiling,
+    )
+
+
+def _not_negative(
+    view: View, first: tuple[str, ...], second: tuple[str, ...], tests: tuple[ArgTest, ...], joined: tuple[str, ...]
+) -> list[Draft]:
+    """A check that came back negative does not verify: the latest result of the first tool is not `false`.
+
+    Only of tools that verify, or whose results have a flag that says so: that `check_fraud` says no is wanted.
+    """
+    spec = view.sentence.tools.specs.get(first[0])
+    if spec is None or len(first) > 1:
+        return []
+    is_check, kind = verifies(spec.name), answer_of(spec)
+    known = FLAGS | ({"ok", "success", "passed"} if is_check else set())
+    flags = [f"result.{one} = false" for one in spec.fields if one.lower() in known] if kind == "object" else []
+    flags = ["result = false"] if kind == "boolean" and is_check else flags
+    if not flags:
+        return []
+    joined = joined or shared_ids(first, second, view.sentence)
+    shown, call = atom(first, of="result", joined=joined), atom(second, tests, joined=joined)
+    negative = either([f"{shown[:-1]}, {flag})" for flag in flags])
+    if joined:
+        return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state")]
+    # Whose check it was is not known: one that was positive may be that of this call.
+    return [formula(f"G ({call} -> !(O {negative} & !O ({shown} & !{negative})))", "state")]
+
+
+def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ()) -> Reading:
+    """`ask the user to confirm before you cancel an order`."""
+    return Reading(
+        name=f"confirm before {' '.join(tools.tools[:3])}",
+        drafts=(confirmed(tools.tools, tests), *(confirmed(*one) for one in destructive_sql(view))),
+        trigger=calls_with(tools, tests),
+        required="confirm_with_user",
+        bounds=(tools,),
+        ceiling=AGREEMENT_CONFIDENCE,
+    )
+
+
+def destructive_sql(view: View) -> list[tuple[tuple[str, ...], tuple[ArgTest, ...]]]:
+    """`destructive SQL`: calls of the tools that run SQL, with a statement that destroys data."""
+    if not speaks_of_destructive_sql(view.whole):
+        return []
+    return [((tool,), ((param, "matches", _DESTRUCTIVE_SQL),)) for tool, param in sql_params(view.sentence.tools)]
+
+
+def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgTest, ...] = ()) -> Reading:
+    """`cancel an order only if its status is "pending"`: calls of these tools (with these arguments) need it."""
+    is_readable = not condition.is_negated or condition.part.word == "if"
+    if is_readable and condition.tools and not condition.failed:
+        ids = [(param, "present", None) for one in condition.tools.groups for param in _shared(one, tools, view)]
+        if narrowing := view.narrowing(_AUXILIARIES.sub(" ", condition.part.text), condition.tools, ids):
+            return Reading(name=f"limit {tools.names}", undecided=not_shown(narrowing))
+        return require_before(view, condition.tools, tools, tests)
+    if is_readable and condition.agreed:
+        return require_agreement(view, tools, tests)
+    draft = _allow_only(tools, condition) if is_readable and not tests else None
+    if draft is None:
+        return Reading(name=f"limit {tools.names}", undecided=condition.reason)
+    return Reading(
+        name=f"only then {tools.names}",
+        drafts=(draft,),
+        trigger=view.when_not(condition.part),
+        forbidden=tools.calls,
+        bounds=(tools,),
+        ceiling=1.0 if condition.tests else STATE_CONFIDENCE,
+    )
+
+
+def _shared(first: tuple[str, ...], second: Bound, view: View) -> tuple[str, ...]:
+    return shared_ids(first, second.tools, view.sentence) if _SAME_THING.search(view.whole) else ()
+
+
+def _allow_only(tools: Bound, condition: Condition) -> Draft | None:
+    if condition.tests:
+        return holds(tools.tools, condition.tests)
+    if condition.state:
+        return condition.state.only(tools.tools)
+    if condition.said:
+        return formula(f"G ({atom(tools.tools)} -> O {condition.said})", "dialogue")
+    return None

@@ -143,7 +143,12 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
     if _HOW_OFTEN.search(text):
         return _Condition(unread="it says how often, which no look-up shows")
     comparison = read_comparison(text)
-    own = _read_own(comparison, action, tools) if comparison else _read_range(text, action)
+    if comparison is None:
+        own = _read_range(text, action)
+    elif comparison.is_date:
+        own = _read_own_date(comparison, action, tools)
+    else:
+        own = _read_bound(comparison, action) or _read_pair(comparison, action)
     if found := own or _read_choice(text, action):
         return found
     lookups = find_lookups(text, action.name, tools, *_compared_thing(comparison, action))
@@ -241,13 +246,6 @@ def _join(parts: Sequence[_Condition], junction: Junction) -> _Condition:
 # -- the call's own arguments ------------------------------------------------------------------------------------------
 
 
-def _read_own(comparison: Comparison, action: ToolSpec, tools: Tools) -> _Condition | None:
-    """A comparison of the call's arguments with a number, with each other, or with today."""
-    if comparison.is_date:
-        return _read_own_date(comparison, action, tools)
-    return _read_bound(comparison, action) or _read_pair(comparison, action)
-
-
 def _read_own_date(comparison: Comparison, action: ToolSpec, tools: Tools) -> _Condition | None:
     """`the requested date "test_date" must be after today's date`."""
     left, right = _argument_of(comparison.left, action), _argument_of(comparison.right, action)
@@ -329,5 +327,4 @@ def _read_choice(text: str, action: ToolSpec) -> _Condition | None:
 
 
 def _argument(name: str, test: str, action: ToolSpec) -> _Condition:
-    held = f"tool({action.name}, args.{name} {test}) | tool({action.name}, args.{name} missing)"
-    return _Condition(held=held)
+    return _Condition(held=f"tool({action.name}, args.{name} {test}) | tool({action.name}, args.{name} missing)")

@@ -8,12 +8,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.answers import read_answer_form
-from bylaw.comply.prompt.arguments import find_bound, find_choice, find_param, find_state
 from bylaw.comply.prompt.binding import Bound, without_class
 from bylaw.comply.prompt.commands import read_command
-from bylaw.comply.prompt.conditions import EXCEPTIONS, Condition, allow_only, destructive_sql, read_condition
+from bylaw.comply.prompt.conditions import (
+    EXCEPTIONS,
+    Condition,
+    find_bound,
+    find_choice,
+    find_param,
+    find_state,
+    read_condition,
+)
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_turn_shape
 from bylaw.comply.prompt.dialogue import SPEAKS, read_forbidden_text
+from bylaw.comply.prompt.order import allow_only, destructive_sql
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
     HOW,
@@ -31,7 +39,6 @@ from bylaw.comply.prompt.readings import (
     formula,
     never,
     not_shown,
-    nothing_but,
 )
 from bylaw.comply.prompt.vocabulary import any_case, root, roots, word_set
 
@@ -88,12 +95,11 @@ def read_prohibition(view: View) -> Reading:
         or _read_count(view)
         or read_forbidden_text(view)
         or _read_calls(view)
-        or Reading(name=f"no {view.action}", undecided=_why_unbound(view))
+        or Reading(
+            name=f"no {view.action}",
+            undecided=OPEN if view.marker.severity in ("medium", "low") or SPEAKS.search(view.action) else NO_TOOL,
+        )
     )
-
-
-def _why_unbound(view: View) -> str:
-    return OPEN if view.marker.severity in ("medium", "low") or SPEAKS.search(view.action) else NO_TOOL
 
 
 def _read_bound(view: View) -> Reading | None:
@@ -157,9 +163,7 @@ def _stand_side_by_side(text: str, tools: Bound) -> bool:
         return True
     between = text[min(end for _, end in places) : max(start for start, _ in places)]
     rest = [word for word in re.findall(r"[\w-]+", between) if word not in tools.tools]
-    if _APART.search(between):
-        return False
-    return all(word.lower() in _BETWEEN for word in rest)
+    return not _APART.search(between) and all(word.lower() in _BETWEEN for word in rest)
 
 
 def _read_all_but(view: View) -> Reading | None:
@@ -168,16 +172,14 @@ def _read_all_but(view: View) -> Reading | None:
     if len(view.clause.parts) > 1:
         return Reading(name=f"no {view.action}", undecided=SEVERAL_CONDITIONS)
     allowed = view.bind(part.text, likeness=False) if part else Bound()
-    if not allowed or allowed.is_any:
-        return None
-    return only_these(allowed)
+    return only_these(allowed) if allowed and not allowed.is_any else None
 
 
 def only_these(tools: Bound) -> Reading:
     """`only use A and B`: a prompt that lists its tools so may have others for other tasks."""
     return Reading(
         name=f"only {tools.names}",
-        drafts=(nothing_but(tools.tools),),
+        drafts=(formula(f"G (tool(*) -> {atom(tools.tools)})", "call"),),
         forbidden="call_tool: any other",
         bounds=(tools,),
         ceiling=EVERY_ANSWER,

@@ -127,8 +127,16 @@ def extract_rules(
         ordered = read_steps(steps, every, introduction=introduction)
         names = {step.start for step in steps if ordered and step.text.strip(" .;`*") in every.specs}
         rules = [rule for rule in rules if rule.start not in names] + ordered  # a step that is only a name is read here
-    if len(statements) > MAX_STATEMENTS:
-        rules.append(_unread(statements[MAX_STATEMENTS:]))
+    if unread := statements[MAX_STATEMENTS:]:
+        rules.append(
+            PromptRule(
+                rule_id=_UNREAD,
+                description=f"{len(unread):,} sentences after the first {MAX_STATEMENTS:,}",
+                start=unread[0].start,
+                end=unread[-1].end,
+                undecided=f"only the first {MAX_STATEMENTS:,} sentences are read",
+            )
+        )
     return tuple(_with_ids(rules))
 
 
@@ -157,8 +165,6 @@ def _read_in_section(statement: Statement, tools: Tools) -> list[PromptRule]:
         if any(rule.items for rule in stated):
             return stated
     preconditions = list(read_preconditions(statement, tools))
-    if any(rule.items for rule in preconditions):
-        return preconditions
     return preconditions or read_statement(statement, tools) or list_unread(statement, tools)
 
 
@@ -312,16 +318,6 @@ def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Sta
         introduction, steps = statement.text, []
     if len(steps) > 1:
         yield introduction, steps
-
-
-def _unread(statements: Sequence[Statement]) -> PromptRule:
-    return PromptRule(
-        rule_id=_UNREAD,
-        description=f"{len(statements):,} sentences after the first {MAX_STATEMENTS:,}",
-        start=statements[0].start,
-        end=statements[-1].end,
-        undecided=f"only the first {MAX_STATEMENTS:,} sentences are read",
-    )
 
 
 def _with_ids(rules: Iterable[PromptRule]) -> Iterator[PromptRule]:

@@ -140,18 +140,10 @@ def _one_or_list(names: Sequence[str]) -> str | list[str]:
     return names[0] if len(names) == 1 else list(names)
 
 
-def nothing_but(tools: Sequence[str]) -> Draft:
-    return formula(f"G (tool(*) -> {atom(tools)})", "call")
-
-
 def holds(tools: Sequence[str], tests: Sequence[ArgTest]) -> Draft:
     """Calls that have the parameter have a value that passes."""
     has_it = atom(tools, [(tests[0][0].split(".")[0], "present", None)])
     return formula(f"G ({has_it} -> {atom(('*',), tests)})", "argument")
-
-
-def no_longer_than(tools: Sequence[str], param: str, length: int) -> Draft:
-    return formula(f"G !{atom(tools, [(f'{param}.{length}', 'present', None)])}", "argument")
 
 
 def at_most(tools: Sequence[str], number: int, *, per_turn: bool = False, joined: Sequence[str] = ()) -> Draft:
@@ -265,10 +257,17 @@ class View:
         return shorten(self.sentence.text[part.start : part.end], most)
 
     def when(self, part: Part) -> str:
-        return when(part, self._trigger(part))
+        """A part as a trigger: `after cancel_order`, `without approval`; `if` is left out before a clause."""
+        quote = self._trigger(part)
+        is_clause = not re.match(r"(?:of|that|\w+ing|\w+ed)\b|\S+$", quote)
+        return quote if part.word == "if" and is_clause else f"{part.conjunction} {quote}".strip()
 
     def when_not(self, part: Part) -> str:
-        return when_not(part, self._trigger(part))
+        """The opposite, for a rule that allows an action only then: `before confirming`, `unless asked`."""
+        if part.word not in ("if", "iff", "after"):
+            return self.when(part)
+        is_later = part.word == "after" or re.search(r"\b(?:after|once)\b", part.conjunction)
+        return f"{'before' if is_later else 'unless'} {self._trigger(part)}"
 
     def _trigger(self, part: Part) -> str:
         return re.sub(r"[\s,]+(?:and|or|but)$", "", self.quote(part, _LONGEST_TRIGGER).rstrip("!"))
@@ -396,20 +395,6 @@ def calls_with(tools: Bound, tests: Sequence[ArgTest]) -> str:
     """`call_tool: issue_refund with amount > 500`."""
     words = in_words(tests)
     return f"{tools.calls} with {words}" if words else tools.calls
-
-
-def when(part: Part, quote: str) -> str:
-    """A part as the trigger of a rule: `after cancel_order`, `without approval`; `if` is left out before a clause."""
-    is_clause = not re.match(r"(?:of|that|\w+ing|\w+ed)\b|\S+$", quote)
-    return quote if part.word == "if" and is_clause else f"{part.conjunction} {quote}".strip()
-
-
-def when_not(part: Part, quote: str) -> str:
-    """The opposite, as the trigger of a rule that allows an action only then: `before confirming`, `unless asked`."""
-    if part.word not in ("if", "iff", "after"):
-        return when(part, quote)
-    is_later = part.word == "after" or re.search(r"\b(?:after|once)\b", part.conjunction)
-    return f"{'before' if is_later else 'unless'} {quote}"
 
 
 def not_shown(words: str) -> str:

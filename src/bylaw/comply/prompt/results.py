@@ -152,11 +152,14 @@ class ResultReader:
             case "boolean":
                 if not self._lookups.is_named and (is_negative or self._lookups.likeness < _LEAST_LIKENESS):
                     return None
-                return latest(lookup, ["result = true" if is_negative != _denies(tool.name) else "result = false"])
+                denies = not {"not", "no", "non"}.isdisjoint(tool.name.split("_"))
+                return latest(lookup, ["result = true" if is_negative != denies else "result = false"])
             case "list" if _EMPTY.search(text):
                 return latest(lookup, ["result = []"] if is_negative else ["result.0 present"])
             case "list":
-                return None if MENTION.search(text) and not self._is_about_keys(text) else _empty(lookup, is_negative)
+                if MENTION.search(text) and not self._is_about_keys(text):
+                    return None
+                return latest(lookup, ["result.0 present" if is_negative else "result = []"])
             case "number":
                 return latest(lookup, ["result > 0"]) if is_negative else None
         if is_negative:
@@ -224,7 +227,8 @@ class ResultReader:
         if comparison.sign in ("=", "!="):
             return Shown(open=NOT_SHOWN)
         if (name := self._argument_in(comparison.right)) is not None:
-            return _shown(self._measured(comparison.left, f"{contrary} {_scaled(name, comparison)}"), name)
+            share = "" if comparison.share is None else f"{comparison.share:g} * "
+            return _shown(self._measured(comparison.left, f"{contrary} {share}${name}"), name)
         name = self._argument_in(comparison.left)
         if name is not None and (comparison.share is not None or 0 < len(stems(comparison.right)) <= _LONGEST_VALUE):
             test = f"{SWAPPED[contrary]} ${name}" + (f" / {comparison.share:g}" if comparison.share else "")
@@ -248,9 +252,8 @@ class ResultReader:
                 if contrary in (">", ">="):
                     return latest(lookup, [f"result.{index} present"])
                 return f"(!result({call}) S (result({call}) & !result({call}, result.{index} present)))"
-        return latest(
-            lookup, [f"{path} {sign} {number}" for path in self._paths(text, lookup) for sign in _signs(contrary)]
-        )
+        signs = ("<", ">") if contrary == "!=" else (contrary,)  # `!=` is also true of a field that is missing
+        return latest(lookup, [f"{path} {sign} {number}" for path in self._paths(text, lookup) for sign in signs])
 
     def _read_sum(self, total: Sum, contrary: str, number: float) -> Shown:
         """`the sum of A and B must not exceed 18`: A and B are results, or one is an argument."""
@@ -274,10 +277,9 @@ class ResultReader:
         if found is None or not found.is_named or len(found.any_of) != 1:
             return None
         one = found.any_of[0]
-        own = {lookup.tool for lookup in self._lookups.any_of}
-        return (
-            None if one.tool in own or answer_of(self._tools.specs[one.tool]) in ("boolean", "list", "object") else one
-        )
+        is_own = any(lookup.tool == one.tool for lookup in self._lookups.any_of)
+        is_value = answer_of(self._tools.specs[one.tool]) not in ("boolean", "list", "object")
+        return one if is_value and not is_own else None
 
     def _two_results(
         self, text: str, contrary: str, other: Lookup, forward: str = "{}", backward: str | None = "{}"
@@ -405,23 +407,6 @@ class ResultReader:
         fields = dict.fromkeys((*MENTION.findall(text), *named, *described_fields(tool, said), *pairs, *own, *age))
         found = [f"result.{field}" for field in fields if field not in params]
         return found if kind == "object" else ["result", *found]
-
-
-def _denies(name: str) -> bool:
-    return bool({"not", "no", "non"} & set(name.split("_")))
-
-
-def _signs(contrary: str) -> tuple[str, ...]:
-    """`!=` is also true of a field that is missing."""
-    return ("<", ">") if contrary == "!=" else (contrary,)
-
-
-def _scaled(name: str, comparison: Comparison) -> str:
-    return f"${name}" if comparison.share is None else f"{comparison.share:g} * ${name}"
-
-
-def _empty(lookup: Lookup, is_negative: bool) -> str:
-    return latest(lookup, ["result.0 present" if is_negative else "result = []"])
 
 
 def _shown(tests: Sequence[str | None], *names: str) -> Shown:

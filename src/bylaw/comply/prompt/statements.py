@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity, Tier
@@ -225,9 +225,8 @@ def _placed(
 # -- lists and steps ---------------------------------------------------------------------------------------------------
 
 
-class _Step(Struct, frozen=True):
-    statement: Statement
-    tools: Bound
+_Step: TypeAlias = tuple[Statement, Bound]
+"""an item, and the tools that it says to call"""
 
 
 def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
@@ -245,18 +244,17 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
     for part, below in pairwise(statement.parts):
         if not below.leads and takes_back(below.text[:MAX_SENTENCE], is_tied=True):
             part.follows_condition = True
-    steps = [_Step(part, _tools_of(part, tools)) for part in statement.parts]
+    steps = [(part, _tools_of(part, tools)) for part in statement.parts]
     if actor and statement.junction == "any":
         return [_require_one(statement, steps, actor)]
-    rules = [_require_before(step.statement, step.tools, actor) for step in steps if actor and step.tools]
+    rules = [_require_before(step, first, actor) for step, first in steps if actor and first]
     if statement.junction == "chain":
         under = statement.under or (sentence.text if limits_scope(sentence.text) else "")
         why = f"it stands under `{shorten(under)}`"
         ordered = rules + _require_in_order(steps)
-        ordered += [rule for step in steps if not step.tools for rule in _read_alone(step.statement, tools)]
+        ordered += [rule for step, called in steps if not called for rule in _read_alone(step, tools)]
         return [replace(rule, items=(), undecided=why) for rule in ordered] if under else ordered
-    unread = [step.statement for step in steps if not (actor and step.tools)]
-    return rules + [rule for part in unread for rule in _read_alone(part, tools)]
+    return rules + [rule for step, called in steps if not (actor and called) for rule in _read_alone(step, tools)]
 
 
 def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
@@ -315,21 +313,20 @@ def _require_before(statement: Statement, first: Bound, second: Bound, *others: 
 
 def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> PromptRule:
     """One of the items comes before. An unread item may be the one that allowed the call, so all must name tools."""
-    if not all(step.tools for step in steps):
+    if not all(called for _, called in steps):
         why = "one of its alternatives names no tool"
         reading = Reading(name=f"before {actor.names}", trigger=actor.calls, undecided=why)
         return _placed(reading, statement, "high")
-    names = dict.fromkeys(name for step in steps for name in step.tools.tools)
-    return _require_before(statement, Bound(tuple(names)), actor, *(step.tools for step in steps))
+    names = dict.fromkeys(name for _, called in steps for name in called.tools)
+    return _require_before(statement, Bound(tuple(names)), actor, *(called for _, called in steps))
 
 
 def _require_in_order(steps: Sequence[_Step]) -> list[PromptRule]:
     """Each step that names tools comes after the previous one that does."""
-    named = [step for step in steps if step.tools]
     return [
-        _require_before(later.statement, earlier.tools, later.tools)
-        for earlier, later in pairwise(named)
-        if not set(earlier.tools.tools) & set(later.tools.tools)
+        _require_before(statement, first, second)
+        for (_, first), (statement, second) in pairwise(step for step in steps if step[1])
+        if not set(first.tools) & set(second.tools)
     ]
 
 
@@ -342,18 +339,18 @@ def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: s
         return []
     if re.search(r":\s*\w", introduction[:MAX_SENTENCE]):  # `Work in this order: A, then B.` has a list of its own
         introduction = ""
-    steps = [_Step(statement, _tools_of(statement, tools)) for statement in statements]
-    if not _IN_ORDER.search(introduction) and not all(_only_calls(step, tools) for step in steps):
+    steps = [(statement, _tools_of(statement, tools)) for statement in statements]
+    if not _IN_ORDER.search(introduction) and not all(_only_calls(*step, tools) for step in steps):
         return []
     if limits_scope(introduction) or any(statement.under for statement in statements):
         return []
     return _require_in_order(steps)
 
 
-def _only_calls(step: _Step, tools: Tools) -> bool:
+def _only_calls(step: Statement, called: Bound, tools: Tools) -> bool:
     """Whether a step is nothing but a call. A numbered list of tools with descriptions has no order."""
-    sentence = read_sentence(step.statement.text[:MAX_SENTENCE], tools, step.statement.tool)
-    if sentence is None or not step.tools.is_named:
+    sentence = read_sentence(step.text[:MAX_SENTENCE], tools, step.tool)
+    if sentence is None or not called.is_named:
         return False
     is_call = imperative_at(sentence.masked) is not None or sentence.masked.strip(" .;`*") in tools.specs
-    return is_call and not extra_words(sentence.masked, step.tools, sentence)
+    return is_call and not extra_words(sentence.masked, called, sentence)

@@ -205,6 +205,11 @@ def number_of(text: str) -> float | None:
     return value * 1000 if found[2] == "k" else value
 
 
+def whole(number: float | None) -> Any:
+    """2.0 as 2, and 2.5 as it is."""
+    return int(number) if number is not None and number == int(number) else number
+
+
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
