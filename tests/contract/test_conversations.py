@@ -167,7 +167,7 @@ def test_who_can_be_told_the_earlier_messages(fields: dict[str, Any], can: bool)
 
 
 def test_a_command_gets_the_history_as_an_argument(tmp_path: Path) -> None:
-    from bylaw.contract.agents.command_agent import CommandAgent
+    from bylaw.contract.agents.external_agent import CommandAgent
 
     code = "import json,sys; print(len(json.loads(sys.argv[1])), sys.stdin.read())"
     spec = AgentSpec(type="command", command=(sys.executable, "-c", code, "{history}"))

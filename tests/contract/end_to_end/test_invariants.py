@@ -207,7 +207,7 @@ def test_latency_excludes_the_creation_of_the_http_client(folder: Folder, monkey
     """One client serves all runs."""
     import httpx2
 
-    from bylaw.contract.agents.http_agent import HttpAgent
+    from bylaw.contract.agents.external_agent import HttpAgent
 
     made = []
 

@@ -11,7 +11,7 @@ import httpx2
 import openai
 import pytest
 
-from bylaw.contract.agents.external_agent import ProxiedRun
+from bylaw.contract.agents.chaos_proxy import ProxiedRun
 from bylaw.contract.agents.mcp_calls import McpRun
 from bylaw.contract.faults.model import Injection
 from tests.live.proxy.support import fired, llm, proxied, server, tool

@@ -19,7 +19,7 @@ import trustme
 import websockets
 
 from bylaw.contract.agents import open_agent
-from bylaw.contract.agents.external_agent import ChaosProxy, ProxiedRun
+from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bylaw.contract.agents.external_agent import ChaosProxy, ProxiedRun
+from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
 from bylaw.contract.faults.model import AnyFault, Timing
 from bylaw.model.events import ToolResult

@@ -21,7 +21,7 @@ import trustme
 from mcp import Client, MCPError, StdioServerParameters
 
 from bylaw.contract.agents import mcp_bridge
-from bylaw.contract.agents.external_agent import ChaosProxy, ProxiedRun
+from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
 from bylaw.contract.faults.model import AnyFault, Injection, Timing
 from bylaw.contract.model import McpServer

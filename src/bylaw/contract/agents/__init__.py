@@ -1,8 +1,7 @@
 """The agent under test, running: a Python object, a URL or a command.
 
-`python_agent`, `http_agent` and `command_agent` implement `contract.live_agent.LiveAgent`. A Python agent runs in this
-process, where HTTP libraries and frameworks are patched. The other two run behind the chaos proxy, which
-`external_agent` starts and points them at.
+`python_agent` and `external_agent` implement `contract.live_agent.LiveAgent`. A Python agent runs in this process,
+where HTTP libraries and frameworks are patched. Agents with a URL or a command run behind the `chaos_proxy`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,10 @@ def open_agent(spec: AgentSpec, base: Path, *, ends_children: bool = False) -> L
 
         return PythonAgent(spec, base=base, ends_children=ends_children)
     try:
-        if spec.endpoint is not None:
-            from bylaw.contract.agents.http_agent import HttpAgent
+        from bylaw.contract.agents.external_agent import CommandAgent, HttpAgent
 
-            return HttpAgent(spec, base=base, ends_children=ends_children)
-        from bylaw.contract.agents.command_agent import CommandAgent
-
-        return CommandAgent(spec, base=base, ends_children=ends_children)
+        kind = CommandAgent if spec.endpoint is None else HttpAgent
+        return kind(spec, base=base, ends_children=ends_children)
     except ModuleNotFoundError as error:
         if error.name not in ("h11", "httpx2", "trustme"):
             raise

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.contract.faults.effects import as_text
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.faults.texts import as_text
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.model.canonical import json_type
 from bylaw.wire.values import clean, without_surrogates

@@ -1,46 +1,55 @@
-"""What agents with a URL or a command have in common: the proxy around them and the environment that leads to it.
+"""Agents with a URL or a command: the environment that leads them to the chaos proxy, and how each is asked.
 
-The chaos proxy is between such an agent and everything it talks to. A request belongs to the run whose token it
-carries, or to the only run in progress. Besides what every proxy serves, this one serves MCP servers at `/mcp/NAME`
-(HTTP) and `/mcp-stdio/NAME` (through the bridge), and models from scripts.
+A command is started for each run with the prompt as input or argument; its output is the answer. An agent with a URL is
+started by its owner, or by Bylaw with a command that serves it; the request that carries a prompt is built from a
+template (`prompts`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import re
-import secrets
 import shlex
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from bylaw.contract.agents import mcp_bridge
-from bylaw.contract.agents.answers import agent_run
-from bylaw.contract.agents.mcp_calls import McpRun
-from bylaw.contract.agents.mcp_servers import carry_mcp, list_tools, serve_bridge
-from bylaw.contract.agents.processes import Leftovers
-from bylaw.contract.agents.prompts import Dialogue, why_no_conversation
+from bylaw.contract.agents.answers import MOST_ANSWER, TOO_LARGE, agent_run
+from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun, is_script
+from bylaw.contract.agents.mcp_servers import list_tools
+from bylaw.contract.agents.processes import (
+    Leftovers,
+    ServerProcess,
+    Tail,
+    TooLarge,
+    exited,
+    kill,
+    kill_group,
+    read_all,
+    start_process,
+    termination,
+)
+from bylaw.contract.agents.prompts import Dialogue, filled, prompt_request, why_no_conversation
 from bylaw.contract.agents.python_workers import has_reset, reset_agent
-from bylaw.contract.agents.scripted_model import ScriptedModel
-from bylaw.contract.faults.exchanges import Interceptor, ModelExchange
+from bylaw.contract.agents.replies import read_output, read_reply
 from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
-from bylaw.contract.faults.plan import Plan
+from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure, is_proxied, why_out_of_reach
-from bylaw.contract.model import AgentSpec, McpServer, messages_of, shown_url
+from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.errors import BylawError
 from bylaw.rules.messages import near
-from bylaw.wire.exchange import Exchange, Outgoing
+from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.child_environment import (
-    MODEL_HOSTS,
     Address,
     Authority,
     base_url_variables,
@@ -48,181 +57,20 @@ from bylaw.wire.proxy.child_environment import (
     proxy_variables,
     trust_variables,
 )
-from bylaw.wire.proxy.http1 import Connection, Request, Route, proxy_error
-from bylaw.wire.proxy.server import PROVIDERS, Fetch, Proxy, carry_exchange, outgoing
-from bylaw.wire.proxy.upstream import Reply, UpstreamFailure
+from bylaw.wire.proxy.upstream import UpstreamFailure, proxy_for
+from bylaw.wire.values import one_line
 
-
-class ProxiedRun:
-    """One run of the agent as the proxy sees it."""
-
-    def __init__(self, injection: Injection, prompt: str) -> None:
-        self.token = secrets.token_hex(8)
-        self.plan = Plan(injection)
-        self.recorder = Recorder(injection.run, prompt)
-        self.interceptor = Interceptor(self.plan, self.recorder)
-        self.mcp = McpRun(self.plan, self.recorder)
-        self.unreached: dict[str, str] = {}
-        """the models that the proxy failed to ask, and why; one that answered later is not among them"""
-        self.tasks: set[asyncio.Task[bool]] = set()
-        """requests being served for it, which end with it"""
-
-
-class Runs:
-    """The runs in progress."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, ProxiedRun] = {}
-
-    def open(self, run: ProxiedRun) -> None:
-        self._open[run.token] = run
-
-    async def close(self, run: ProxiedRun) -> None:
-        """Cancel the requests that are still being served."""
-        self._open.pop(run.token, None)
-        tasks = list(run.tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def find(self, token: str | None) -> ProxiedRun | None:
-        """The run of a token; without a token, the only run in progress. Raises KeyError if the token's run is over."""
-        if token is not None:
-            return self._open[token]
-        return next(iter(self._open.values())) if len(self._open) == 1 else None
-
-
-class ChaosProxy(Proxy):
-    """The proxy of one agent."""
-
-    def __init__(
-        self,
-        *,
-        upstreams: Mapping[str, str] | None = None,
-        mcp: tuple[McpServer, ...] = (),
-        base: Path = Path(),
-        port: int | None = None,
-        authority: Authority | None = None,
-        decrypts_all: bool = True,
-    ) -> None:
-        """`upstreams`: for each model provider a URL, or a script (YAML or JSON) relative to `base`.
-
-        `decrypts_all`: whether all tunnels are decrypted, and not only those to hosts that serve models.
-        """
-        self._scripts = {name: path for name, path in (upstreams or {}).items() if is_script(path)}
-        servers = {name: url for name, url in (upstreams or {}).items() if name not in self._scripts}
-        super().__init__(upstreams={**PROVIDERS, **servers}, port=port, authority=authority)
-        self.runs = Runs()
-        self._mcp = {server.name: server for server in mcp}
-        self._base = base
-        self._models: dict[str, ScriptedModel] = {}
-        self._decrypts_all = decrypts_all
-        self.refused: set[str] = set()
-        """hosts for which the agent does not trust our certificate; it gets through to them unread from then on"""
-
-    async def start(self) -> None:
-        """Raises AgentUnreachable."""
-        self._models = {name: ScriptedModel.load(self._base / path) for name, path in self._scripts.items()}
-        try:
-            await super().start()
-        except OSError as error:
-            raise AgentUnreachable(f"the proxy cannot listen on port {self.port}: {error.strerror or error}") from None
-
-    def decrypts(self, host: str) -> bool:
-        is_model = any(fnmatchcase(host.lower(), known) for known in MODEL_HOSTS)
-        return (self._decrypts_all or is_model) and host not in self.refused
-
-    def on_tls_refused(self, host: str, token: str | None) -> None:
-        self.refused.add(host)
-        run = self._run_of(token)
-        if run is not None:
-            run.recorder.note("tls_refused", {"host": host})
-
-    async def serve(self, connection: Connection, request: Request, route: Route) -> bool:
-        """Serve a request as a task of its run, so that it ends with the run. MCP connections outlast runs."""
-        try:
-            run = self.runs.find(route.token)
-        except KeyError:
-            await connection.reply(proxy_error(410, "this run is over"))
-            return False
-        outlasts_run = route.kind == "path" and (request.method != "POST" or route.rest.startswith("/mcp-stdio/"))
-        if run is None or outlasts_run:
-            return await self._serve(connection, request, route, None)
-        task = asyncio.create_task(self._serve(connection, request, route, run))
-        run.tasks.add(task)
-        task.add_done_callback(run.tasks.discard)
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if task.cancelled():  # the run is over; the reply may have been finished before
-            return connection.is_between_requests
-        return task.result()
-
-    async def _serve(self, connection: Connection, request: Request, route: Route, run: ProxiedRun | None) -> bool:
-        if route.kind == "path":
-            return await self._serve_mcp(connection, request, route, run)
-        model = self._models.get(route.name)
-        message = outgoing(request, self.upstream_url(route) or "")
-        script = self._scripts.get(route.name)
-        exchange = Exchange(message) if run is None else run.interceptor.begin(message, model=script)
-        fetch = self.fetch if model is None else model.fetch
-        if run is not None and isinstance(exchange, ModelExchange):
-            fetch = functools.partial(_fetch_for, run, fetch)
-        return await carry_exchange(exchange, connection, fetch)
-
-    async def _serve_mcp(self, connection: Connection, request: Request, route: Route, run: ProxiedRun | None) -> bool:
-        path, mark, query = route.rest.partition("?")
-        kind, _, name = path.removeprefix("/").partition("/")
-        name, slash, more = name.partition("/")
-        server = self._mcp.get(name)
-        if server is not None and kind == "mcp" and server.url is not None:
-            url = server.url + (slash + more if more else "") + mark + query
-            return await carry_mcp(connection, outgoing(request, url), run.mcp if run else None)
-        if server is not None and kind == "mcp-stdio" and server.command:
-            await connection.switch(101)
-            await serve_bridge(connection, server.command, self._base, lambda: self._mcp_run(route.token))
-            return False
-        await connection.reply(proxy_error(404, f"nothing is served at `{route.rest}`"))
-        return True
-
-    def _mcp_run(self, token: str | None) -> McpRun | None:
-        """The run that a message belongs to on a connection that outlasts runs."""
-        run = self._run_of(token)
-        return None if run is None else run.mcp
-
-    def _run_of(self, token: str | None) -> ProxiedRun | None:
-        try:
-            return self.runs.find(token)
-        except KeyError:
-            return None
-
-
-@asynccontextmanager
-async def _fetch_for(run: ProxiedRun, fetch: Fetch, request: Outgoing) -> AsyncIterator[Reply]:
-    """Remember in the run that its model cannot be asked."""
-    where = shown_url(request.url)
-    try:
-        async with fetch(request) as reply:
-            run.unreached.pop(where, None)
-            yield reply
-    except UpstreamFailure as failure:
-        run.unreached[where] = str(failure)
-        raise
-
-
-def is_script(upstream: str) -> bool:
-    """Whether an upstream is a file with a scripted model instead of a URL."""
-    return upstream.endswith((".yaml", ".yml", ".json"))
-
-
-# The agent
+if TYPE_CHECKING:
+    import httpx2
 
 Outcome: TypeAlias = tuple[str | Failure, float]
 """the answer or the failure, and the latency in milliseconds"""
 _VERSIONS = {"openai": "/v1", "anthropic": ""}
 """the path of a base URL, as the clients of each provider expect it"""
+
+_ONE_AT_A_TIME = (
+    "`agent.concurrency` is 1 here: a request through the proxy does not say which run of a server it belongs to"
+)
 
 
 class ExternalAgent:
@@ -230,6 +78,7 @@ class ExternalAgent:
 
     def __init__(self, spec: AgentSpec, *, base: Path | None = None, ends_children: bool = False) -> None:
         """`ends_children`: whether processes that it leaves behind are ended even if they have lost its environment."""
+        self.name = spec.title
         self._spec = spec
         self._base = base or Path()
         self._certificate_folder: tempfile.TemporaryDirectory[str] | None = None
@@ -245,9 +94,13 @@ class ExternalAgent:
         return has_reset(self._spec)
 
     @property
+    def concurrency(self) -> int:
+        return 1 if self._spec.endpoint is not None and is_proxied(self._spec) else max(1, self._spec.concurrency)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the trace of each run."""
-        return ()
+        return (_ONE_AT_A_TIME,) if self.concurrency < self._spec.concurrency else ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -400,3 +253,198 @@ class ExternalAgent:
         if any(fnmatchcase(tool, name) for tool in tools) or (match := near(name, tools)) is None:
             return None
         return f"no tool `{name}` is visible to the proxy; did you mean `{match}`, which an MCP server has?"
+
+
+# Commands
+
+_PROMPT = "{prompt}"
+_AFTER_EXIT, _AFTER_KILL = 1.0, 0.2
+"""seconds in which the output of a command has to end"""
+
+
+class CommandAgent(ExternalAgent):
+    """Each run has a clean process. A configured reset is for state that the agent keeps elsewhere."""
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        return await self._run_proxied(prompt, injection, self._ask)
+
+    async def _ask(self, prompt: str, dialogue: Dialogue, run: ProxiedRun) -> Outcome:
+        variables = self.variables(run)
+        values = {**dialogue.values(prompt), "prompt": prompt}
+        command = tuple(filled(part, values, always_text=True) for part in self._spec.command)
+        began = time.perf_counter()
+        try:
+            process = await start_process(command, cwd=self.folder, env=variables)
+        except (OSError, ValueError) as error:
+            reason = f"the command `{self._spec.command[0]}` cannot be started: {error}"
+            return Failure("down", reason), (time.perf_counter() - began) * 1000
+        errors = Tail(process.stderr)
+        try:
+            async with asyncio.timeout(self._spec.timeout_ms / 1000):
+                output = await self._communicate(
+                    process, "" if any(_PROMPT in part for part in self._spec.command) else prompt
+                )
+                latency = (time.perf_counter() - began) * 1000
+                await errors.close()
+                if process.returncode != 0:
+                    return Failure("crash", termination(process, errors.lines())), latency
+                return read_output(output), latency
+        except TimeoutError:
+            failure = Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
+        except TooLarge:
+            failure = TOO_LARGE
+        finally:
+            await errors.close()
+            await kill(process)
+        return failure, (time.perf_counter() - began) * 1000
+
+    async def _communicate(self, process: Process, prompt: str) -> bytes:
+        """All of its output. A child that outlives it and keeps the output open is not waited for."""
+        assert process.stdin is not None and process.stdout is not None
+        output = bytearray()
+        reading = asyncio.create_task(read_all(process.stdout, MOST_ANSWER, output))
+        ended = asyncio.create_task(exited(process))
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
+                process.stdin.write(prompt.encode("utf-8", "surrogateescape"))
+                await process.stdin.drain()
+            process.stdin.close()
+            await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+            await ended
+            # Its children may keep the output open. Those in its group are killed; detached ones are not waited for.
+            for wait in (_AFTER_EXIT, _AFTER_KILL):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await asyncio.shield(reading)
+                        break
+                kill_group(process)
+            return bytes(output)
+        finally:
+            reading.cancel()
+            ended.cancel()
+            await asyncio.gather(reading, ended, return_exceptions=True)
+
+
+# URLs
+
+CONNECT_WITHIN = 5.0
+"""seconds; an agent that does not accept a connection is down, however long it may take to answer"""
+
+
+class HttpAgent(ExternalAgent):
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None, ends_children: bool = False) -> None:
+        assert spec.endpoint is not None
+        super().__init__(spec, base=base, ends_children=ends_children)
+        import httpx2  # not needed by a command
+
+        self._url = httpx2.URL(spec.endpoint)
+        self._client: httpx2.AsyncClient | None = None
+        self._server: ServerProcess | None = None
+
+    async def start(self) -> None:
+        await super().start()
+        # Connections are reused only for HTTPS, where opening one is slow: one that the server closes meanwhile would
+        # look like a crash.
+        import httpx2
+
+        reused = None if self._url.scheme == "https" else 0
+        limits = httpx2.Limits(max_keepalive_connections=reused)
+        timeout = httpx2.Timeout(None, connect=CONNECT_WITHIN)
+        self._client = httpx2.AsyncClient(trust_env=False, proxy=self._users_proxy(), timeout=timeout, limits=limits)
+        if self._spec.command:
+            self._server = ServerProcess(self._spec.command, str(self._url), cwd=self.folder, env=self.variables())
+            await self._server.start()
+
+    def _users_proxy(self) -> str | None:
+        """The proxy that the user's environment names for the agent's host; none for an agent on this machine."""
+        host, secure = self._url.host, self._url.scheme == "https"
+        if host == "localhost" or host.startswith("127.") or host == "::1":
+            return None
+        try:
+            proxy = proxy_for(host, self._url.port or (443 if secure else 80), secure=secure)
+        except UpstreamFailure as failure:
+            raise AgentUnreachable(f"`{self.name}` cannot be asked: {failure}") from None
+        return None if proxy is None else proxy.geturl()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+        if self._client is not None:
+            await self._client.aclose()
+        await super().stop()
+
+    async def reset(self) -> None:
+        await self._restart_if_ended()
+        await super().reset()
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        if self.proxy is None:
+            return await self._run_unseen(prompt, injection)
+        try:
+            await self._restart_if_ended()
+        except AgentUnreachable as error:
+            run = ProxiedRun(injection, prompt)
+            return agent_run(Failure("down", str(error)), 0.0, run.plan, run.recorder, self.notes)
+        return await self._run_proxied(prompt, injection, lambda message, dialogue, _run: self._ask(message, dialogue))
+
+    async def _run_unseen(self, prompt: str, injection: Injection) -> AgentRun:
+        """Only the answer of the agent is seen, so attacks on its context go into the prompt."""
+        plan = PromptPlan(injection)
+        messages = [plan.attack_prompt(message) for message in messages_of(prompt)]
+        recorder = Recorder(injection.run, messages[0])
+        outcome, latency, earlier = await self._converse(messages, recorder, self._ask)
+        return agent_run(outcome, latency, plan, recorder, self.notes, earlier)
+
+    async def _ask(self, prompt: str, dialogue: Dialogue) -> Outcome:
+        assert self._client is not None
+        asked = prompt_request(self._spec, prompt, dialogue.values(prompt))
+        url = self._url.copy_merge_params(asked.params) if asked.params else self._url
+        headers = {"accept-encoding": "identity", **asked.headers}
+        request = self._client.build_request(self._spec.method, url, headers=headers, content=asked.body)
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._spec.timeout_ms / 1000):
+                outcome = await self._send(self._client, request)
+        except TimeoutError:
+            outcome = Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
+        latency = (time.perf_counter() - began) * 1000
+        if isinstance(outcome, Failure) and outcome.kind in ("crash", "down") and self._server is not None:
+            ended = await self._server.how_it_ended()
+            if ended:
+                outcome = Failure("crash", f"the agent's process ended: {ended}")
+        return outcome, latency
+
+    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> str | Failure:
+        import httpx2
+
+        try:
+            reply = await client.send(request, stream=True)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
+            return Failure("down", f"cannot connect to `{self.name}`: {one_line(error)}")
+        except httpx2.HTTPError as error:
+            return Failure("crash", f"the agent broke off before it answered: {one_line(error)}")
+        try:
+            raw = bytearray()
+            async for data in reply.aiter_raw():
+                raw += data
+                if len(raw) > MOST_ANSWER:
+                    return TOO_LARGE
+        except httpx2.HTTPError as error:
+            return Failure("crash", f"the agent broke off its answer: {one_line(error)}")
+        finally:
+            await reply.aclose()
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        body = decompress(Incoming(reply.status_code, headers, bytes(raw)), whole=True)
+        if body is None:
+            encoding = headers.get("content-encoding")
+            return Failure("bad_answer", f"the reply (`{encoding}`) is cut off, too large or cannot be decompressed")
+        is_delimited = "content-length" in headers or "transfer-encoding" in headers
+        kind = headers.get("content-type", "")
+        return read_reply(reply.status_code, body, self._spec.response_path, kind, is_delimited=is_delimited)
+
+    async def _restart_if_ended(self) -> None:
+        """A server that crashed in one run is started again for the next."""
+        if self._server is not None and not self._server.is_alive:
+            await self._server.start()

@@ -11,12 +11,21 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bylaw.contract.faults import network
-from bylaw.contract.faults.attacks import attack_result, attack_text, beside
-from bylaw.contract.faults.effects import aged, as_text, delay_of, emptied, malformed, payload_of, reason_of, wrong_data
+from bylaw.contract.faults.effects import (
+    BEFORE,
+    NETWORK_FAILURES,
+    aged,
+    delay_of,
+    emptied,
+    malformed,
+    payload_of,
+    reason_of,
+    wrong_data,
+)
 from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.faults.texts import as_text, attack_result, attack_text, beside
 from bylaw.wire.exchange import json_of
 
 _TIMED_OUT, _CLOSED = -32001, -32000
@@ -67,10 +76,9 @@ class McpCall:
         self._number = run.recorder.tool_called(name, message["params"].get("arguments"))
         self._attempt = run.plan.attempts.begin(name, message["params"].get("arguments"))
         self._took_effect = False
-        if fault is not None and fault.mode in ("timeout", "slow", "slow_body", "error", *network.BEFORE):
+        if fault is not None and fault.mode in ("timeout", "slow", "slow_body", "error", *BEFORE):
             run.plan.hit(fault, self._attempt)
-            is_random = fault.mode == "jitter"
-            self.delay = network.jitter_of(fault, run.plan.random(fault)) if is_random else delay_of(fault)
+            self.delay = delay_of(fault, run.plan.random(fault))
             self.reply = self._failure(fault)
 
     def _failure(self, fault: ToolFault) -> Message | None:
@@ -82,8 +90,8 @@ class McpCall:
         if fault.mode == "timeout":
             error = {"code": _TIMED_OUT, "message": fault.message or "the request timed out"}
             return {"jsonrpc": "2.0", "id": self.id, "error": error}
-        if fault.mode in ("dns_failure", "reset", "truncated_body"):
-            error = {"code": _CLOSED, "message": network.described(fault) or ""}
+        if fault.mode in NETWORK_FAILURES:
+            error = {"code": _CLOSED, "message": NETWORK_FAILURES[fault.mode]}
             return {"jsonrpc": "2.0", "id": self.id, "error": error}
         return None
 

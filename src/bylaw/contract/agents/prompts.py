@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from bylaw.contract.faults.effects import as_text
+from bylaw.contract.faults.texts import as_text
 from bylaw.contract.model import AgentSpec
 
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")

@@ -30,7 +30,7 @@ from bylaw.contract.agents.answers import (
 )
 from bylaw.contract.agents.event_text import error_in, join_pieces, join_values
 from bylaw.contract.agents.streams import FIELD, join_at_path, nothing_in, read_at, read_stream, read_text
-from bylaw.contract.faults.effects import as_text
+from bylaw.contract.faults.texts import as_text
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
 from bylaw.wire.formats.base import Event

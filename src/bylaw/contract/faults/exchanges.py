@@ -15,24 +15,33 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bylaw.contract.faults import attempts, network
-from bylaw.contract.faults.attacks import attack_request, attack_result, attack_text, beside
+from bylaw.contract.faults import attempts
 from bylaw.contract.faults.attempts import MODEL
 from bylaw.contract.faults.effects import (
+    AFTER,
+    BEFORE,
     aged,
-    altered_text,
-    broken_arguments,
     delay_of,
     malformed,
     payload_of,
+    prepare,
     reason_of,
-    words_left,
+    strike,
     wrong_data,
 )
 from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.faults.results import ResultFaults
+from bylaw.contract.faults.texts import (
+    altered_text,
+    attack_request,
+    attack_result,
+    attack_text,
+    beside,
+    broken_arguments,
+    words_left,
+)
 from bylaw.wire.exchange import (
     MOST_KEPT,
     Exchange,
@@ -123,11 +132,11 @@ class ModelExchange(Exchange):
         return hit
 
     def _prepare(self, fault: LlmFault) -> None:
-        if fault.mode in _CONTENT_MODES or fault.mode in network.AFTER:
+        if fault.mode in _CONTENT_MODES or fault.mode in AFTER:
             self.buffers = True
             return
         self._plan.hit(fault, self._attempt)
-        if network.prepare(self, fault, self._plan.random(fault)):
+        if prepare(self, fault, self._plan.random(fault)):
             return
         if fault.mode == "slow_first_token":
             self.first_byte_delay = delay_of(fault)
@@ -147,7 +156,7 @@ class ModelExchange(Exchange):
 
     def answer(self, reply: Incoming) -> Incoming:
         body, fault = decompress(reply), self._fault
-        if fault is not None and fault.mode in network.AFTER and network.strike(self, fault, reply):
+        if fault is not None and fault.mode in AFTER and strike(self, fault, reply):
             self._plan.hit(fault, self._attempt)
         elif fault is not None and fault.mode in _CONTENT_MODES and body is not None and reply.status < 400:
             reply = self._altered(reply, body, fault)
@@ -265,11 +274,11 @@ class ToolExchange(Exchange):
             self.request = without_compression(request)
 
     def _prepare(self, fault: ToolFault) -> None:
-        if fault.mode not in ("timeout", "slow", "error", *network.BEFORE):
+        if fault.mode not in ("timeout", "slow", "error", *BEFORE):
             self.buffers = True
             return
         self._hit(fault)
-        if network.prepare(self, fault, self._plan.random(fault)):
+        if prepare(self, fault, self._plan.random(fault)):
             return
         self.delay = delay_of(fault)
         if fault.mode == "timeout":
@@ -287,8 +296,8 @@ class ToolExchange(Exchange):
 
     def answer(self, reply: Incoming) -> Incoming:
         self._status = reply.status
-        if self._fault is not None and self._fault.mode in network.AFTER:
-            if network.strike(self, self._fault, reply):
+        if self._fault is not None and self._fault.mode in AFTER:
+            if strike(self, self._fault, reply):
                 self._hit(self._fault)
             return reply
         body = decompress(reply)

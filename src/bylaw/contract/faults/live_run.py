@@ -16,13 +16,24 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from bylaw.contract.faults import attempts, network
-from bylaw.contract.faults.attacks import attack_result, attack_text, beside, combined
-from bylaw.contract.faults.effects import aged, delay_of, emptied, malformed, payload_of, reason_of, wrong_data
+from bylaw.contract.faults import attempts
+from bylaw.contract.faults.effects import (
+    AFTER,
+    BEFORE,
+    aged,
+    delay_of,
+    emptied,
+    malformed,
+    network_error,
+    payload_of,
+    reason_of,
+    wrong_data,
+)
 from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.faults.texts import attack_result, attack_text, beside, combined
 from bylaw.contract.tools import inside_tool, is_inside_tool, run_for
 from bylaw.wire import listeners
 from bylaw.wire.exchange import Exchange, Outgoing
@@ -140,12 +151,9 @@ class _ToolCall:
         """seconds before anything else happens"""
         self.is_replaced = fault is not None and payload_of(fault) is not None
         """whether the fault gives the result, so that the tool is not called"""
-        if fault is not None and fault.mode in ("timeout", "slow", "error", *network.BEFORE, *network.AFTER):
+        if fault is not None and fault.mode in ("timeout", "slow", "error", *BEFORE, *AFTER):
             run.plan.hit(fault, self._attempt)
-            if fault.mode == "jitter":
-                self.delay = network.jitter_of(fault, run.plan.random(fault))
-            elif fault.mode in ("timeout", "slow", "slow_body"):
-                self.delay = delay_of(fault)
+            self.delay = delay_of(fault, run.plan.random(fault))
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
@@ -161,7 +169,7 @@ class _ToolCall:
     def fail(self) -> None:
         """Raise what the fault raises instead of calling the tool."""
         if self._fault is not None and self._fault.mode == "dns_failure":
-            raise network.error_of(self._fault) or ToolFailure
+            raise network_error(self._fault) or ToolFailure
         if self._fault is not None and self._fault.mode == "timeout":
             raise TimeoutError(self._fault.message or f"tool `{self._name}` timed out")
         if self._fault is not None and self._fault.mode == "error":
@@ -175,7 +183,7 @@ class _ToolCall:
     def result(self, returned: Any) -> Any:
         """What the agent receives instead of what the tool returned; its reply may be lost on the way."""
         self._has_run = not self.is_replaced
-        lost = network.error_of(self._fault) if self._fault is not None else None
+        lost = network_error(self._fault) if self._fault is not None else None
         if lost is not None:
             raise lost
         value = returned if self.is_replaced else self._lens.get(returned)

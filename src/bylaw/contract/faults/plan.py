@@ -13,9 +13,9 @@ from hashlib import blake2b
 from random import Random
 from typing import TypeVar
 
-from bylaw.contract.faults.attacks import attack_text, combined, effective
 from bylaw.contract.faults.attempts import Attempt, Attempts
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
+from bylaw.contract.faults.texts import attack_text, combined, effective
 
 AnyOne = TypeVar("AnyOne", ToolFault, LlmFault, ContextAttack)
 

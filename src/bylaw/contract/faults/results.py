@@ -13,20 +13,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.contract.faults import network
-from bylaw.contract.faults.attacks import attack_result, attack_text, beside
 from bylaw.contract.faults.attempts import Attempt
-from bylaw.contract.faults.effects import (
-    aged,
-    delay_of,
-    json_container,
-    malformed,
-    payload_of,
-    reason_of,
-    wrong_data,
-)
+from bylaw.contract.faults.effects import NETWORK_FAILURES, aged, delay_of, malformed, payload_of, reason_of, wrong_data
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
+from bylaw.contract.faults.texts import attack_result, attack_text, beside, json_container
 from bylaw.wire.formats.base import Json, ResultPlace, WireFormat
 
 _LONGER = ("slow", "slow_body", "jitter")
@@ -103,9 +94,7 @@ class ResultFaults:
             self._put(place, hit)
         if altered != text or fault.mode in _LONGER:
             self._plan.hit_on_way_to_model(fault, attempt)
-        if fault.mode == "jitter":
-            return network.jitter_of(fault, self._plan.random(fault))
-        return delay_of(fault) if fault.mode in ("timeout", *_LONGER) else 0.0
+        return delay_of(fault, self._plan.random(fault))
 
     def _begin_attempt(self, name: str, call_id: str) -> Attempt | None:
         """The call whose result this is; None if it was recorded where it was made, or made before this run."""
@@ -117,23 +106,23 @@ class ResultFaults:
 
     def _put(self, place: ResultPlace, hit: _Hit) -> None:
         assert hit.fault is not None and hit.text is not None
-        place.put(hit.text, is_error=hit.fault.mode in ("error", "timeout", "reset", "dns_failure", "truncated_body"))
+        place.put(hit.text, is_error=hit.fault.mode in ("error", "timeout", *NETWORK_FAILURES))
 
     def _altered(self, fault: ToolFault, text: str, first: str) -> str:
         """The result as the fault changes it; the same text if it changes nothing."""
         inside = json_container(text)
         value = text if inside is None else inside
-        if (lost := network.described(fault)) is not None:
+        if (lost := NETWORK_FAILURES.get(fault.mode)) is not None:
             return json.dumps({"error": lost}) if inside is not None else f"error: {lost}"
         if (payload := payload_of(fault)) is not None:
             return _as_text(payload)
         match fault.mode:
-            case "error":
-                return _failure(
-                    fault.error_code, fault.message or reason_of(fault.error_code), as_json=inside is not None
-                )
-            case "timeout":
-                return _failure(504, fault.message or "the tool timed out", as_json=inside is not None)
+            case "error" | "timeout":
+                is_timeout = fault.mode == "timeout"
+                status = 504 if is_timeout else fault.error_code
+                message = fault.message or ("the tool timed out" if is_timeout else reason_of(status))
+                as_json = inside is not None
+                return json.dumps({"error": message, "status": status}) if as_json else f"error {status}: {message}"
             case "malformed":
                 return malformed(text)
             case "empty":
@@ -144,10 +133,6 @@ class ResultFaults:
                 old = aged(value)
                 return first if first != text else text if old == value else _as_text(old)
         return text
-
-
-def _failure(status: int, message: str, *, as_json: bool) -> str:
-    return json.dumps({"error": message, "status": status}) if as_json else f"error {status}: {message}"
 
 
 def _as_text(value: Any) -> str:
