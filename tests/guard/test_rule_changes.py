@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.guard.decide.rule_changes import load_content, rules_content
+from bylaw.guard.decide.policy import load_content, rules_content
 from bylaw.guard.policies import guard_hash, without_repeats
 from bylaw.guard.stores import MemoryStore
 from tests.audit.support import verified

@@ -19,7 +19,7 @@ from bylaw.guard.audit.sessions import MARKER, AuditSession, AuditSessions, Reco
 from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.policy import CompiledPolicy, rules_content, stored_rule_hashes
 from bylaw.guard.decide.records import attempt_of, decision_row, recorded_event
 from bylaw.guard.decide.redaction import (
     predicate_digest,
@@ -30,7 +30,6 @@ from bylaw.guard.decide.redaction import (
     rules_on_result,
     unread_places,
 )
-from bylaw.guard.decide.rule_changes import rules_content, stored_rule_hashes
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.policies import without_repeats
 from bylaw.guard.reviews import OTHER_CALL, action_hash

@@ -15,7 +15,7 @@ from typing import Any, get_args
 from bylaw.errors import InputError
 from bylaw.guard.audit.recompute import OBSERVED, Recompute
 from bylaw.guard.audit.report import MOST_FINDINGS, AuditFinding, AuditReport
-from bylaw.guard.decide.rule_changes import UNUSABLE, load_content
+from bylaw.guard.decide.policy import UNUSABLE, load_content
 from bylaw.guard.policies import (
     GuardRules,
     guard_hash,

@@ -201,7 +201,7 @@ def _about_revival(agent: str, was_on: bool, on: Mapping[str, str]) -> str:
 
 def _doubt_agent(agent: str, store: GuardStore) -> None:
     """Say so if the stored rules name agents, and not this one."""
-    from bylaw.guard.decide.rule_changes import UNUSABLE, load_content
+    from bylaw.guard.decide.policy import UNUSABLE, load_content
     from bylaw.guard.policies import doubt_agent
 
     policies: list[GuardPolicy] = []

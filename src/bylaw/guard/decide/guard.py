@@ -22,8 +22,7 @@ from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider
 from bylaw.guard.decide.evaluate import count_attempt, fallback, refusal
-from bylaw.guard.decide.policy import CompiledPolicy
-from bylaw.guard.decide.rule_changes import RuleChange, find_change
+from bylaw.guard.decide.policy import CompiledPolicy, RuleChange, find_change
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_changes import SessionChanges
 from bylaw.guard.decide.sessions import Sessions

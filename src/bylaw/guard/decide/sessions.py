@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.chain import Policies
+from bylaw.guard.decide.policy import stored_rule_hashes
 from bylaw.guard.decide.records import REDACT, write_dropped, write_late_decision
-from bylaw.guard.decide.rule_changes import stored_rule_hashes
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.policies import joined_hash
