@@ -17,8 +17,8 @@ from bylaw.guard import policies as guard_policies
 from bylaw.guard.service import server
 from bylaw.guard.service.app import ServeConfig, create_app, make_app, make_versions
 from bylaw.guard.service.errors import Conflict, Unusable
-from bylaw.guard.service.operations.rules import compare_policies
 from bylaw.guard.service.server import FollowUp
+from bylaw.guard.service.store_trace import compare_policies
 from bylaw.guard.stores import MemoryStore
 from tests.service.support import RULES, Site
 
@@ -282,7 +282,7 @@ def test_a_call_that_was_approved_later_counts_as_made() -> None:
     guard.decide(bylaw.Attempt(tool="notify", session="s"))
     order = {"id": "order", "kind": "must_call_before", "params": {"first": "pay", "second": "notify"}, "then": "block"}
     new = bylaw.load_guard({"guard": {"mode": "hitl", "rules": [pause, order]}}).policies
-    report = compare_policies(guard, new, None)
+    report = compare_policies(guard.store, new, None)
     assert report.calls == 2 and report.actions["pause"] == report.actions["allow"] == 1
     assert not report.rules["order"].matched
 

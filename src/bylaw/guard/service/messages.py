@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match
 from bylaw.model.events import Event, Message, Request, Response
@@ -47,16 +47,8 @@ class CallShape(Struct, frozen=True, kw_only=True):
     arguments: Any
 
 
-class MatchShape(Struct, frozen=True, kw_only=True):
+class MatchShape(Match, frozen=True, kw_only=True):
     """One rule that matched the attempt."""
-
-    rule: str
-    then: Action
-    message: str = ""
-    reason: str | None = None
-    certain: bool = True
-    shadow: bool = False
-    line: str | None = None
 
 
 class DecisionShape(Struct, frozen=True, kw_only=True):
@@ -87,15 +79,11 @@ class DecisionShape(Struct, frozen=True, kw_only=True):
     def as_decision(self) -> Decision:
         """The same as a guard in this process would return."""
         skipped = ("matched", "matches", "call")
-        given = {
-            name: value
-            for name in self.__struct_fields__
-            if name not in skipped and (value := getattr(self, name)) is not UNSET
-        }
+        given = {name: value for name, value in asdict(self).items() if name not in skipped and value is not UNSET}
         matches = () if isinstance(self.matches, UnsetType) else self.matches
         return Decision(
             **given,
-            matches=tuple(Match(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in matches),
+            matches=tuple(Match(**asdict(one)) for one in matches),
             call=None if self.call is None else Call(self.call.tool, self.call.arguments),
         )
 
@@ -208,8 +196,7 @@ def _check_call(decision: Decision, attempt: Attempt, review: str | None) -> Non
 
 
 def attempt_body(attempt: Attempt) -> dict[str, Any]:
-    given = {name: getattr(attempt, name) for name in attempt.__struct_fields__}
-    return {name: value for name, value in given.items() if value is not None and value != ()}
+    return {name: value for name, value in asdict(attempt).items() if value is not None and value != ()}
 
 
 def tell_broken(path: str, body: dict[str, Any], answer: bytes) -> None:

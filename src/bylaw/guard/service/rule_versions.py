@@ -1,4 +1,5 @@
-"""Which rules are in force: a version in the store, which every worker looks at before it decides.
+"""Which rules are in force: a version in the store, which every worker looks at before it decides; and rules as people
+see them.
 
 Versions come from rule files (`--policy`) and from the API. Whichever came last is in force: a rule file that has
 changed since it was last read becomes the next version, and one that has not changed stays behind a version of the API,
@@ -11,11 +12,12 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.errors import InputError
@@ -23,8 +25,16 @@ from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.guard import Guard
 from bylaw.guard.model import Options
-from bylaw.guard.policies import fill_mode, guard_hash, known_mode, refuse_pausing_options, with_mode, without_repeats
-from bylaw.guard.service.errors import Conflict, NotFound, Unusable
+from bylaw.guard.policies import (
+    clause_text,
+    fill_mode,
+    guard_hash,
+    known_mode,
+    refuse_pausing_options,
+    with_mode,
+    without_repeats,
+)
+from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, Unusable
 from bylaw.guard.stores.ports import (
     GuardStore,
     StoreConflict,
@@ -34,7 +44,7 @@ from bylaw.guard.stores.ports import (
 )
 from bylaw.guard.stores.records import ActiveRules, RuleVersion, RuleVersionStatus
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.rule import GuardPolicy, GuardSet
+from bylaw.model.rule import GuardPolicy, GuardRule, GuardSet
 from bylaw.rules import dump_manifest, load_guard, parse_guard
 from bylaw.rules.files import NotRead, format_of, index_of, read_text_file
 from bylaw.rules.guard.manifest_documents import INDEX_KIND
@@ -52,6 +62,8 @@ NOBODY = "*"
 """the agent without a name"""
 NOWHERE = "/nonexistent/bylaw"
 """the folder of rules that came over the network: no path in them leads to a file of this machine"""
+MOST_FILES, MOST_TEXT = 20, 1 << 20
+"""of one rule version: files, and characters in all"""
 
 
 class LoadedRules(NamedTuple):
@@ -327,3 +339,86 @@ def _changed(policy: GuardPolicy, modes: Mapping[str, str], off: Sequence[str]) 
     if name in modes:
         policy = fill_mode([replace(policy, mode=None)], known_mode(modes[name]))[0]
     return replace(policy, switched_off=True) if name in off else policy
+
+
+def check_size(files: Mapping[str, str], known: Collection[str]) -> None:
+    """`known`: the files in force, whose names may be the paths that they were read from."""
+    if not files or len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_TEXT:
+        raise BadRequest(f"expected 1 to {MOST_FILES} files with at most {MOST_TEXT:,} characters in all")
+    for name in files:
+        is_path = ".." in name.split("/") or name.startswith("/")
+        if not name or len(name) > 200 or not name.isprintable() or (is_path and name not in known):
+            raise BadRequest(f"`{name[:80]}` is not the name of a rule file")
+
+
+# -- rules as people see them ------------------------------------------------------------------------------------------
+
+Effect: TypeAlias = Literal["preventive", "detective", "closing", "follow-up"]
+
+
+class RuleView(Struct, frozen=True, kw_only=True):
+    id: str
+    agent: str | None = None
+    """None: of every agent"""
+    version: str | None = None
+    """of the agent, from a manifest"""
+    then: str
+    reason: str | None = None
+    kind: str
+    """`guard` for a rule with `when` alone"""
+    severity: str
+    params: Any = None
+    when: tuple[str, ...] = ()
+    effect: Effect
+    """`preventive`: can stop a call; `detective`: needs what the model or tool answered; `closing`: only the end of the
+    session decides it; `follow-up`: never gates a call"""
+    shadow: bool = False
+    switched_off: bool = False
+    approvals: int = 1
+    approvers: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """events that the host has to feed for it"""
+    file: str | None = None
+    line: int | None = None
+    end_line: int | None = None
+
+
+def rule_views(guard: Guard) -> list[RuleView]:
+    """The rules by which this worker decides."""
+    return [view for policy in guard.policies.all for view in _views(policy)]
+
+
+def views_of(policies: Sequence[GuardPolicy]) -> list[RuleView]:
+    return [view for policy in without_repeats(policies) for view in _views(CompiledPolicy(policy))]
+
+
+def _views(compiled: CompiledPolicy) -> list[RuleView]:
+    effects: dict[str, Effect] = dict.fromkeys(compiled.follow_up_only, "follow-up")
+    effects |= {
+        rule.id: label.value for rule, label in zip(compiled.calls.rules, compiled.calls.prevention, strict=True)
+    }
+    return [_view(rule, compiled, effects.get(rule.rule.id, "preventive")) for rule in compiled.policy.rules]
+
+
+def _view(guarded: GuardRule, compiled: CompiledPolicy, effect: Effect) -> RuleView:
+    rule, span = guarded.rule, guarded.rule.span
+    return RuleView(
+        id=rule.id,
+        agent=compiled.agent,
+        version=compiled.policy.version,
+        then=guarded.then.value,
+        reason=guarded.reason,
+        kind=rule.kind,
+        severity=rule.severity.value,
+        params=rule.params,
+        when=tuple(clause_text(clause) for clause in rule.when),
+        effect=effect,
+        shadow=guarded.shadow,
+        switched_off=compiled.policy.switched_off,
+        approvals=guarded.approvals,
+        approvers=guarded.approvers,
+        needs=tuple(sorted(compiled.needs.get(rule.id, ()))),
+        file=None if span is None else span.file,
+        line=None if span is None else span.line,
+        end_line=None if span is None else span.end_line,
+    )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bylaw.guard.backtest.backtest import Backtest
-from bylaw.guard.backtest.replay import RecordedSession
+from bylaw.guard.backtest.replay import RecordedSession, trial_guard
+from bylaw.guard.backtest.report import BacktestReport
 from bylaw.guard.incidents.event_rows import Unreadable, read_decision, read_observation, time_of
 from bylaw.guard.model import is_name
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Origin, SessionEnd, ToolCall, ToolResult
+from bylaw.model.rule import GuardPolicy
 
 MOST_EVENTS = 100_000
 """the newest events that are read, unless somebody asks for more"""
@@ -135,3 +137,17 @@ class StoreBacktest(Backtest):
         for replay in (self._replay, self._other):
             if replay is not None:
                 replay.guard.release(call.call_id, session=session)
+
+
+def compare_policies(
+    store: GuardStore,
+    policies: Sequence[GuardPolicy],
+    against: Sequence[GuardPolicy] | None,
+    *,
+    most: int = MOST_EVENTS,
+) -> BacktestReport:
+    other = None if against is None else trial_guard(against)
+    job = StoreBacktest(trial_guard(policies), against=other)
+    job.trace = StoreTrace(store, most=most)
+    job.add(job.trace)
+    return job.report()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.records import decision_json
@@ -38,6 +40,7 @@ from bylaw.guard.stores.records import ReviewRecord
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall
 from bylaw.model.verdict import Verdict
 
+T = TypeVar("T")
 ENDPOINTS: list[Endpoint] = []
 CALLS = Group(ENDPOINTS, "calls", "agent")
 
@@ -189,11 +192,7 @@ def record(asked: Asked[RecordBody]) -> Found:
     about: dict[str, Any] = {"session": given.session, "request": given.request_id}
     tell = partial(guard.record, given.call_id, given.content, is_error=given.is_error, **about)
     with _refusals(), suppress(ToldBefore):
-        try:
-            return _found(tell(check=partial(sessions.own_call, asked.who)))
-        except NotOpen as problem:
-            sessions.check_closed(asked.who, given.session, given.call_id, problem)
-            return _found(tell())
+        return _found(_tell_about_call(asked, tell))
     return Found(repeated=True)
 
 
@@ -205,14 +204,20 @@ def release(asked: Asked[ReleaseBody]) -> Released:
     tell = partial(guard.release, given.call_id, session=given.session, request=given.request_id)
     with _refusals(), suppress(ToldBefore):
         try:
-            return Released(tell(check=partial(sessions.own_call, asked.who)))
-        except NotOpen as problem:
-            try:
-                sessions.check_closed(asked.who, given.session, given.call_id, problem)
-            except NotOpen:
-                return Released(False)
-            return Released(tell())
+            return Released(_tell_about_call(asked, tell))
+        except NotOpen:
+            return Released(False)
     return Released(False, repeated=True)
+
+
+def _tell_about_call(asked: Asked[Any], tell: Callable[..., T]) -> T:
+    """Raises Forbidden, and NotOpen for a call that is over or was never allowed."""
+    sessions, given = asked.context.sessions, asked.given
+    try:
+        return tell(check=partial(sessions.own_call, asked.who))
+    except NotOpen as problem:
+        sessions.check_closed(asked.who, given.session, given.call_id, problem)
+        return tell()
 
 
 @CALLS.post(
@@ -230,8 +235,7 @@ def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
         raise Conflict("the session is ended")
     with _refusals():
         call_id, matches = context.operations.guard.judge_past_call(attempt)
-    shown = tuple(MatchShape(**{name: getattr(one, name) for name in MatchShape.__struct_fields__}) for one in matches)
-    return PastCall(call_id, shown)
+    return PastCall(call_id, tuple(MatchShape(**asdict(one)) for one in matches))
 
 
 @CALLS.post("/observe", "a request, response or message that the host has seen")

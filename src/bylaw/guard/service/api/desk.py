@@ -12,8 +12,8 @@ from bylaw.guard.service.api import Asked, Endpoint, Given, Group, Items
 from bylaw.guard.service.operations.incidents import IncidentView, Task, TaskCounts, TaskKind, TaskStatus
 from bylaw.guard.service.operations.record import AuditPage, Page, Series
 from bylaw.guard.service.operations.reviews import ReviewView
-from bylaw.guard.service.operations.rules import RuleView
 from bylaw.guard.service.operations.sessions import SessionStatus, SessionSummary, SessionView
+from bylaw.guard.service.rule_versions import RuleView
 from bylaw.guard.stores.records import (
     Claim,
     Incident,

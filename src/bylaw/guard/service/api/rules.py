@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from bylaw.errors import InputError
-from bylaw.guard.backtest.backtest import ShadowReport
-from bylaw.guard.backtest.report import BacktestReport
+from bylaw.guard.backtest.report import BacktestReport, ShadowReport
 from bylaw.guard.service.api import Asked, Done, Endpoint, Given, Group, Items
 from bylaw.guard.service.errors import BadRequest, NotFound, Unusable
 from bylaw.guard.service.operations.agents import AgentView, Switch

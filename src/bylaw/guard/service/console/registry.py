@@ -10,6 +10,7 @@ from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
 from bylaw.guard.service.console.render import BASE, plain_value, pretty
+from bylaw.guard.service.console.rulebook import show_checked
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest, NotFound
 from bylaw.guard.stores.records import AuditRow, Credential
@@ -153,10 +154,7 @@ def import_manifest(visit: Visit) -> Response:
     if not text.strip():
         raise BadRequest("paste a manifest first")
     if visit.text("then") == "try":
-        checked = visit.operations.rules.validate(files)
-        report = visit.operations.rules.compare(files) if checked.ok else None
-        flips = [] if report is None else [(key, one.count, one.examples[:5]) for key, one in report.flips.items()]
-        return visit.render("checked.html", checked=checked, report=report, flips=flips)
+        return show_checked(visit, files, compare=True)
     visit.operations.rules.activate(
         files,
         by=visit.by,

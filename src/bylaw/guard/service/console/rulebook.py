@@ -10,7 +10,8 @@ from bylaw.guard.service.console.plots import ACTIONS, NOTICED, Bucket, activity
 from bylaw.guard.service.console.render import DiffLine, base_name, diff_lines, path_part, rule_lines
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest
-from bylaw.guard.service.operations.rules import RuleSetView, RuleView
+from bylaw.guard.service.operations.rules import RuleSetView
+from bylaw.guard.service.rule_versions import RuleView
 
 _DAY = 86_400.0
 _HITS = 24
@@ -154,11 +155,12 @@ def edit(visit: Visit) -> Response:
 def check(visit: Visit) -> Response:
     """Validate the text without storing it, or compare its decisions with those that were made."""
     visit.need("admin")
-    files = dict(_sent(visit))
+    return show_checked(visit, dict(_sent(visit)), compare=visit.text("then") == "compare")
+
+
+def show_checked(visit: Visit, files: dict[str, str], *, compare: bool) -> Response:
     checked = visit.operations.rules.validate(files)
-    report = None
-    if checked.ok and visit.text("then") == "compare":
-        report = visit.operations.rules.compare(files)
+    report = visit.operations.rules.compare(files) if checked.ok and compare else None
     return visit.render("checked.html", checked=checked, report=report, flips=_flips(report))
 
 

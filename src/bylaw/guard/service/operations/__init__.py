@@ -13,10 +13,9 @@ from collections.abc import Callable
 from bylaw.guard.guard import Guard
 from bylaw.guard.service.operations.agents import Agents
 from bylaw.guard.service.operations.incidents import IncidentOperations, Notifications
-from bylaw.guard.service.operations.proposals import Proposals
 from bylaw.guard.service.operations.record import Audit, Decisions
 from bylaw.guard.service.operations.reviews import ReviewOperations
-from bylaw.guard.service.operations.rules import Rules
+from bylaw.guard.service.operations.rules import Proposals, Rules
 from bylaw.guard.service.operations.sessions import Sessions
 from bylaw.guard.service.rule_versions import RuleVersions
 

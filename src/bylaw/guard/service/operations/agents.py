@@ -11,8 +11,7 @@ from bylaw.errors import InputError
 from bylaw.guard.guard import Guard
 from bylaw.guard.policies import doubt_agent
 from bylaw.guard.service.errors import BadRequest, NotFound, Unusable
-from bylaw.guard.service.operations.rules import RuleView, views_of
-from bylaw.guard.service.rule_versions import RuleVersions, parse_files
+from bylaw.guard.service.rule_versions import RuleVersions, RuleView, parse_files, views_of
 from bylaw.guard.stores.ports import write_change
 from bylaw.model.rule import GuardPolicy, GuardSet
 from bylaw.rules import dump_manifest

@@ -12,7 +12,7 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.reviews import NotAnswered, missing_approvals
 from bylaw.guard.service.errors import Conflict, Forbidden, NotFound
 from bylaw.guard.service.operations.record import DecisionView, decision_view, newest_events
-from bylaw.guard.service.operations.rules import RuleView, rule_views
+from bylaw.guard.service.rule_versions import RuleView, rule_views
 from bylaw.guard.stores.ports import StoreConflict
 from bylaw.guard.stores.records import Claim, EventRow, ReviewRecord, ReviewStatus
 

@@ -1,34 +1,45 @@
-"""Rules: the text in force, what each rule does, can do and has done, new versions, and what would have changed."""
+"""Rules: the text in force, what each rule does, can do and has done, new versions, and what would have changed. And
+proposals: rules that the record suggests, tried on it, accepted into shadow or a testing version, or dismissed."""
 
 from __future__ import annotations
 
 import builtins
 import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from bylaw.guard.backtest.backtest import ShadowReport, shadow_report
-from bylaw.guard.backtest.replay import trial_guard
-from bylaw.guard.backtest.report import BacktestReport
-from bylaw.guard.decide.policy import CompiledPolicy, cannot_prevent
+from bylaw.guard.backtest.backtest import shadow_report
+from bylaw.guard.backtest.report import BacktestReport, ShadowReport
+from bylaw.guard.decide.policy import cannot_prevent
 from bylaw.guard.guard import Guard
-from bylaw.guard.policies import clause_text, without_repeats
-from bylaw.guard.service.errors import BadRequest, Conflict, Unusable
+from bylaw.guard.proposals.propose import HOLD_OUT, MIN_SUPPORT, ProposalOptions, mine_proposals
+from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, Unusable
 from bylaw.guard.service.operations.record import Decisions
-from bylaw.guard.service.rule_versions import RuleVersions, check_expected, paths_in
-from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
-from bylaw.guard.stores.records import RuleVersion, RuleVersionStatus
+from bylaw.guard.service.rule_versions import (
+    RuleVersions,
+    RuleView,
+    check_expected,
+    check_size,
+    paths_in,
+    rule_views,
+    views_of,
+)
+from bylaw.guard.service.store_trace import MOST_EVENTS, StoreTrace, compare_policies
+from bylaw.guard.stores.ports import StoreConflict, each_followed, write_change
+from bylaw.guard.stores.records import ProposalStatus, RuleVersion, RuleVersionStatus, StoredProposal
+from bylaw.model.canonical import short_digest
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.rule import GuardPolicy, GuardRule
+from bylaw.model.rule import GuardPolicy
+from bylaw.rules import load_guard
 from bylaw.rules.promotion import NotPromoted, promotion
+from bylaw.text.redaction.redactor import redacted
 
 SHADOW = "shadow-"
 """the beginning of the names of files that `shadow` writes"""
-MOST_FILES, MOST_TEXT = 20, 1 << 20
-"""of one rule version: files, and characters in all"""
 MOST_INCIDENTS = 200
 """whose detections are counted for one answer"""
 
@@ -158,7 +169,7 @@ class Rules:
         """Would `activate` accept these rules, and what would they mean? Regular expressions, modes and pauses are
         checked too."""
         active = self._versions.active()
-        _check_size(files, active.files)
+        check_size(files, active.files)
         try:
             loaded = self._versions.check(files, **_kept(active))
         except Unusable as bad:
@@ -178,7 +189,7 @@ class Rules:
         """A new version, in force in every worker within half a second. `expected`: the version that the author has
         seen. `testing`: store it, and bring it into force later with `release`. Raises Unusable, Conflict."""
         active = self._versions.active()
-        _check_size(files, active.files)
+        check_size(files, active.files)
         status: RuleVersionStatus = "testing" if testing else "released"
         return self._versions.add(files, by=by, note=note, expected=expected, status=status, **_kept(active))
 
@@ -220,11 +231,8 @@ class Rules:
         shadowed = [{**rule, "mode": "shadow"} for rule in rules]
         policies = self._versions.load(active).policies
         agents = [agent] if agent is not None else _agents(policies, tool)
-        text = msgspec.json.format(
-            msgspec.json.encode(
-                {"guard": [{**({} if one is None else {"agent": one}), "rules": shadowed} for one in agents]}
-            )
-        ).decode()
+        guards = [{**({} if one is None else {"agent": one}), "rules": shadowed} for one in agents]
+        text = msgspec.json.format(msgspec.json.encode({"guard": guards})).decode()
         if refused := paths_in(name, text):  # the rules in force may come from files, and these do not
             raise Unusable("the rules cannot be used", diagnostics=refused)
         before = views_of(policies)
@@ -303,26 +311,16 @@ class Rules:
             raise BadRequest("pass either `files` or `version`")
         active = self._versions.active()
         if files is not None:
-            _check_size(files, active.files)
+            check_size(files, active.files)
             policies = self._versions.check(files, **_kept(active)).policies
         else:
             policies = self._versions.load(self._versions.get(str(version))).policies
         against = self._versions.load(active).policies
-        return compare_policies(self._guard, policies, against, most=most)
+        return compare_policies(self._guard.store, policies, against, most=most)
 
     def shadow_report(self, *, rule: str | None = None) -> ShadowReport:
         """The decisions that rules in shadow would have changed."""
         return shadow_report(self._guard.store, rule=rule)
-
-
-def compare_policies(
-    guard: Guard, policies: Sequence[GuardPolicy], against: Sequence[GuardPolicy] | None, *, most: int = MOST_EVENTS
-) -> BacktestReport:
-    other = None if against is None else trial_guard(against)
-    job = StoreBacktest(trial_guard(policies), against=other)
-    job.trace = StoreTrace(guard.store, most=most)
-    job.add(job.trace)
-    return job.report()
 
 
 def _kept(active: RuleVersion) -> dict[str, Any]:
@@ -358,82 +356,94 @@ def _promoted(text: str, rule: str) -> str | None:
     return msgspec.json.format(msgspec.json.encode(content)).decode() if found else None
 
 
-def _check_size(files: Mapping[str, str], known: Collection[str]) -> None:
-    """`known`: the files in force, whose names may be the paths that they were read from."""
-    if not files or len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_TEXT:
-        raise BadRequest(f"expected 1 to {MOST_FILES} files with at most {MOST_TEXT:,} characters in all")
-    for name in files:
-        is_path = ".." in name.split("/") or name.startswith("/")
-        if not name or len(name) > 200 or not name.isprintable() or (is_path and name not in known):
-            raise BadRequest(f"`{name[:80]}` is not the name of a rule file")
+# -- rules that the record suggests ------------------------------------------------------------------------------------
 
 
-Effect: TypeAlias = Literal["preventive", "detective", "closing", "follow-up"]
+class Proposals:
+    def __init__(self, guard: Guard, rules: Rules, clock: Callable[[], float]) -> None:
+        self._guard, self._rules, self._clock = guard, rules, clock
 
+    def mine(
+        self,
+        *,
+        by: str,
+        agent: str | None = None,
+        min_support: int = MIN_SUPPORT,
+        hold_out: float = HOLD_OUT,
+    ) -> Sequence[StoredProposal]:
+        """Look for rules that always held in the calls that were made, and store those that are new. One that was
+        dismissed or accepted is not proposed again."""
+        options = ProposalOptions(min_support=min_support, hold_out=hold_out, agent=agent)
+        report = mine_proposals(lambda: [StoreTrace(self._guard.store, only_made=True)], options)
+        known = {one.id for one in self._rules.list()}
+        added: builtins.list[StoredProposal] = []
+        for one in (one for one in report.proposals if one.id not in known):
+            id = f"proposal-{short_digest([agent, one.rule])}"
+            with self._guard.store.transaction("") as transaction:
+                if transaction.followed(StoredProposal, id) is None:
+                    now = self._clock()
+                    new = StoredProposal(
+                        id=id,
+                        at=now,
+                        agent=agent,
+                        proposal=msgspec.to_builtins(one),
+                        calls=report.calls,
+                        created_at=now,
+                        created_by=by,
+                    )
+                    added.append(transaction.put_followed(new))
+        return added
 
-class RuleView(Struct, frozen=True, kw_only=True):
-    id: str
-    agent: str | None = None
-    """None: of every agent"""
-    version: str | None = None
-    """of the agent, from a manifest"""
-    then: str
-    reason: str | None = None
-    kind: str
-    """`guard` for a rule with `when` alone"""
-    severity: str
-    params: Any = None
-    when: tuple[str, ...] = ()
-    effect: Effect
-    """`preventive`: can stop a call; `detective`: needs what the model or tool answered; `closing`: only the end of the
-    session decides it; `follow-up`: never gates a call"""
-    shadow: bool = False
-    switched_off: bool = False
-    approvals: int = 1
-    approvers: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    """events that the host has to feed for it"""
-    file: str | None = None
-    line: int | None = None
-    end_line: int | None = None
+    def list(self, *, status: ProposalStatus | None = None, limit: int = 200) -> Sequence[StoredProposal]:
+        """The strongest first."""
+        found = each_followed(self._guard.store, StoredProposal, status=status)
+        return sorted(found, key=lambda one: -one.proposal.get("strength", 0.0))[:limit]
 
+    def get(self, proposal_id: str) -> StoredProposal:
+        with self._guard.store.transaction("") as transaction:
+            found = transaction.followed(StoredProposal, proposal_id)
+        if found is None:
+            raise NotFound(f"there is no proposal `{proposal_id}`")
+        return found
 
-def rule_views(guard: Guard) -> list[RuleView]:
-    """The rules by which this worker decides."""
-    return [view for policy in guard.policies.all for view in _views(policy)]
+    def try_out(self, proposal_id: str) -> BacktestReport:
+        """What this rule alone would have done to the recorded traffic."""
+        one = self.get(proposal_id)
+        policies = load_guard([one.proposal["rule"]]).policies
+        if one.agent is not None:
+            policies = tuple(replace(policy, agent=one.agent) for policy in policies)
+        return compare_policies(self._guard.store, policies, None)
 
+    def accept(
+        self, proposal_id: str, *, by: str, note: str | None = None, testing: bool = False
+    ) -> tuple[StoredProposal, RuleVersion]:
+        """Into shadow: judged and recorded from now on, without stopping anything. `testing`: into a version that is
+        not in force yet."""
+        one = self._open(proposal_id)
+        rule: dict[str, Any] = one.proposal["rule"]
+        tool = next(iter(one.proposal["tools"]), None)  # whose calls it stops
+        version = self._rules.shadow([rule], by=by, agent=one.agent, note=note or "", testing=testing, tool=tool)
+        return self._decide(one, "accepted", by, note, version.id), version
 
-def views_of(policies: Sequence[GuardPolicy]) -> list[RuleView]:
-    return [view for policy in without_repeats(policies) for view in _views(CompiledPolicy(policy))]
+    def dismiss(self, proposal_id: str, *, by: str, note: str | None = None) -> StoredProposal:
+        return self._decide(self._open(proposal_id), "dismissed", by, note, None)
 
+    def _open(self, proposal_id: str) -> StoredProposal:
+        one = self.get(proposal_id)
+        if one.status != "open":
+            raise Conflict(f"the proposal is {one.status} already")
+        return one
 
-def _views(compiled: CompiledPolicy) -> list[RuleView]:
-    effects: dict[str, Effect] = dict.fromkeys(compiled.follow_up_only, "follow-up")
-    effects |= {
-        rule.id: label.value for rule, label in zip(compiled.calls.rules, compiled.calls.prevention, strict=True)
-    }
-    return [_view(rule, compiled, effects.get(rule.rule.id, "preventive")) for rule in compiled.policy.rules]
-
-
-def _view(guarded: GuardRule, compiled: CompiledPolicy, effect: Effect) -> RuleView:
-    rule, span = guarded.rule, guarded.rule.span
-    return RuleView(
-        id=rule.id,
-        agent=compiled.agent,
-        version=compiled.policy.version,
-        then=guarded.then.value,
-        reason=guarded.reason,
-        kind=rule.kind,
-        severity=rule.severity.value,
-        params=rule.params,
-        when=tuple(clause_text(clause) for clause in rule.when),
-        effect=effect,
-        shadow=guarded.shadow,
-        switched_off=compiled.policy.switched_off,
-        approvals=guarded.approvals,
-        approvers=guarded.approvers,
-        needs=tuple(sorted(compiled.needs.get(rule.id, ()))),
-        file=None if span is None else span.file,
-        line=None if span is None else span.line,
-        end_line=None if span is None else span.end_line,
-    )
+    def _decide(
+        self, one: StoredProposal, status: ProposalStatus, by: str, note: str | None, rules: str | None
+    ) -> StoredProposal:
+        now = self._clock()
+        decided = replace(one, status=status, decided_by=by, decided_at=now, note=redacted(note), rules=rules, at=now)
+        try:
+            with self._guard.store.transaction("") as transaction:
+                write_change(
+                    transaction, now, f"proposal {status}", by, proposal=one.id, rule=one.proposal["rule"]["id"]
+                )
+                return transaction.put_followed(decided)
+        except StoreConflict:
+            raise Conflict("somebody else has decided at the same moment") from None

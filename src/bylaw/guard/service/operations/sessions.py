@@ -25,7 +25,7 @@ from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.service.auth import ANY, Principal
 from bylaw.guard.service.errors import Conflict, Forbidden, NotFound
 from bylaw.guard.service.operations.record import DecisionView, decision_view, newest_events
-from bylaw.guard.service.operations.rules import RuleView, views_of
+from bylaw.guard.service.rule_versions import RuleView, views_of
 from bylaw.guard.stores.records import EventRow, SessionRecord
 from bylaw.model.events import ToolCall
 
