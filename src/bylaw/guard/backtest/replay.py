@@ -13,7 +13,7 @@ from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import ref
 from bylaw.engine.temporal.shape import atoms, windows
 from bylaw.guard.backtest.report import UNCLEAR, Example, Lack
-from bylaw.guard.decide.evaluate import strictest
+from bylaw.guard.decide.attempts import strictest
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.model import Attempt, Decision, Match, Options

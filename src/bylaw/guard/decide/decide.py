@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import ToolSchemas, call_of
-from bylaw.guard.decide.chain import NOBODY, Chain, Policies, lineage
-from bylaw.guard.decide.evaluate import (
+from bylaw.guard.decide.attempts import (
     NotListed,
+    ToolSchemas,
     block,
+    call_of,
     count_attempt,
     count_repeat,
     judge,
@@ -20,6 +20,7 @@ from bylaw.guard.decide.evaluate import (
     strictest,
     without_effect,
 )
+from bylaw.guard.decide.chain import NOBODY, Chain, Policies, lineage
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates

@@ -18,10 +18,20 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from bylaw.guard.decide import records
-from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session, is_time, no_attempt, recorded_matches
+from bylaw.guard.decide.attempts import (
+    call_key,
+    call_of,
+    count_attempt,
+    fallback,
+    id_as_run,
+    in_session,
+    is_time,
+    no_attempt,
+    recorded_matches,
+    refusal,
+)
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider
-from bylaw.guard.decide.evaluate import count_attempt, fallback, refusal
 from bylaw.guard.decide.policy import CompiledPolicy, RuleChange, find_change
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_changes import SessionChanges

@@ -12,9 +12,8 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import call_of
+from bylaw.guard.decide.attempts import call_of, count_attempt, judge, reserve_call
 from bylaw.guard.decide.chain import Chain
-from bylaw.guard.decide.evaluate import count_attempt, judge, reserve_call
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import (
     SessionState,

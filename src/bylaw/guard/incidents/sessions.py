@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.decide.evaluate import count_attempt, judge
+from bylaw.guard.decide.attempts import count_attempt, judge
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, Unreadable, digest, rule_key, time_of, timed

@@ -29,8 +29,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session, is_time, no_attempt
-from bylaw.guard.decide.evaluate import refusal
+from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session, is_time, no_attempt, refusal
 from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, Match, check_names, check_type
