@@ -22,14 +22,24 @@ from bylaw.contract.agents.answers import (
     NoAnswer,
     ReportsFailure,
     answer_text,
+    at_path,
     block_text,
     excerpt,
     plain_value,
     provider_text,
     reported_failure,
 )
-from bylaw.contract.agents.event_text import error_in, join_pieces, join_values
-from bylaw.contract.agents.streams import FIELD, join_at_path, nothing_in, read_at, read_stream, read_text
+from bylaw.contract.agents.streams import (
+    FIELD,
+    are_said,
+    error_in,
+    join_at_path,
+    join_events,
+    join_pieces,
+    join_values,
+    nothing_in,
+    read_stream,
+)
 from bylaw.contract.faults.texts import as_text
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
@@ -138,6 +148,64 @@ def _guessed(reply: dict[str, Any]) -> str | Failure:
     if answer is None and any(key in reply for key in REPLY_KEYS):
         return Failure("bad_answer", f"the answer is null: {excerpt(msgspec.json.encode(reply))}")
     return _text(reply if answer is None else answer)
+
+
+# An answer that is a text, and may hold a stream or report a failure
+
+
+def read_text(text: str, path: str | None = None) -> str | Failure:
+    """The answer in a text of an agent: the text itself, unless it is a stream or JSON that reports a failure.
+
+    `path`: where the text, which must be JSON, or each event of it, holds the answer.
+    """
+    text = text.removeprefix("\ufeff")
+    streamed = read_stream("", text.encode("utf-8", "replace"), path)
+    if streamed is not None:
+        return streamed
+    value = json_of(text) if path is not None or text.lstrip()[:1] == "{" else None
+    if path is None:
+        if isinstance(value, dict) and _is_one_piece(value):
+            return join_events([Event(None, text, 0)], path)
+        return (reported_failure(value) if isinstance(value, dict) else _read_after_log(text)) or text
+    if value is msgspec.UNSET:
+        return Failure("bad_answer", f"the answer is not JSON, so it has no `{path}`: {excerpt(text.encode())}")
+    return read_at(value, path)
+
+
+def _is_one_piece(value: dict[str, Any]) -> bool:
+    """Whether an object is the only event of a stream, which is cut off unless the event ends it."""
+    is_event = value.get("done") is False or value.get("object") == "chat.completion.chunk"
+    return is_event and are_said([value])
+
+
+_LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b)")
+_EVENT_LINE = re.compile(r'(?m)^(?:(?:event|id|retry):[^\r\n]*[\r\n]+){0,4}(?:data: ?)?\{ *"')
+
+
+def _read_after_log(text: str) -> str | Failure | None:
+    """The answer in a text whose first lines are no events and whose others are; None for any other text.
+
+    The first lines stay a part of the answer: whether they are a log or said to the user cannot be known.
+    """
+    first = _EVENT_LINE.search(text)
+    if first is None or first.start() == 0:
+        return None
+    log, rest = text[: first.start()], text[first.start() :]
+    value = json_of(rest)
+    if isinstance(value, dict):  # prose may quote an error
+        is_log = all(_LOG_LINE.match(line) for line in log.splitlines() if line.strip())
+        return reported_failure(value) if is_log else None
+    if value is not msgspec.UNSET or len(_EVENT_LINE.findall(rest)) < 2:
+        return None
+    streamed = read_stream("", rest.encode("utf-8", "replace"), None)
+    return log + streamed if isinstance(streamed, str) else streamed
+
+
+def read_at(value: Any, path: str) -> str | Failure:
+    """The answer at this path of data, which may be a stream; a failure that the data reports in place of an answer."""
+    failure = reported_failure(value) if isinstance(value, dict) else None
+    found = at_path(value, path) if failure is None else failure
+    return read_text(found) if isinstance(found, str) else found
 
 
 # What a Python agent yields

@@ -3,6 +3,15 @@
 Known are the streams of OpenAI (chat, Responses), Anthropic and Gemini, events and lines with one field of text each,
 plain text in events, and data streams of Vercel's AI SDK. A stream in which no text is found, or that is cut off, is a
 failure: judging its raw form would pass whatever is split over two of its events.
+
+An event of OpenAI, Anthropic or Gemini holds its text where the provider puts it. Any other holds it in one of the
+usual fields. Events that report a tool, what the model thinks, or progress are not part of the answer.
+
+A connection that breaks can look like the end of a stream: only the mark of its format tells. Formats with a mark:
+OpenAI's chat completions (`finish_reason` of each choice, or `[DONE]`) and Responses (`response.completed`,
+`response.incomplete`), Anthropic (`message_stop`), Gemini (`finishReason`), Ollama and others with `done`, Bedrock
+(`messageStop`), Vercel's AI SDK (`text-end`, `finish`), AG-UI (`RUN_FINISHED`), Cohere (`message-end`). A stream in any
+other form has none.
 """
 
 from __future__ import annotations
@@ -10,23 +19,13 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import msgspec
 
-from bylaw.contract.agents.answers import answer_text, at_path, excerpt, reported_failure
-from bylaw.contract.agents.event_text import (
-    DONE,
-    error_in,
-    has_other_text,
-    is_aside,
-    join_pieces,
-    join_values,
-    missing_end,
-    own_piece,
-    provider_pieces,
-)
+from bylaw.contract.agents.answers import IS_METADATA, ReportsFailure, answer_text, at_path, excerpt, reported_failure
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
 from bylaw.wire.formats import FORMATS
@@ -48,16 +47,16 @@ def read_stream(content_type: str, body: bytes, path: str | None) -> str | Failu
         return read_list(whole, path) if isinstance(whole, list) else None
     text = body.decode("utf-8", "replace")
     if is_declared:
-        return _join_events(_lines(text), path)
+        return join_events(_lines(text), path)
     parts = _vercel_parts(text)
     if parts:
-        return _join_events(parts, path)
+        return join_events(parts, path)
     events = _objects_in_a_row(text)
     if events:
         is_stream = _are_events(events, path)
-        return _join_events(events, path) if is_stream else nothing_in(len(events), "objects")
+        return join_events(events, path) if is_stream else nothing_in(len(events), "objects")
     events = _lines(text)
-    return _join_events(events, path) if len(events) > 1 and _are_events(events, path) else None
+    return join_events(events, path) if len(events) > 1 and _are_events(events, path) else None
 
 
 def _lines(text: str) -> list[Event]:
@@ -86,7 +85,7 @@ def read_list(items: list[Any], path: str | None = None) -> str | Failure | None
         return join_at_path([Event(None, msgspec.json.encode(item).decode(), 0) for item in items], path)
     if path is None and all(isinstance(item.get("role"), str) and "content" in item for item in items):
         return answer_text({"messages": items})
-    if path is None and _are_said(items):
+    if path is None and are_said(items):
         failed = next((error for item in items if (error := error_in(None, item)) is not None), None)
         return join_values(items) if failed is None else Failure("error", f"the stream reports an error: {failed}")
     return None
@@ -109,9 +108,9 @@ def _read_events(body: bytes, path: str | None, *, is_declared: bool) -> str | F
     # Whoever prints or returns a stream may leave out the last line end. A server that sends one is cut off there,
     # unless its last event is whole JSON.
     is_whole = not last_line or last_line.startswith(b":") or (unended and isinstance(unended[-1].json, dict | list))
-    if is_declared and not (is_whole or (unended and unended[-1].data == DONE)):
+    if is_declared and not (is_whole or (unended and unended[-1].data == _DONE)):
         return _cut(f"it ends in the middle of the event `{excerpt(last_line)}`")
-    return _join_events([*events, *unended], path)
+    return join_events([*events, *unended], path)
 
 
 def _cut(why: str) -> Failure:
@@ -121,15 +120,15 @@ def _cut(why: str) -> Failure:
 def _are_events(events: Sequence[Event], path: str | None) -> bool:
     """Whether JSON objects are a stream. The last one may be cut off. With a path, the author says that they are."""
     values = [event.json for event in (events[:-1] if _is_unread(events[-1]) else events)]
-    return bool(values) and all(isinstance(one, dict) for one in values) and (path is not None or _are_said(values))
+    return bool(values) and all(isinstance(one, dict) for one in values) and (path is not None or are_said(values))
 
 
-def _are_said(values: Sequence[dict[str, Any]]) -> bool:
+def are_said(values: Sequence[dict[str, Any]]) -> bool:
     """Whether objects are events and not data: those of a provider, or with text in one field alone."""
-    if any(provider_pieces(value) is not None for value in values):
+    if any(_provider_pieces(value) is not None for value in values):
         return True
-    said = [value for value in values if not is_aside(value) and error_in(None, value) is None]
-    return any(own_piece(value, 0) is not None for value in said) and not any(has_other_text(one) for one in said)
+    said = [value for value in values if not _is_aside(value) and error_in(None, value) is None]
+    return any(_own_piece(value, 0) is not None for value in said) and not any(_has_other_text(one) for one in said)
 
 
 _PART = re.compile(r"([0-9a-z]):(.+)")
@@ -171,8 +170,8 @@ def _objects_in_a_row(text: str) -> list[Event]:
 _MOST_OBJECTS = 100_000
 
 
-def _join_events(events: list[Event], path: str | None) -> str | Failure:
-    said = [event for event in events if event.data.strip() != DONE]
+def join_events(events: list[Event], path: str | None) -> str | Failure:
+    said = [event for event in events if event.data.strip() != _DONE]
     values = [event.json for event in said]
     for event, value in zip(said, values, strict=True):
         failed = error_in(event.name, event.data if value is None else value)
@@ -190,7 +189,7 @@ def _join_events(events: list[Event], path: str | None) -> str | Failure:
             if at == len(said) - 1:
                 return _cut(f"its last event is `{excerpt(event.data.encode())}`")
             return Failure("bad_answer", f"an event of the stream cannot be read: {excerpt(event.data.encode())}")
-    mark = missing_end(events)
+    mark = _missing_end(events)
     if mark is not None:
         return _cut(f"the stream ends without `{mark}`")
     if path is not None:
@@ -233,56 +232,213 @@ def nothing_in(count: int, what: str) -> Failure:
     )
 
 
-def read_text(text: str, path: str | None = None) -> str | Failure:
-    """The answer in a text of an agent: the text itself, unless it is a stream or JSON that reports a failure.
+# The text of one event, and of all of them
 
-    `path`: where the text, which must be JSON, or each event of it, holds the answer.
-    """
-    text = text.removeprefix("\ufeff")
-    streamed = read_stream("", text.encode("utf-8", "replace"), path)
-    if streamed is not None:
-        return streamed
-    value = json_of(text) if path is not None or text.lstrip()[:1] == "{" else None
-    if path is None:
-        if isinstance(value, dict) and _is_one_piece(value):
-            return _join_events([Event(None, text, 0)], path)
-        return (reported_failure(value) if isinstance(value, dict) else _read_after_log(text)) or text
-    if value is msgspec.UNSET:
-        return Failure("bad_answer", f"the answer is not JSON, so it has no `{path}`: {excerpt(text.encode())}")
-    return read_at(value, path)
+Piece: TypeAlias = tuple[str, str]
+"""a piece of text, after the name of the part of the answer that it continues: streams may interleave several"""
+
+_KEYS = ("delta", "contentBlockDelta", "token", "text", "content", "content_delta", "chunk", "part", "answer",
+         "response", "output", "result", "reply", "message", "data", "value")  # fmt: skip
+"""the fields in which streams hold text, the most specific first"""
+_KINDS = ("type", "event_kind", "part_kind", "part_delta_kind", "kind", "event", "role")
+_NOT_SAID = re.compile(
+    r"(?i:tool|function|reason|think|status|debug|usage|meta|heartbeat|^ping|^(?:human|user|system)(?:$|[_ -]?"
+    r"(?:message|prompt|input|turn)))|(?:^|[^A-Za-z])[Ee]nd$|[a-z]End$|END$"
+)
+"""kinds of events that are not part of the answer; `append` and `user_facing` are"""
+_MOST_DEPTH = 4
 
 
-def _is_one_piece(value: dict[str, Any]) -> bool:
-    """Whether an object is the only event of a stream, which is cut off unless the event ends it."""
-    is_event = value.get("done") is False or value.get("object") == "chat.completion.chunk"
-    return is_event and _are_said([value])
+def join_values(values: Iterable[Any]) -> str | None:
+    """The text of events, part by part; None if there is none."""
+    parts: dict[str, list[str]] = {}
+    for value in values:
+        for part, text in _pieces(value):
+            parts.setdefault(part, []).append(text)
+    return "".join(map(join_pieces, parts.values())) if parts else None
 
 
-_LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b)")
-_EVENT_LINE = re.compile(r'(?m)^(?:(?:event|id|retry):[^\r\n]*[\r\n]+){0,4}(?:data: ?)?\{ *"')
+def _pieces(value: Any) -> Iterator[Piece]:
+    """The pieces of the answer in one event."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _pieces(item)
+        return
+    pieces = _provider_pieces(value) if isinstance(value, dict) else None
+    if pieces is not None:
+        yield from pieces
+    elif (piece := _own_piece(value, 0)) is not None:
+        yield "", piece
 
 
-def _read_after_log(text: str) -> str | Failure | None:
-    """The answer in a text whose first lines are no events and whose others are; None for any other text.
+def _provider_pieces(event: dict[str, Any]) -> list[Piece] | None:
+    """The texts in an event of a provider, none of which may say anything; None for any other event."""
+    kind = str(event.get("type"))
+    if isinstance(event.get("choices"), list):
+        return [piece for choice in event["choices"] if isinstance(choice, dict) for piece in _choice_piece(choice)]
+    if isinstance(event.get("candidates"), list):
+        return [piece for one in event["candidates"] if isinstance(one, dict) for piece in _candidate_piece(one)]
+    if _RESPONSES.match(kind):
+        is_said = kind in ("response.output_text.delta", "response.refusal.delta")
+        return [(f"{event.get('output_index')}.{event.get('content_index')}", _text(event.get("delta")))] * is_said
+    if kind in ("message_start", "message_delta", "message_stop") or kind.startswith("content_block_"):
+        part = event.get("delta") or event.get("content_block") or {}
+        is_own = not isinstance(part, dict) or isinstance(event.get("content") or event.get("text"), str)
+        is_text = not is_own and part.get("type") in ("text_delta", "text")
+        return None if is_own else [(f"block {event.get('index')}", _text(part.get("text")))] * is_text
+    return None
 
-    The first lines stay a part of the answer: whether they are a log or said to the user cannot be known.
-    """
-    first = _EVENT_LINE.search(text)
-    if first is None or first.start() == 0:
+
+_RESPONSES = re.compile(
+    r"response\.(?:created|queued|in_progress|completed|incomplete|failed|(?:output_item|content_part|output_text|refusal"
+    r"|function_call|reasoning|file_search|web_search|code_interpreter|image_generation|mcp|custom_tool|audio)\w*)\b"
+)
+
+
+def _choice_piece(choice: dict[str, Any]) -> list[Piece]:
+    """Its text, which may be empty; none if it has no text at all, as one that calls a tool."""
+    delta = choice.get("delta") or choice.get("message") or choice
+    texts = [delta.get(key) for key in ("content", "refusal", "text")] if isinstance(delta, dict) else []
+    has_text = any(isinstance(text, str | list) for text in texts)
+    return [(f"choice {choice.get('index') or 0}", "".join(map(_text, texts)))] * has_text
+
+
+def _candidate_piece(candidate: dict[str, Any]) -> list[Piece]:
+    content = candidate.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    said = [part for part in parts or () if isinstance(part, dict) and "text" in part and not part.get("thought")]
+    return [(f"candidate {candidate.get('index') or 0}", "".join(_text(part["text"]) for part in said))] * bool(said)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):  # content blocks
+        return "".join(_text(block.get("text")) for block in value if isinstance(block, dict))
+    return value if isinstance(value, str) else ""
+
+
+def _kinds(event: Mapping[str, Any]) -> list[str]:
+    return [event[kind] for kind in _KINDS if isinstance(event.get(kind), str)]
+
+
+def _is_aside(event: Mapping[str, Any]) -> bool:
+    """Whether an event is not part of the answer: it reports a tool, what the model thinks, or progress."""
+    return any(_NOT_SAID.search(kind) for kind in _kinds(event))
+
+
+def _own_piece(value: Any, depth: int) -> str | None:
+    if isinstance(value, str):
+        return value
+    if depth > _MOST_DEPTH or not isinstance(value, dict | list):
         return None
-    log, rest = text[: first.start()], text[first.start() :]
-    value = json_of(rest)
-    if isinstance(value, dict):  # prose may quote an error
-        is_log = all(_LOG_LINE.match(line) for line in log.splitlines() if line.strip())
-        return reported_failure(value) if is_log else None
-    if value is not msgspec.UNSET or len(_EVENT_LINE.findall(rest)) < 2:
+    if isinstance(value, list):
+        found = [piece for item in value if (piece := _own_piece(item, depth + 1)) is not None]
+        return "".join(found) if found else None
+    if _is_aside(value):
         return None
-    streamed = read_stream("", rest.encode("utf-8", "replace"), None)
-    return log + streamed if isinstance(streamed, str) else streamed
+    if isinstance(value.get("messages"), list):
+        try:
+            return answer_text({"messages": value["messages"]})
+        except ReportsFailure:
+            return None
+    inner = (_own_piece(value[key], depth + 1) for key in _KEYS if value.get(key) is not None)
+    return next((piece for piece in inner if piece is not None), None)
 
 
-def read_at(value: Any, path: str) -> str | Failure:
-    """The answer at this path of data, which may be a stream; a failure that the data reports in place of an answer."""
-    failure = reported_failure(value) if isinstance(value, dict) else None
-    found = at_path(value, path) if failure is None else failure
-    return read_text(found) if isinstance(found, str) else found
+def join_pieces(pieces: Iterable[str]) -> str:
+    """The pieces as one text. Streams that repeat what they have said, piece by piece or at the end, say it once."""
+    texts = [piece for piece in pieces if piece]
+    if len(texts) > 1 and all(len(left) < len(right) and right.startswith(left) for left, right in pairwise(texts)):
+        return texts[-1]
+    if len(texts) > 2 and "".join(texts[:-1]).strip() == texts[-1].strip():
+        return texts[-1]
+    if len(texts) == 2 and texts[0] == texts[1] and " " in texts[0].strip():  # a message, and the same as the result
+        return texts[0]
+    return "".join(texts)
+
+
+def _has_other_text(event: dict[str, Any]) -> bool:
+    """Whether text would be lost if only the text of the event were read."""
+    read = next((key for key in _KEYS if event.get(key) is not None), None)
+    inner = event.get(read) if read is not None else None
+    if isinstance(inner, dict) and _has_other_text(inner):
+        return True
+    others = (value for key, value in event.items() if key != read and key not in _KEYS and not IS_METADATA(key))
+    return any(isinstance(value, str | list | dict) and value for value in others)
+
+
+def error_in(name: str | None, value: Any) -> str | None:
+    is_object = isinstance(value, dict)
+    is_error = name == "error" or (is_object and any(_ERROR_KIND.search(kind) for kind in _kinds(value)))
+    error = value.get("error") if is_object else None
+    if is_error:
+        return excerpt(msgspec.json.encode(error or value))
+    if not is_object or _is_aside(value):  # a tool has failed, which the agent may handle
+        return None
+    if isinstance(error, dict) and error:
+        return excerpt(msgspec.json.encode(error))
+    failure = reported_failure(value)
+    return None if failure is None else failure.reason
+
+
+_ERROR_KIND = re.compile(r"(?i)^(?!.*tool)(?:.*[._ -])?(?:error|failed|failure|exception|abort(?:ed)?)$")
+
+
+# The ends of streams
+
+
+_DONE = "[DONE]"
+_MARKS = {
+    # kind of event: (what it opens or ends, whether it ends it)
+    "message_start": ("message_stop", False),
+    "content_block_start": ("message_stop", False),
+    "content_block_delta": ("message_stop", False),
+    "message_stop": ("message_stop", True),
+    "message_end": ("message_stop", True),
+    "response.created": ("response.completed", False),
+    "response.output_text.delta": ("response.completed", False),
+    "response.completed": ("response.completed", True),
+    "response.incomplete": ("response.completed", True),
+    "text-start": ("text-end", False),
+    "text-delta": ("text-end", False),
+    "text-end": ("text-end", True),
+    "finish": ("text-end", True),
+    "RUN_STARTED": ("RUN_FINISHED", False),
+    "RUN_FINISHED": ("RUN_FINISHED", True),
+    "message-start": ("message-end", False),
+    "message-end": ("message-end", True),
+}
+
+
+def _missing_end(events: Iterable[Event]) -> str | None:
+    """The mark that is missing at the end of a stream; None if it has ended, or if its format has no mark."""
+    missing: dict[str, str] = {}
+    for event in events:
+        if event.data.strip() == _DONE:
+            missing.clear()
+            continue
+        value = event.json
+        for one in value if isinstance(value, list) else [value]:
+            for key, mark, is_end in _steps(one) if isinstance(one, dict) else ():
+                if is_end:
+                    missing.pop(key, None)
+                else:
+                    missing[key] = mark
+    return next(iter(missing.values()), None)
+
+
+def _steps(event: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """What an event opens or ends: a key, the mark that ends it, and whether this is the mark."""
+    kind = event.get("type")
+    if isinstance(kind, str) and kind in _MARKS:
+        mark, is_end = _MARKS[kind]
+        yield mark, mark, is_end
+    for name, is_end in (("messageStart", False), ("messageStop", True)):
+        if isinstance(event.get(name), dict):
+            yield "messageStop", "messageStop", is_end
+    if isinstance(event.get("done"), bool):
+        yield "done", "done: true", event["done"]
+    for name, reasons in (("choices", ("finish_reason",)), ("candidates", ("finishReason", "finish_reason"))):
+        parts = event.get(name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and "message" not in part:
+                yield f"{name}.{part.get('index') or 0}", reasons[0], any(part.get(reason) for reason in reasons)
