@@ -55,8 +55,8 @@ def compare_rules(
     notes: Sequence[str] = (),
 ) -> PromptDiff:
     pairs, dropped, added = _pair(list(before), list(after))
-    found = [(_by_exception(old, new, texts) or _compare(old, new)) for old, new in pairs]
-    changes = [change for change in found if change is not None]
+    found = [(old, new, _by_exception(old, new, texts) or _compare(old, new)) for old, new in pairs]
+    changes = [RuleChange(kind=one[0], before=old, after=new, why=one[1]) for old, new, one in found if one]
     unchanged = len(pairs) - len(changes)
     changes += [RuleChange(kind="dropped", before=rule) for rule in dropped]
     changes += [RuleChange(kind="added", after=rule) for rule in added]
@@ -107,13 +107,13 @@ def _engine_rules(rule: PromptRule) -> bytes | None:
     return canonical_json(items) if items else None
 
 
-def _pattern(rule: PromptRule) -> str:
-    return _without_numbers(rule.description)
-
-
 def _core(rule: PromptRule) -> str:
     """The sentence without its exception."""
     return _EXCEPTION.sub("", rule.description).rstrip(" .!").lower()
+
+
+def _pattern(rule: PromptRule) -> str:
+    return _without_numbers(rule.description)
 
 
 def _without_numbers(text: str) -> str:
@@ -157,32 +157,34 @@ def _tools(rule: PromptRule) -> frozenset[str]:
 # -- changes -----------------------------------------------------------------------------------------------------------
 
 
-def _compare(old: PromptRule, new: PromptRule) -> RuleChange | None:
+_Change = tuple[ChangeKind, str]
+"""how a pair differs, and why"""
+
+
+def _compare(old: PromptRule, new: PromptRule) -> _Change | None:
     same_text = " ".join(old.description.split()) == " ".join(new.description.split())
     if _engine_rules(old) == _engine_rules(new) and (old.items or same_text):
         return _by_severity(old, new)
     if old.items and not new.items:
-        return RuleChange(kind="loosened", before=old, after=new, why="it can no longer be checked")
+        return "loosened", "it can no longer be checked"
     if new.items and not old.items:
-        return RuleChange(kind="tightened", before=old, after=new, why="it can be checked now")
+        return "tightened", "it can be checked now"
     if change := _by_numbers(old, new) or _by_tools(old, new):
         return change
     change = _by_severity(old, new)
-    if change is not None and change.kind == "loosened":
-        return change
-    return RuleChange(kind="changed", before=old, after=new, why="it demands something else")
+    return change if change and change[0] == "loosened" else ("changed", "it demands something else")
 
 
-def _by_exception(old: PromptRule, new: PromptRule, texts: tuple[str, str]) -> RuleChange | None:
+def _by_exception(old: PromptRule, new: PromptRule, texts: tuple[str, str]) -> _Change | None:
     """`never do it` became `never do it unless …`, or the next sentence makes an exception now."""
     if _core(old) != _core(new):
         return None
     before, after = _exception(old, texts[0]), _exception(new, texts[1])
     if bool(before) == bool(after):
         return None
-    kind: ChangeKind = "loosened" if after else "tightened"
-    why = f"an exception was {'added' if after else 'removed'}: `{after or before}`"
-    return RuleChange(kind=kind, before=old, after=new, why=why)
+    if after:
+        return "loosened", f"an exception was added: `{after}`"
+    return "tightened", f"an exception was removed: `{before}`"
 
 
 def _exception(rule: PromptRule, text: str) -> str:
@@ -194,15 +196,15 @@ def _exception(rule: PromptRule, text: str) -> str:
     return " ".join(found[0].split()).lstrip(",; ").rstrip(". ")[:120]
 
 
-def _by_severity(old: PromptRule, new: PromptRule) -> RuleChange | None:
+def _by_severity(old: PromptRule, new: PromptRule) -> _Change | None:
     """`must` became `should`, or the reverse."""
     if old.severity == new.severity:
         return None
-    kind: ChangeKind = "loosened" if _RANKS[new.severity] < _RANKS[old.severity] else "tightened"
-    return RuleChange(kind=kind, before=old, after=new, why=f"{old.severity} → {new.severity}")
+    is_less = _RANKS[new.severity] < _RANKS[old.severity]
+    return "loosened" if is_less else "tightened", f"{old.severity} → {new.severity}"
 
 
-def _by_numbers(old: PromptRule, new: PromptRule) -> RuleChange | None:
+def _by_numbers(old: PromptRule, new: PromptRule) -> _Change | None:
     """`at most 3` became `at most 5`."""
     if _pattern(old) != _pattern(new):
         return None
@@ -212,8 +214,7 @@ def _by_numbers(old: PromptRule, new: PromptRule) -> RuleChange | None:
         return None
     kinds = {_bound_change(old.description[:position], before, after) for position, before, after in moved}
     kind: ChangeKind = "loosened" if "loosened" in kinds else "tightened" if kinds == {"tightened"} else "changed"
-    why = ", ".join(f"{before:g} → {after:g}" for _, before, after in moved)
-    return RuleChange(kind=kind, before=old, after=new, why=why)
+    return kind, ", ".join(f"{before:g} → {after:g}" for _, before, after in moved)
 
 
 def _bound_change(lead: str, before: float, after: float) -> ChangeKind:
@@ -234,13 +235,12 @@ def _numbers(text: str) -> list[tuple[int, float]]:
     return sorted(found)
 
 
-def _by_tools(old: PromptRule, new: PromptRule) -> RuleChange | None:
+def _by_tools(old: PromptRule, new: PromptRule) -> _Change | None:
     """A demand on fewer tools is looser; a demand that allows only fewer tools is tighter."""
     before, after = _tools(old), _tools(new)
     if not (before and after) or not (before < after or after < before):
         return None
     names = ", ".join(f"`{name}`" for name in sorted(before ^ after))
     fewer = after < before
-    why = f"no longer about {names}" if fewer else f"also about {names}"
     looser = fewer != (old.forbidden_action or "").endswith(_ANY_OTHER)
-    return RuleChange(kind="loosened" if looser else "tightened", before=old, after=new, why=why)
+    return "loosened" if looser else "tightened", f"no longer about {names}" if fewer else f"also about {names}"

@@ -108,7 +108,10 @@ def check_traces(
     from bylaw.comply.inputs import RECORDED, read_prompt_file
     from bylaw.comply.model import ComplyReport
 
-    _check_paths(prompt_file, traces, emit_file)
+    if prompt_file == "-" and "-" in traces:
+        raise click.UsageError("standard input can be the prompt or a trace, not both")
+    if emit_file is not None and not Path(emit_file).absolute().parent.is_dir():
+        raise click.UsageError(f"the folder of `{emit_file}` does not exist")
     review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
     try:
         text = "" if prompt_file is None else read_prompt_file(prompt_file)
@@ -119,7 +122,10 @@ def check_traces(
     except InputError as problem:
         return report_bad_input("comply", problem.diagnostics, targets)
     if emit_file is not None:
-        _emit_rules(prompt, prompt_file, text, emit_file)
+        from bylaw.comply.rule_file import render_rule_file
+
+        with open_target(Target("yaml", emit_file)) as out:
+            out.write(render_rule_file(prompt, prompt_file, text))
     results, out_of_reach = _check(prompt, text, loaded, review)
     report = ComplyReport(
         prompt=prompt_file,
@@ -133,14 +139,6 @@ def check_traces(
     write_reports(RENDERERS, targets, report)
     print_diagnostics([*unread, *(problem for trace in loaded for problem in trace.problems)])
     return ExitCode(report.exit_code)
-
-
-def _check_paths(prompt_file: str | None, traces: tuple[str, ...], emit_file: str | None) -> None:
-    """Refuse bad paths before the work starts."""
-    if prompt_file == "-" and "-" in traces:
-        raise click.UsageError("standard input can be the prompt or a trace, not both")
-    if emit_file is not None and not Path(emit_file).absolute().parent.is_dir():
-        raise click.UsageError(f"the folder of `{emit_file}` does not exist")
 
 
 def _open_judge(name: str | None, url: str | None, cache: str | None, *, batch: bool, timeout_ms: int) -> Review | None:
@@ -223,13 +221,6 @@ def _read_rules(
     today = days.pop() if len(days) == 1 else None
     prompt = read_prompt(text, tools=tools, aliases=aliases, today=today, embedder=embedder)
     return prompt if rules_file is None else read_rule_file(rules_file, text, prompt.rules)
-
-
-def _emit_rules(prompt: PromptRules, file: str, text: str, target: str) -> None:
-    from bylaw.comply.rule_file import render_rule_file
-
-    with open_target(Target("yaml", target)) as out:
-        out.write(render_rule_file(prompt, file, text))
 
 
 def _check(

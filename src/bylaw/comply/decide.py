@@ -22,7 +22,7 @@ from bylaw.comply.prompt.returns import read_result, without_failed_calls
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.events import Event, ToolCall, ToolResult, Trace
-from bylaw.model.verdict import EventRef, Outcome, Verdict
+from bylaw.model.verdict import Outcome, Verdict
 
 MOST_FINDINGS = 1_000
 """of one rule that are listed; the others are only counted"""
@@ -65,17 +65,15 @@ class CompiledPrompt:
     def check(self, trace: Trace) -> ComplianceResult:
         evaluated = self._evaluate(trace)
         rules = [self._decide(rule, evaluated) for rule in self.prompt.rules]
+        broken = [one for one, rule in zip(self.prompt.rules, rules, strict=True) if rule.state is State.VIOLATED]
+        positions = _positions(trace) if broken else {}
         violations: list[Violation] = []
-        if any(rule.state is State.VIOLATED for rule in rules):
-            positions = _Positions(trace)
-            for rule, decided in zip(self.prompt.rules, rules, strict=True):
-                if decided.state is not State.VIOLATED:
-                    continue
-                found = self._verdicts(rule, evaluated, Outcome.VIOLATED)[:MOST_FINDINGS]
-                violations += [_violation(rule, one, positions, done=one.rule.id in self._done) for one in found]
+        for rule in broken:
+            found = self._verdicts(rule, evaluated, Outcome.VIOLATED)[:MOST_FINDINGS]
+            violations += [_violation(rule, one, positions, done=one.rule.id in self._done) for one in found]
         violations.sort(key=lambda one: float("inf") if one.event_index is None else one.event_index)
         return ComplianceResult(
-            detected=any(rule.state is State.VIOLATED for rule in rules),
+            detected=bool(broken),
             confidence=max((violation.confidence for violation in violations), default=0.0),
             violations=violations,
             extracted_rules=rules,
@@ -108,25 +106,16 @@ class CompiledPrompt:
         return self._programs[called]
 
     def _evaluate(self, trace: Trace) -> _Evaluated:
-        evaluation = Evaluation(self._program(trace))
-        verdicts: dict[str, list[Verdict]] = {}
-
-        def add(found: Iterable[Verdict]) -> None:
-            for verdict in found:
-                if verdict.outcome is not Outcome.VACUOUS:
-                    verdicts.setdefault(verdict.rule.id, []).append(verdict)
-
+        program = self._program(trace)
         events = [read_result(event) for event in trace.events]
-        for event in events:
-            add(evaluation.step(event))
-        add(evaluation.end(complete=trace.complete))
+        evaluation, every = _run(program, events, trace)
+        verdicts: dict[str, list[Verdict]] = {}
+        for verdict in every:
+            if verdict.outcome is not Outcome.VACUOUS:
+                verdicts.setdefault(verdict.rule.id, []).append(verdict)
         found = _Evaluated(dict(evaluation.outcomes()), verdicts, evaluation.turns)
         if (kept := without_failed_calls(events)) is not None:
-            again = Evaluation(self._program(trace))
-            for event in kept:
-                again.step(event)
-            again.end(complete=trace.complete)
-            found.without_failed = again.outcomes()
+            found.without_failed = _run(program, kept, trace)[0].outcomes()
         self._add_failed_needs(trace, found)
         return found
 
@@ -140,9 +129,7 @@ class CompiledPrompt:
             return
         if self._done_program is None:
             self._done_program = compile_rules([rule for rules in self.prompt.done.values() for rule in rules])
-        evaluation = Evaluation(self._done_program)
-        verdicts = [verdict for event in trace.events for verdict in evaluation.step(event)]
-        for verdict in (*verdicts, *evaluation.end(complete=trace.complete)):
+        for verdict in _run(self._done_program, trace.events, trace)[1]:
             if verdict.outcome is Outcome.VIOLATED:
                 found.verdicts.setdefault(verdict.rule.id, []).append(verdict)
                 found.outcomes[verdict.rule.id] = verdict.outcome
@@ -184,21 +171,17 @@ class CompiledPrompt:
             return None
         if any(one in self._done and one in evaluated.outcomes for one in self._engine_ids.get(rule.rule_id, ())):
             return None
-        outcomes = evaluated.without_failed
-        for item in rule.items:
-            without = outcomes.get(item.item["id"], Outcome.VACUOUS)
-            if state is State.SATISFIED and item.aspect in _OF_CALLS and without is Outcome.VIOLATED:
-                return CALL_FAILED
+        would_break = {id for id, outcome in evaluated.without_failed.items() if outcome is Outcome.VIOLATED}
         if state is State.SATISFIED:
-            return None
+            depends = any(one.aspect in _OF_CALLS and one.item["id"] in would_break for one in rule.items)
+            return CALL_FAILED if depends else None
         broken = [one for one in rule.items if evaluated.outcomes.get(one.item["id"]) is Outcome.VIOLATED]
         depend = [
-            one
-            for one in broken
-            if outcomes.get(one.item["id"], Outcome.VACUOUS) is not Outcome.VIOLATED
+            one.item["id"] not in would_break
             and (one.aspect == "count" or _LATER.search(str(one.item.get("params", {}).get("formula", ""))))
+            for one in broken
         ]
-        return CALL_FAILED if broken and len(depend) == len(broken) else None
+        return CALL_FAILED if broken and all(depend) else None
 
     def _why_undecided(self, rule: PromptRule, unusable: str | None, evaluated: _Evaluated) -> str:
         if not rule.items:
@@ -230,6 +213,13 @@ class CompiledPrompt:
             more = len(self._verdicts(rule, evaluated, Outcome.VIOLATED)) - MOST_FINDINGS
             notes += [f"`{rule.rule_id}`: {more:,} more violations are not listed"] if more > 0 else []
         return notes
+
+
+def _run(program: Program, events: Iterable[Event], trace: Trace) -> tuple[Evaluation, list[Verdict]]:
+    """The engine at the end of these events of the trace, and all its verdicts."""
+    evaluation = Evaluation(program)
+    verdicts = [verdict for event in events for verdict in evaluation.step(event)]
+    return evaluation, [*verdicts, *evaluation.end(complete=trace.complete)]
 
 
 def _guarded_tools(prompt: PromptRules) -> dict[str, str]:
@@ -293,23 +283,19 @@ def index_of(event: Event, position: int, format: str | None) -> int:
     return source.line - 1 if source.line is not None and format in _BY_LINE else position
 
 
-class _Positions:
-    """The index of each event that a verdict refers to."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._indexes: dict[_Key, int] = {}
-        for position, event in enumerate(trace.events):
-            call_id = event.call_id if isinstance(event, ToolCall | ToolResult) else None
-            source = None if event.source is None else str(event.source)
-            key = (event.kind, event.turn, call_id, source)
-            self._indexes.setdefault(key, index_of(event, position, trace.format))
-
-    def of(self, event: EventRef) -> int | None:
-        return self._indexes.get((event.event, event.turn, event.call_id, event.source))
+def _positions(trace: Trace) -> dict[_Key, int]:
+    """The index of each event that a verdict may refer to."""
+    indexes: dict[_Key, int] = {}
+    for position, event in enumerate(trace.events):
+        call_id = event.call_id if isinstance(event, ToolCall | ToolResult) else None
+        source = None if event.source is None else str(event.source)
+        indexes.setdefault((event.kind, event.turn, call_id, source), index_of(event, position, trace.format))
+    return indexes
 
 
-def _violation(rule: PromptRule, verdict: Verdict, positions: _Positions, *, done: bool) -> Violation:
-    found = [(index, event) for event in verdict.evidence if (index := positions.of(event)) is not None]
+def _violation(rule: PromptRule, verdict: Verdict, positions: Mapping[_Key, int], *, done: bool) -> Violation:
+    keys = [((one.event, one.turn, one.call_id, one.source), one) for one in verdict.evidence]
+    found = [(positions[key], one) for key, one in keys if key in positions]
     indexes = tuple(dict.fromkeys(index for index, _ in found))
     quotes = [f"event {index}: {event.excerpt or event.event}" for index, event in found[-_MOST_QUOTED:]]
     item = next((one for one in rule.items if one.item["id"] == verdict.rule.id), None)

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.comply.model import ToolSpec
-from bylaw.comply.prompt.returns import Observed, answer_of, observe_results
+from bylaw.comply.prompt.returns import answer_of, observe_results
 from bylaw.comply.prompt.vocabulary import only_reads
 from bylaw.errors import InputError
 from bylaw.model.canonical import json_type
@@ -67,39 +67,34 @@ def tools_called(events: Sequence[Event], known: Collection[str] = ()) -> tuple[
     return tuple(_with_results(tool, observed.get(tool.name)) for tool in found)
 
 
-def _with_results(tool: ToolSpec, seen: Observed | None) -> ToolSpec:
+def _with_results(tool: ToolSpec, seen: ToolSpec | None) -> ToolSpec:
     if seen is None or tool.answer:
         return tool
     return replace(tool, answer=seen.answer, fields=tuple(dict.fromkeys((*tool.fields, *seen.fields))))
 
 
 def merge_tools(several: Iterable[Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
-    """The tools of several traces; a tool that is known twice has the parameters of both."""
+    """The tools of several traces. One that is known twice has the parameters of both, and a type if it is the same."""
     tools: dict[str, ToolSpec] = {}
     for tool in (tool for some in several for tool in some):
         known = tools.get(tool.name)
         if known is None or (tool.has_schema and not known.has_schema):
             tools[tool.name] = tool
-        elif not known.has_schema:
-            params = {**tool.params, **known.params}
-            tools[tool.name] = replace(_of_both(known, tool), params=params)
-        else:
-            tools[tool.name] = _of_both(known, tool)
+            continue
+        answers = {known.answer, tool.answer} - {""}
+        tools[tool.name] = replace(
+            known,
+            params=known.params if known.has_schema else {**tool.params, **known.params},
+            answer=answers.pop() if len(answers) == 1 else "",
+            fields=tuple(sorted({*known.fields, *tool.fields})),
+        )
     return tuple(sorted(tools.values(), key=lambda tool: tool.name))
-
-
-def _of_both(one: ToolSpec, other: ToolSpec) -> ToolSpec:
-    """The tool with the results of both: a type only if they do not differ."""
-    answer = one.answer if one.answer == (other.answer or one.answer) else ""
-    fields = tuple(sorted({*one.fields, *other.fields}))
-    return replace(one, answer=answer or (other.answer if not one.answer else ""), fields=fields)
 
 
 def complete_tools(given: Iterable[ToolSpec], called: Iterable[ToolSpec], prompt: str) -> tuple[ToolSpec, ...]:
     """The tools passed in, with what they returned, and those of the trace without a schema that the prompt names."""
     seen = {tool.name: tool for tool in called}
-    shown = {name: Observed(tool.answer, tool.fields) for name, tool in seen.items() if tool.answer or tool.fields}
-    given = tuple(_with_results(tool, None if says_result(tool) else shown.get(tool.name)) for tool in given)
+    given = tuple(_with_results(tool, None if says_result(tool) else seen.get(tool.name)) for tool in given)
     known = {tool.name for tool in given}
     return (*given, *(tool for name, tool in seen.items() if name not in known and name in prompt))
 
@@ -119,10 +114,7 @@ def _readable(tools: Any) -> Iterator[ToolSpec]:
 
 
 def _each(given: Any, file: str) -> Iterator[ToolSpec]:
-    if isinstance(given, Mapping):
-        given, path = _listed(given)
-    else:
-        path = file
+    given, path = _listed(given) if isinstance(given, Mapping) else (given, file)
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise _wrong(file, f"`{file}` must be a list of tools, not {json_type(given)}")
     for place, tool in enumerate(given):
@@ -343,8 +335,7 @@ def read_prompt_file(path: str) -> str:
 
 # -- the prompt that a trace holds -------------------------------------------------------------------------------------
 
-# The system prompt that a trace holds: that of its first request, or of messages outside any request.
-
+# That of its first request, or of messages outside any request.
 
 RECORDED = "system prompt"
 """the name of a prompt that is in no file"""

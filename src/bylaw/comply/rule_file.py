@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,13 +35,11 @@ def _lines(prompt: PromptRules, file: str, text: str) -> Iterator[str]:
     yield "# `bylaw check TRACE --policy FILE` runs them; `bylaw comply --rules FILE` says when the prompt has changed."
     yield "# A call that failed did nothing: a rule `…-done` says so where another call must come first, or follow."
     yield from _yaml({PIN: {"file": file, "sha256": prompt.sha256}})
-    checked = [rule for rule in prompt.rules if _usable(rule, prompt)]
-    yield "" if checked else "\nrules: []"
-    if checked:
-        yield "rules:"
-    for rule in checked:
+    usable = [any(one.item["id"] in prompt.owners for one in rule.items) for rule in prompt.rules]
+    yield "\nrules:" if any(usable) else "\nrules: []"
+    for rule in compress(prompt.rules, usable):
         yield from _rule(rule, prompt, text)
-    unchecked = [rule for rule in prompt.rules if not _usable(rule, prompt)]
+    unchecked = [rule for rule, is_usable in zip(prompt.rules, usable, strict=True) if not is_usable]
     if unchecked:
         yield "\n# Not checkable as they stand:"
     for rule in unchecked:
@@ -48,10 +47,6 @@ def _lines(prompt: PromptRules, file: str, text: str) -> Iterator[str]:
         yield f"# - {_about(rule, text)}"
         yield f"#   {one_line(rule.description)}"
         yield f"#   undecided: {one_line(why)}"
-
-
-def _usable(rule: PromptRule, prompt: PromptRules) -> bool:
-    return any(one.item["id"] in prompt.owners for one in rule.items)
 
 
 def _rule(rule: PromptRule, prompt: PromptRules, text: str) -> Iterator[str]:
@@ -118,9 +113,7 @@ def read_rule_file(path: str | os.PathLike[str], prompt: str, stated: Sequence[P
         pin = pins.get(rule.id, {})
         some = done if pin.get("failed_calls") else groups
         some.setdefault(_text(pin, "rule") or rule.id, []).append(rule)
-    for name in [
-        one for one in done if one not in groups
-    ]:  # without the rule it belongs to, it is a rule like any other
+    for name in [one for one in done if one not in groups]:  # alone, it is a rule like any other
         groups[name] = done.pop(name)
     changed = None if _text(top, "sha256") == prompt_hash(prompt) else prompt
     rules = [_prompt_rule(name, group, pins, params, changed) for name, group in groups.items()]

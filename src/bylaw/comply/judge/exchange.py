@@ -69,17 +69,15 @@ class Transcript(Struct, frozen=True):
 
         For a rule without tools, any message of the agent has: the rule is about what the agent says.
         """
-        tools = {name for name in self.tools if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", _said_of(rule))}
+        said = " ".join(filter(None, (rule.description, rule.trigger, rule.required_action, rule.forbidden_action)))
+        known = {line.tool for line in self.lines if line.tool}
+        tools = {name for name in known if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)}
         words = set(stems(rule.description))
         return any(
             line.tool in tools or (not tools and line.what == "agent_message") or words & set(stems(line.text[:5_000]))
             for line in self.lines
             if line.index in indexes
         )
-
-    @property
-    def tools(self) -> frozenset[str]:
-        return frozenset(line.tool for line in self.lines if line.tool)
 
     def quote(self, indexes: tuple[int, ...]) -> str:
         """The first five lines with these indexes."""
@@ -111,10 +109,6 @@ def transcript_of(trace: Trace, given: Any = None) -> Transcript:
 def _tool_of(what: str, content: Any) -> str:
     name = content.get("name") if what.startswith("tool_") else None
     return name if isinstance(name, str) else ""
-
-
-def _said_of(rule: BehavioralRule) -> str:
-    return " ".join(filter(None, (rule.description, rule.trigger, rule.required_action, rule.forbidden_action)))
 
 
 def _listed_messages(given: Any) -> list[Line] | None:

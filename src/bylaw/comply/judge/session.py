@@ -191,13 +191,10 @@ class JudgeSession:
         """Raises JudgeTimeout and JudgeUnreachable, with the result so far; anything else only degrades it."""
         if not self._prompt.strip() or not result.turns:
             return result
-        why_not = None
-        if self._sessions > 1:
-            why_not = "the trace holds several sessions, whose events it could not tell apart"
-        elif self._transcript.too_long:
-            why_not = f"the trace is longer than {LONGEST_TRACE:,} characters"
-        if why_not is not None:
-            return replace(result, degraded=[*result.degraded, f"the judge was not asked: {why_not}"])
+        if self._sessions > 1 or self._transcript.too_long:
+            why = "the trace holds several sessions, whose events it could not tell apart"
+            why = why if self._sessions > 1 else f"the trace is longer than {LONGEST_TRACE:,} characters"
+            return replace(result, degraded=[*result.degraded, f"the judge was not asked: {why}"])
         undecided = result.in_state(State.UNDECIDED)
         questions = [[rule] for rule in undecided]
         if not result.extracted_rules or (self._batch and undecided):
@@ -235,15 +232,12 @@ class JudgeSession:
             elif not isinstance(reply, TimeoutError):
                 raise reply
         if problem is None and len(answers) < len(questions):
-            return answers, self._timeout(len(answers), len(questions))
+            self._notes["the tokens of questions without an answer are not counted"] = None
+            return answers, JudgeTimeout(
+                f"the judge did not finish within timeout_ms={self._timeout_ms:.15g}: {len(answers):,} of"
+                f" {len(questions):,} questions were answered"
+            )
         return answers, problem
-
-    def _timeout(self, answered: int, asked: int) -> JudgeTimeout:
-        self._notes["the tokens of questions without an answer are not counted"] = None
-        return JudgeTimeout(
-            f"the judge did not finish within timeout_ms={self._timeout_ms:.15g}: {answered:,} of {asked:,} questions"
-            " were answered"
-        )
 
     def _key(self, rules: Sequence[BehavioralRule], *, propose: bool) -> str:
         named = [[rule.rule_id, rule.description] for rule in rules]
@@ -264,7 +258,9 @@ class JudgeSession:
             reason = problem.reason if isinstance(problem, URLError) else problem
             raise JudgeUnreachable(encodable(str(reason)) or type(problem).__name__) from problem
         except Exception as problem:
-            return _Reply(Answer(refused=[f"the judge raised {_name_and_message(problem)}"]), None)
+            message = " ".join(str(redacted(encodable(str(problem)))).split())[:_LONGEST_MESSAGE]
+            raised = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
+            return _Reply(Answer(refused=[f"the judge raised {raised}"]), None)
         if not isinstance(reply, JudgeReply):
             return _Reply(Answer(refused=[f"the judge returned {type(reply).__name__}, not JudgeReply"]), None)
         if not isinstance(reply.text, str):
@@ -320,7 +316,7 @@ class JudgeSession:
         rules += self._proposed(rules, answer)
         before = {rule.rule_id for rule in result.in_state(State.VIOLATED)}
         new = [rule for rule in rules if rule.state is State.VIOLATED and rule.rule_id not in before]
-        violations = [*result.violations, *(self._violation(rule, answer) for rule in new)]
+        violations = [*result.violations, *(self._violation(rule.rule_id, answer) for rule in new)]
         return replace(
             result,
             detected=any(rule.state is State.VIOLATED for rule in rules),
@@ -374,10 +370,10 @@ class JudgeSession:
             )
         return rules
 
-    def _violation(self, rule: BehavioralRule, answer: Answer) -> Violation:
-        judged = answer.verdicts[rule.rule_id]
+    def _violation(self, rule_id: str, answer: Answer) -> Violation:
+        judged = answer.verdicts[rule_id]
         return Violation(
-            rule_id=rule.rule_id,
+            rule_id=rule_id,
             evidence=self._transcript.quote(judged.event_indexes),
             explanation=judged.explanation,
             confidence=CONFIDENCE,
@@ -412,11 +408,6 @@ def _not_cleared(judged: Judged) -> Judged:
         return judged
     explanation = f"it says `{judged.state}`, but {_SHORTENED}: {judged.explanation}"
     return replace(judged, state=State.UNDECIDED, explanation=explanation)
-
-
-def _name_and_message(problem: Exception) -> str:
-    message = " ".join(str(redacted(encodable(str(problem)))).split())[:_LONGEST_MESSAGE]
-    return f"{type(problem).__name__}: {message}" if message else type(problem).__name__
 
 
 def _free_id(quote: str, taken: set[str]) -> str:

@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import ToolSpec
@@ -169,33 +168,25 @@ _FAILED = re.compile(r"\s*(?:\w*(?:Error|Exception)\b|Traceback \()")
 _NUMERIC = re.compile(r"\s*[+-]?\d+(?:\.\d+)?\s*")
 
 
-class Observed(Struct, frozen=True):
-    """What the results of one tool are."""
+def observe_results(events: Iterable[Event], tools: Collection[str]) -> dict[str, ToolSpec]:
+    """The type and fields of the results of these tools, the type empty if they have several.
 
-    answer: str
-    """their JSON type; empty if they have several"""
-    fields: tuple[str, ...]
-
-
-def observe_results(events: Iterable[Event], tools: Collection[str] | None = None) -> dict[str, Observed]:
-    """The type and fields of the results of these tools, or of all; results that failed show nothing."""
+    Results that failed show nothing.
+    """
     kinds: dict[str, set[str]] = {}
     fields: dict[str, dict[str, None]] = {}
     for event in events:
         if not isinstance(event, ToolResult):
             continue
         name = event.name or (event.certain_call.name if event.certain_call else None)
-        if name is None or event.is_error or (tools is not None and name not in tools):
-            continue
-        value = _value(event)
-        if value is None:
+        if name is None or event.is_error or name not in tools or (value := _value(event)) is None:
             continue
         kinds.setdefault(name, set()).add(_TYPES[type(value)])
         own = fields.setdefault(name, {})
         if isinstance(value, dict) and len(own) < MOST_FIELDS:
             own.update(dict.fromkeys(str(key) for key in list(value)[:MOST_FIELDS]))
     return {
-        name: Observed(some.copy().pop() if len(some) == 1 else "", tuple(sorted(fields[name])))
+        name: ToolSpec(name=name, answer="".join(some) if len(some) == 1 else "", fields=tuple(sorted(fields[name])))
         for name, some in kinds.items()
     }
 
