@@ -45,7 +45,7 @@ class Source(Protocol):
     """one for each trace that was listed, and no longer there when it was fetched"""
 
     def traces(self, since: datetime | None) -> Iterator[str]:
-        """The ids of traces, the newest first, each once. Raises PullError."""
+        """The ids of traces, the newest first. One may come again, if others arrive meanwhile. Raises PullError."""
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The lines of the file for these traces, each trace whole. Raises PullError."""

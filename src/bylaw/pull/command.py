@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -122,7 +123,7 @@ def _pull(
     from bylaw.traces.export import open_destination
 
     redactor = recording_redactor() if redact else None
-    found = source.traces(since)
+    found = _unique(source.traces(since))
     chosen = islice(found, limit)
     traces = rows = 0
     try:
@@ -138,6 +139,14 @@ def _pull(
     except _Empty:
         return 0, 0, False
     return traces - len(source.missing), rows, traces == limit and next(found, None) is not None
+
+
+def _unique(traces: Iterable[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for trace in traces:
+        if trace not in seen:
+            seen.add(trace)
+            yield trace
 
 
 def _print(line: str) -> None:

@@ -41,24 +41,20 @@ class Langfuse:
         self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
-        seen: set[str] = set()
+        start, has_any = since.isoformat() if since else None, False
         try:
-            yield from self._traces(since, seen)
+            for trace in self._traces(start):
+                has_any = True
+                yield trace
         except NotThere:
-            if seen:
+            if has_any:
                 raise
             self._has_traces = False
-            start = since.isoformat() if since else None
             query = {"isRootObservation": "true", "fields": "core", "fromStartTime": start}
             for page in self._observations(query):
-                new = [one for one in dict.fromkeys(self.client.ids(page, "traceId")) if one not in seen]
-                seen.update(new)
-                yield from new
+                yield from self.client.ids(page, "traceId")
 
-    def _traces(self, since: datetime | None, seen: set[str]) -> Iterator[str]:
-        """`seen`: traces that arrive meanwhile move others to the next page."""
-        start = since.isoformat() if since else None
-
+    def _traces(self, start: str | None) -> Iterator[str]:
         def ask(page: int | None) -> tuple[list[dict[str, Any]], int | None]:
             page = page or 1
             query = {"page": page, "limit": _LANGFUSE_PAGE, "orderBy": "timestamp.desc", "fields": "core"}
@@ -69,9 +65,7 @@ class Langfuse:
             return rows, page + 1 if has_more else None
 
         for rows in self.client.pages(ask, "id"):
-            new = [one for one in self.client.ids(rows, "id") if one not in seen]
-            seen.update(new)
-            yield from new
+            yield from self.client.ids(rows, "id")
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         for trace in traces:
@@ -145,13 +139,9 @@ class LangSmith:
         self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
-        seen: set[str] = set()
         start = since.isoformat() if since else None
         for run in self._runs({"is_root": True, "start_time": start}, ("id", "trace_id", "start_time")):
-            (trace,) = self.client.ids([run], "trace_id", "id")
-            if trace not in seen:
-                seen.add(trace)
-                yield trace
+            yield from self.client.ids([run], "trace_id", "id")
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         for trace in traces:
@@ -258,9 +248,8 @@ class Mlflow:
 
         for page in self.client.pages(ask, "trace_id", "request_id"):
             for trace, info in zip(self.client.ids(page, "trace_id", "request_id"), page, strict=True):
-                if trace not in self._info:
-                    self._info[trace] = info
-                    yield trace
+                self._info[trace] = info
+                yield trace
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         for trace in traces:
@@ -307,13 +296,9 @@ class Phoenix:
         self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
-        seen: set[str] = set()
         try:
             for page in self._pages({"start_time": since.isoformat() if since else None}):
-                contexts = [span.get("context") for span in page]
-                new = [one for one in dict.fromkeys(self.client.ids(contexts, "trace_id")) if one not in seen]
-                seen.update(new)
-                yield from new
+                yield from self.client.ids([span.get("context") for span in page], "trace_id")
         except NotThere:
             raise PullError(
                 f"Phoenix has no project `{self._project}`, or PHOENIX_ENDPOINT is not right (status 404)"

@@ -109,8 +109,8 @@ class TraceStream:
         opened = self._opened(Problems(self._source.name, skip_bad=self._skip_bad))
         records, problems = opened.records, opened.problems
         problems.checks_keys = self._source.size <= SMALL
-        reader = CATALOGUE[self._reads_as].open(opened)
         format = CATALOGUE[self._reads_as]
+        reader = format.open(opened)
         signs = CallSigns(repeats_history=format.repeats_history, is_own=getattr(reader, "is_own", False))
         has_events = False
         for block in records.blocks():

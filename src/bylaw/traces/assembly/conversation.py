@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.model.events import Deferred, Locator, Origin, Request, Response, ToolCall, ToolResult, Usage
 from bylaw.traces.assembly.assembler import Assembler
+from bylaw.traces.assembly.content import Result
 from bylaw.traces.assembly.session_buffer import SessionBuffer, fits_name
 
 MOST_MESSAGES = 10_000
@@ -130,6 +131,11 @@ class Conversation:
             self._assembler.result(buffer, result, arguments)
         else:
             self._assembler.paired_result(buffer, known, result)
+
+    def add_read_result(self, result: Result, source: Locator, at: str | float | None) -> None:
+        """The same for a result as a message holds it."""
+        about = {"name": result.name, "is_error": result.is_error, "arguments": result.arguments}
+        self.add_result(source, at, result.call_id, result.content, **about)
 
     def add_answer(
         self,

@@ -7,9 +7,10 @@ the file that can contain them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -57,19 +58,17 @@ class SessionNames:
 
 def carries_history(
     messages: list[MessageSkim] | None, raw: bytes, decode_messages: Callable[[bytes], list[Any] | None]
-) -> bool | None:
-    """Whether a request continues a conversation; None if it has no recorded messages.
+) -> bool:
+    """Whether a request continues a conversation.
 
     It does if it holds an assistant's or a tool's message, or a tool result inside a user's message. To see the latter
     the messages are decoded, which is done only if `raw`, their record, can hold one.
     """
-    if not messages:
-        return None
-    for message in reversed(messages):  # an answer is usually the last message but one
+    for message in reversed(messages or ()):  # an answer is usually the last message but one
         role = message.role
         if role in _ANSWERS or (role is None and message.type in _ITEMS):
             return True
-    if b"tool_result" not in raw:
+    if not messages or b"tool_result" not in raw:
         return False
     contents = (message.get("content") for message in decode_messages(raw) or () if isinstance(message, dict))
     blocks = (block for content in contents if isinstance(content, list) for block in content)
@@ -158,39 +157,54 @@ def survey(
 # Sessions while the file is read
 
 
-class Sessions(Protocol):
+class Sessions(ABC):
+    """What is asked about messages does nothing where they do not tell sessions apart."""
+
+    separates = False
+    """whether the messages of requests tell sessions apart; if so, `request`, `response` and `act` must be called"""
     current: SessionBuffer
     """the session of the latest record"""
-    separates: bool
-    """whether the messages of requests tell sessions apart; if so, `request`, `response` and `act` must be called"""
-    waiting: dict[str, list[SessionBuffer]]
-    """requests of earlier sessions, by record id, that may still get a response"""
 
+    def __init__(self, assembler: Assembler) -> None:
+        self._assembler = assembler
+        self.waiting: dict[str, list[SessionBuffer]] = {}
+        """requests of earlier sessions, by record id, that may still get a response"""
+
+    @abstractmethod
     def find(self, session: str | None, parent: str | None) -> SessionBuffer:
         """The session of a record that names `session` and answers the record `parent`; it becomes the current one."""
 
-    def add_record(self, record_id: str | None) -> None:
+    @abstractmethod
+    def begins(self, session: str | None) -> bool:
+        """Whether a marker begins a session."""
+
+    @abstractmethod
+    def by_id(self, session: str) -> Sessions:
+        """The object that tells sessions apart once the first id is seen."""
+
+    def add_record(self, record_id: str | None) -> None:  # noqa: B027
         """Note that a later record may answer this record. Requests and responses need no note."""
 
     def request(self, messages: bytes, parent: str | None) -> bool:
         """Switch to the session that a request continues, or begin one. Returns whether that is certain.
 
         `messages`: a list in JSON that is not empty."""
+        return True
 
     def can_read(self, messages: bytes) -> bool:
         """Whether these are messages by which `request` can tell sessions apart."""
+        return False
 
-    def response(self, answer: Any, record_id: str | None, stop: str | None) -> None: ...
-    def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
+    def response(self, answer: Any, record_id: str | None, stop: str | None) -> None:  # noqa: B027
+        """Note what a later request may repeat."""
+
+    def act(  # noqa: B027
+        self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool
+    ) -> None:
         """Switch to the session of a call or result that has a record of its own."""
 
-    def begins(self, session: str | None) -> bool:
-        """Whether a marker begins a session."""
-
-    def by_id(self, session: str) -> Sessions:
-        """The object that tells sessions apart once the first id is seen."""
-
-    def notes(self) -> list[str]: ...
+    def notes(self) -> list[str]:
+        return []
 
 
 UNCLEAR = "it is not certain which session this request belongs to; it is read as one of session `{}`"
@@ -203,14 +217,12 @@ def sessions_of(survey: Survey, assembler: Assembler) -> Sessions:
     return SessionsInOrder(assembler, survey.sessions_by)
 
 
-class SessionsById:
+class SessionsById(Sessions):
     """Records name their session. One that does not belongs to that of the record it answers, else to the latest."""
 
     def __init__(self, assembler: Assembler, first_session: str) -> None:
-        self.separates = False
-        self.waiting: dict[str, list[SessionBuffer]] = {}
+        super().__init__(assembler)
         self.current = assembler.session(first_session)
-        self._assembler = assembler
         self._records: dict[str, SessionBuffer] = {}
 
     def find(self, session: str | None, parent: str | None) -> SessionBuffer:
@@ -230,35 +242,19 @@ class SessionsById:
             if len(self._records) > _MOST_RECORDS:
                 del self._records[next(iter(self._records))]
 
-    def request(self, messages: bytes, parent: str | None) -> bool:
-        return True
-
-    def can_read(self, messages: bytes) -> bool:
-        return False
-
-    def response(self, answer: Any, record_id: str | None, stop: str | None) -> None:
-        pass
-
-    def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
-        pass
-
     def begins(self, session: str | None) -> bool:
         return session is not None and not self._assembler.session(session).used
 
     def by_id(self, session: str) -> SessionsById:
         return self
 
-    def notes(self) -> list[str]:
-        return []
 
-
-class SessionsInOrder:
+class SessionsInOrder(Sessions):
     """Sessions without ids. They follow each other, unless requests tell them apart: then they may interleave."""
 
     def __init__(self, assembler: Assembler, by: SessionsBy = SessionsBy.NOTHING) -> None:
+        super().__init__(assembler)
         self.separates = by in (SessionsBy.HISTORY, SessionsBy.REQUESTS)
-        self.waiting: dict[str, list[SessionBuffer]] = {}
-        self._assembler = assembler
         self._by = by
         self._messages = Messages()
         self._continuations = Continuations(compare=by is SessionsBy.REQUESTS)
@@ -272,15 +268,13 @@ class SessionsInOrder:
             self._resume_request(parent)
         return self.current
 
-    def add_record(self, record_id: str | None) -> None:
-        pass
-
     def request(self, messages: bytes, parent: str | None) -> bool:
         continuations, current = self._continuations, self.current.origin.session
         asked = self._messages.read(messages)
         found = continuations.find(asked, parent, current)
-        if not found.session or not (found.session == current or self._resume(found.session)):
-            self._begin_afresh()
+        goes_on = bool(found.session) and (found.session == current or self._resume(found.session))
+        if not goes_on and self.current.used:
+            self.start()
         continuations.ask(self.current.origin.session, asked)
         return found.is_certain
 
@@ -338,10 +332,6 @@ class SessionsInOrder:
         buffer = self._left.pop(session, None)
         if buffer is not None:
             self._assembler.end_session(buffer)
-
-    def _begin_afresh(self) -> None:
-        if self.current.used:
-            self.start()
 
     def _next(self, session: str | None) -> SessionBuffer:
         self._started += 1

@@ -67,15 +67,12 @@ def holds_call(text: str) -> bool:
 
 
 def _is_react(text: str) -> bool:
-    if _REACT_INPUT.search(text) is not None and any(map(_may_be_tool, _REACT.findall(text))):
-        return True
+    if _REACT_INPUT.search(text) is not None:
+        names = (name.strip(" \t\r*_`'\".()[]").lower() for name in _REACT.findall(text))
+        if any(name not in _NO_TOOL for name in names):  # the name of a tool may also stand on the next line
+            return True
     found = _REACT_JSON.search(text)
     return found is not None and _begins_with_call(text[found.end() :])
-
-
-def _may_be_tool(name: str) -> bool:
-    """Whether this may be the name of a tool; it may also stand on the next line."""
-    return name.strip(" \t\r*_`'\".()[]").lower() not in _NO_TOOL
 
 
 def _is_whole_call(text: str) -> bool:

@@ -5,6 +5,8 @@ A session is held in memory until it ends, because its document can be written o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import IO, Any
 
 import msgspec
@@ -21,10 +23,12 @@ from bylaw.model.events import (
     SessionStart,
     ToolCall,
     ToolResult,
+    Usage,
 )
-from bylaw.traces.export.atif_steps import Call, History, Step, agent_step, call_of, put, result_of, text_of, timestamp
-from bylaw.traces.export.bylaw import LineBuilder, encodes_same, undeferred
-from bylaw.traces.formats.atif import content_of, recorded_definition
+from bylaw.traces.assembly.content import read_arguments, read_content
+from bylaw.traces.assembly.session_buffer import given_arguments
+from bylaw.traces.export.bylaw import LineBuilder, encodes_same, same, undeferred
+from bylaw.traces.formats.atif import Call, CallResult, Slots, Step, content_of, recorded_definition
 from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, RequestLine, TraceEndLine
 from bylaw.traces.formats.roundtrip_slots import RECORDED, SHAPE, Slot, slot_of
 from bylaw.traces.records.lines import MAX_RECORD
@@ -55,7 +59,7 @@ class _Trajectory:
         self.slots: list[Slot] = []
         """the lines of events that have no step"""
         self.below: list[_Trajectory] = []
-        self._history = History()
+        self._history = _History()
         self._model: str | None = None
         self._tools: list[Any] | None = None
         self._definitions: list[Any] | None = None
@@ -75,8 +79,8 @@ class _Trajectory:
         else:
             assert isinstance(event, Message)
             source = "agent" if event.role in _AGENT_ROLES else "user" if event.role == "user" else "system"
-            step = Step(timestamp=timestamp(event.at), source=source, message=text_of(event.content))
-            put(step, slot_of(number, line, {}))
+            step = Step(timestamp=_timestamp(event.at), source=source, message=_text_of(event.content))
+            _put(step, slot_of(number, line, {}))
             self.steps.append(step)
 
     def _add_request(self, number: int, line: Line, event: Request) -> None:
@@ -92,7 +96,7 @@ class _Trajectory:
             line.messages = Raw(msgspec.json.encode(new))
             held["messages"] = shared
             for step in steps[:1]:
-                step.timestamp = timestamp(event.at)
+                step.timestamp = _timestamp(event.at)
             self.steps += steps
         self._requests.append(Slot(number, Raw(msgspec.json.encode(line)), held))
 
@@ -103,12 +107,12 @@ class _Trajectory:
         return self._tools is tools or (self._tools == tools and encodes_same(self._tools, tools))
 
     def _add_response(self, number: int, line: Line, event: Response, places: dict[str, _CallPlace]) -> None:
-        step = agent_step(event)
+        step = _agent_step(event)
         for slot in self._requests:
-            put(step, slot)
+            _put(step, slot)
         self._requests = []
         is_held = event.content is not None and encodes_same(content_of(step), event.content)
-        put(step, slot_of(number, line, {"content": "step"} if is_held else {}))
+        _put(step, slot_of(number, line, {"content": "step"} if is_held else {}))
         self.steps.append(step)
         for call in step.tool_calls or ():
             places[call.tool_call_id] = _CallPlace(call, step)
@@ -116,22 +120,22 @@ class _Trajectory:
     def _add_call(self, number: int, line: Line, event: ToolCall, places: dict[str, _CallPlace]) -> None:
         place = places.get(event.call_id)
         if place is None or place.has_event or place.call.function_name != event.name:
-            call = call_of(event)
-            step = Step(timestamp=timestamp(event.at), source="agent", message="", tool_calls=[call])
+            call = _call_of(event)
+            step = Step(timestamp=_timestamp(event.at), source="agent", message="", tool_calls=[call])
             self.steps.append(step)
             place = places[event.call_id] = _CallPlace(call, step)
         place.has_event = True
         is_held = encodes_same(place.call.arguments, event.arguments)
-        put(place.call, slot_of(number, line, {"arguments": "call"} if is_held else {}))
+        _put(place.call, slot_of(number, line, {"arguments": "call"} if is_held else {}))
 
     def _add_result(self, number: int, line: Line, event: ToolResult, places: dict[str, _CallPlace]) -> None:
-        result, form = result_of(event)
-        put(result, slot_of(number, line, {} if event.content is None else {"content": form}))
+        result, form = _result_of(event)
+        _put(result, slot_of(number, line, {} if event.content is None else {"content": form}))
         place = places.get(event.call_id) if event.call_id is not None and event.call is not None else None
         if place is not None:
             place.step.observe(result)
             return
-        step = Step(timestamp=timestamp(event.at), source="system", message="")
+        step = Step(timestamp=_timestamp(event.at), source="system", message="")
         step.observe(result)
         self.steps.append(step)
 
@@ -253,3 +257,165 @@ class AtifWriter:
         self._own = {}
         self._too_long += len(line) > MAX_RECORD
         self._file.write(line)
+
+
+# The steps of a trajectory, made from events and from the messages of requests
+
+
+_OWN_ROLES = ("assistant", "tool", "function")
+_SYSTEM_ROLES = ("system", "developer")
+
+
+def _put(place: Step | Call | CallResult, slot: Slot) -> None:
+    place.extra = place.extra or Slots()
+    place.extra.bylaw.append(slot)
+
+
+def _agent_step(response: Response) -> Step:
+    thoughts = [
+        block for block in response.content or () if isinstance(block, dict) and block.get("type") == "thinking"
+    ]
+    texts = [text for block in thoughts if isinstance(text := block.get("text", block.get("thinking")), str)]
+    return Step(
+        timestamp=_timestamp(response.at),
+        source="agent",
+        model_name=response.model,
+        message=response.text or "",
+        reasoning_content="\n".join(texts) if texts else None,
+        tool_calls=[_call_of(call) for call in response.tool_calls] or None,
+        metrics=None if response.usage is None else _metrics(response.usage),
+        llm_call_count=1,
+    )
+
+
+def _call_of(call: ToolCall) -> Call:
+    """ATIF allows only objects as arguments: anything else is put into one, as its `value`."""
+    recorded = given_arguments(call)
+    arguments = recorded if isinstance(call.arguments, dict) else {} if recorded is None else {"value": recorded}
+    return Call(tool_call_id=call.call_id, function_name=call.name, arguments=arguments)
+
+
+def _result_of(result: ToolResult) -> tuple[CallResult, str]:
+    """The result, and the form in which it holds the content."""
+    content, form = result.content, "json"
+    if content is None or isinstance(content, str) or _is_texts(content):
+        form = "plain"
+    else:
+        content = msgspec.json.encode(content).decode()
+    return CallResult(source_call_id=result.call_id, content=content), form
+
+
+def _is_texts(content: Any) -> bool:
+    """Whether ATIF can express a list: if it holds only texts."""
+    return isinstance(content, list) and all(
+        isinstance(one, dict) and one.keys() == {"type", "text"} and one["type"] == "text" and type(one["text"]) is str
+        for one in content
+    )
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message; JSON if it has none."""
+    if isinstance(content, (str, list)):
+        found = read_content(content)[1]
+        if found:
+            return found
+    return "" if content in (None, "", []) else msgspec.json.encode(content).decode()
+
+
+def _timestamp(at: str | float | None) -> str | None:
+    """A time in ISO 8601, or None if it is not a valid time."""
+    try:
+        if isinstance(at, str):
+            datetime.fromisoformat(at.replace("Z", "+00:00"))
+            return at
+        return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _metrics(usage: Usage) -> dict[str, Any] | None:
+    counts = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_input_tokens,
+    }
+    more = {"reasoning_tokens": usage.reasoning_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    found: dict[str, Any] = {key: count for key, count in counts.items() if count is not None}
+    extra = {key: count for key, count in more.items() if count is not None}
+    return {**found, **({"extra": extra} if extra else {})} or None
+
+
+# From messages
+
+
+class _History:
+    """The messages of an agent's latest request, to find out which messages of the next one are new.
+
+    The agent's own messages and results have steps already, unless the trajectory begins in the middle of a
+    conversation: then they are copied context.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Any] = []
+        self._has_begun = False
+
+    def next(self, messages: list[Any]) -> tuple[int, list[Any], list[Step]]:
+        """How many messages the next request shares with the previous one, the new messages, and their steps."""
+        shared = 0
+        for old, new in zip(self._messages, messages, strict=False):
+            if not same(old, new):
+                break
+            shared += 1
+        added = messages[shared:]
+        steps = list(_steps(added, is_copied=not self._has_begun))
+        self._messages, self._has_begun = messages, True
+        return shared, added, steps
+
+
+def _steps(messages: list[Any], *, is_copied: bool) -> Iterator[Step]:
+    latest: Step | None = None
+    for message in messages:
+        fields = message if isinstance(message, dict) else {"content": message}
+        role, content = fields.get("role"), fields.get("content")
+        if role not in _OWN_ROLES:
+            if not _holds_only_results(content):
+                yield Step(source="system" if role in _SYSTEM_ROLES else "user", message=_text_of(content))
+        elif is_copied and role == "assistant":
+            blocks = content
+            if isinstance(content, list):
+                blocks = [
+                    block for block in content if not (isinstance(block, dict) and block.get("type") == "tool_use")
+                ]
+            calls = list(_calls(fields)) or None
+            latest = Step(source="agent", message=_text_of(blocks), tool_calls=calls, is_copied_context=True)
+            yield latest
+        elif is_copied and latest is not None:
+            known = {call.tool_call_id for call in latest.tool_calls or ()}
+            call_id = fields.get("tool_call_id")
+            latest.observe(CallResult(source_call_id=call_id if call_id in known else None, content=_text_of(content)))
+
+
+def _holds_only_results(content: Any) -> bool:
+    """A user's message that holds only results gets no step, because the results have."""
+    return (
+        isinstance(content, list)
+        and bool(content)
+        and all(isinstance(block, dict) and str(block.get("type")).endswith("tool_result") for block in content)
+    )
+
+
+def _calls(fields: dict[str, Any]) -> Iterator[Call]:
+    """The calls of an assistant's message, in OpenAI's or Anthropic's shape; calls without a name are left out."""
+    content, calls = fields.get("content"), fields.get("tool_calls")
+    found: list[tuple[Any, Any, Any]] = []
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") == "tool_use":
+            found.append((block.get("id"), block.get("name"), block.get("input")))
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            found.append((call.get("id"), function.get("name"), read_arguments(function.get("arguments"))[0]))
+    for call_id, name, input in found:
+        if isinstance(name, str):
+            id = call_id if isinstance(call_id, str) else ""
+            yield Call(tool_call_id=id, function_name=name, arguments=input if isinstance(input, dict) else {})

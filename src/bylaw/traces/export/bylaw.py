@@ -103,7 +103,9 @@ class Histories:
     ) -> None:
         if type(held) is Prefix:
             shown.grows, shown.start, shown.end = held.held
-            shared = _shared_part(shown, before)
+            # how many messages both requests show, if they are parts of one list
+            is_one = before is not None and before.grows is shown.grows and before.start == shown.start
+            shared = min(before.end, shown.end) - shown.start if before is not None and is_one else 0
             if before is not None and shared:
                 line.follows = (before.number, shared)
                 line.messages = Raw(msgspec.json.encode(shown.grows[shown.start + shared : shown.end]))
@@ -112,7 +114,7 @@ class Histories:
             return
         parts = _parts(held)
         if parts is None:
-            whole = _undeferred(held)
+            whole = undeferred(held)
             line.messages = UNSET if whole is None else Raw(msgspec.json.encode(whole))
             return
         shown.keys = [hash(part) for part in parts]
@@ -127,13 +129,6 @@ class Histories:
         line.messages = Raw(b"[" + b",".join(parts[count:]) + b"]")
 
 
-def _shared_part(shown: _Shown, before: _Shown | None) -> int:
-    """How many messages both requests show, if they are parts of one list."""
-    if before is None or before.grows is not shown.grows or before.start != shown.start:
-        return 0
-    return min(before.end, shown.end) - shown.start
-
-
 def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:
     """The JSON of each message; None if they are not a list."""
     if isinstance(held, Deferred) and held.decode is decode_list and isinstance(held.held, Raw):
@@ -145,15 +140,8 @@ def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:
                 return None
     if type(held) is Pieces:
         return held.parts()
-    found = _undeferred(held)
+    found = undeferred(held)
     return [msgspec.json.encode(one) for one in found] if isinstance(found, list) else None
-
-
-def _undeferred(value: list[Any] | Deferred | None) -> Any:
-    """Messages. If they are not decoded yet, the decoded form is not stored in the event."""
-    if isinstance(value, Deferred) and value.decode is not None:
-        return value.decode() if value.held is UNSET else value.decode(value.held)
-    return value.get() if isinstance(value, Deferred) else value
 
 
 _COPIED: dict[type[Event], tuple[type[Line], tuple[str, ...]]] = {
@@ -253,8 +241,9 @@ class LineBuilder:
     def write(self, event: Event) -> None:
         response = self._held
         if response is not None:
-            if isinstance(event, ToolCall) and _same_call(event, response.tool_calls[len(self._calls)]):
-                self._calls.append(response.tool_calls[len(self._calls)])
+            call = response.tool_calls[len(self._calls)]
+            if event is call or (event == call and same(event.arguments, call.arguments)):
+                self._calls.append(call)
                 if len(self._calls) == len(response.tool_calls):
                     self.release()
                 return
@@ -319,10 +308,6 @@ class LineBuilder:
             self._previous = None
             if len(self._unlinked) > MOST_UNLINKED:
                 del self._unlinked[next(iter(self._unlinked))]
-
-
-def _same_call(left: ToolCall, right: ToolCall) -> bool:
-    return left is right or (left == right and same(left.arguments, right.arguments))
 
 
 class TraceWriter:

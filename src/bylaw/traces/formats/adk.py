@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,18 +12,17 @@ from bylaw.traces.formats.chat_message import ASSISTANT
 from bylaw.traces.formats.gemini import CallOrder, is_content
 from bylaw.traces.formats.messages import chat_message
 from bylaw.traces.formats.reader import LOGGED_TWICE, LoggedRecords, Opened
-from bylaw.traces.formats.record import Path, Record, list_field, object_field, text_field, type_name
+from bylaw.traces.formats.record import Path, Record, list_field, object_field, snake, text_field, type_name
 
 _INVOCATIONS = ("invocationId", "invocation_id")
 _METADATA = ("app_name", "appName", "user_id", "userId", "state")
 _CASES, _RESULTS = "eval_cases", "eval_case_results"
-_INNER_CAPITAL = re.compile(r"(?<=[a-z])[A-Z]")
 
 
 def claims(value: Any) -> bool:
     if not isinstance(value, dict):
         return bool(value) and isinstance(value, list) and _is_event(value[0])
-    if _is_event(value) or any(isinstance(_snaked(value).get(key), list) for key in (_CASES, _RESULTS)):
+    if _is_event(value) or any(isinstance(snake(value).get(key), list) for key in (_CASES, _RESULTS)):
         return True
     return any(map(_is_event, list_field(value, "events")[:1]))
 
@@ -43,7 +41,7 @@ class AdkReader(ChatReader):
 
     def read_record(self, record: Record) -> None:
         value = record.value
-        evaluated = _snaked(value)
+        evaluated = snake(value)
         if isinstance(value, list):
             self._session(record, value, (), {})
         elif isinstance(value, dict) and isinstance(value.get("events"), list):
@@ -51,10 +49,10 @@ class AdkReader(ChatReader):
         elif isinstance(evaluated.get(_CASES), list):
             for index, case in enumerate(evaluated[_CASES]):
                 path = (_CASES, index, "conversation")
-                self._session(record, _events_of(list_field(case, "conversation")), path, _named(_snaked(case)))
+                self._session(record, _events_of(list_field(case, "conversation")), path, _named(snake(case)))
         elif isinstance(evaluated.get(_RESULTS), list):
             for index, case in enumerate(evaluated[_RESULTS]):
-                self._session(record, _recorded(_snaked(case)), (_RESULTS, index), _named(_snaked(case)))
+                self._session(record, _recorded(snake(case)), (_RESULTS, index), _named(snake(case)))
         else:
             self.read_open(record)
 
@@ -111,14 +109,7 @@ def _outer(event: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# Evaluations
-
-
-def _snaked(value: Any) -> dict[str, Any]:
-    """An object of an evaluation with the names of its files: its API says `evalCases` for `eval_cases`."""
-    if not isinstance(value, dict):
-        return {}
-    return {_INNER_CAPITAL.sub(lambda found: f"_{found[0].lower()}", key): one for key, one in value.items()}
+# Evaluations. The API says `evalCases` for the `eval_cases` of a file.
 
 
 def _named(case: dict[str, Any]) -> dict[str, Any]:
@@ -130,17 +121,17 @@ def _recorded(case: dict[str, Any]) -> list[Any]:
     """What the agent did in an evaluation: its session, or each invocation beside what was expected."""
     events = list_field(object_field(case, "session_details"), "events")
     per = list_field(case, "eval_metric_result_per_invocation")
-    return events or _events_of([_snaked(one).get("actual_invocation") for one in per])
+    return events or _events_of([snake(one).get("actual_invocation") for one in per])
 
 
 def _events_of(invocations: list[Any]) -> list[Any]:
-    return [event for one in invocations for event in (_events(_snaked(one)) if isinstance(one, dict) else [one])]
+    return [event for one in invocations for event in (_events(snake(one)) if isinstance(one, dict) else [one])]
 
 
 def _events(invocation: dict[str, Any]) -> Iterator[dict[str, Any]]:
     at = invocation.get("creation_timestamp")
     yield {"author": "user", "content": invocation.get("user_content"), "timestamp": at}
-    data = _snaked(invocation.get("intermediate_data"))
+    data = snake(invocation.get("intermediate_data"))
     uses, responses = list_field(data, "tool_uses"), list_field(data, "tool_responses")
     events = list_field(data, "invocation_events")
     yield from (event for event in events if isinstance(event, dict))

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Union
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, defstruct
 
 from bylaw.traces.assembly.continuations import MessageSkim
 from bylaw.traces.assembly.sessions import NOTHING_SEEN, Hints, RecordSummary, carries_history
@@ -113,39 +113,16 @@ class ResultRecord(Envelope, tag="tool_result", kw_only=True, gc=False):
     payload: ResultPayload
 
 
-class ErrorRecord(Envelope, tag="error", gc=False):
-    payload: Any = None
-
-
-class ReplaySummary(Envelope, tag="replay_summary", gc=False):
-    payload: Any = None
-
-
-class Chunk(Envelope, tag="chunk", gc=False):
-    payload: Any = None
-
-
-class HarnessEvent(Envelope, tag="harness_event", gc=False):
-    payload: Any = None
-
-
-class BlobRef(Envelope, tag="blob_ref", gc=False):
-    payload: Any = None
-
-
-Other: TypeAlias = ErrorRecord | ReplaySummary | Chunk | HarnessEvent | BlobRef
-Record: TypeAlias = Metadata | ChatRequest | ChatResponse | CallRecord | ResultRecord | Other
 LABELS: dict[type, str] = {
-    ErrorRecord: "error",
-    ReplaySummary: "replay_summary",
-    Chunk: "chunk",
-    HarnessEvent: "harness_event",
-    BlobRef: "blob_ref",
+    defstruct(label, [("payload", Any, None)], bases=(Envelope,), tag=label, gc=False): label
+    for label in ("error", "replay_summary", "chunk", "harness_event", "blob_ref")
 }
+"""records that become annotations"""
 KINDS = ("metadata", "chat_request", "chat_response", "tool_call", "tool_result", *LABELS.values())
 
-decode_record = msgspec.json.Decoder(Record).decode
-decode_unread = msgspec.json.Decoder(Metadata | UnreadRequest | ChatResponse | CallRecord | ResultRecord | Other).decode
+_REST = (Metadata, ChatResponse, CallRecord, ResultRecord, *LABELS)
+decode_record: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(ChatRequest, *_REST)]).decode
+decode_unread: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(UnreadRequest, *_REST)]).decode
 
 
 class _WholePayload(Struct, gc=False):
@@ -238,7 +215,7 @@ def summarize(line: bytes) -> RecordSummary:
     if meta is not None and meta.session_id is not None:
         return RecordSummary(session=str(meta.session_id))
     messages = payload.messages if kind == "chat_request" and payload is not None else None
-    has_history = carries_history(messages, line, messages_in) is True
+    has_history = carries_history(messages, line, messages_in)
     if meta is not None and meta.session_tag is not None:
         return RecordSummary(tag=str(meta.session_tag), is_marker=kind == "metadata", carries_history=has_history)
     return _HISTORY if has_history else _MARKER if kind == "metadata" else NOTHING_SEEN

@@ -130,8 +130,7 @@ def _generation(data: dict[str, Any]) -> ModelCall:
 
 def _response(data: dict[str, Any]) -> ModelCall:
     """The export holds only the id of the response; a custom processor may add all of it."""
-    response = data.get("response")
-    response = response if isinstance(response, dict) else {}
+    response = object_field(data, "response")
     output = response.get("output", data.get("output"))
     recorded = decode_whole(data.get("input", response.get("input")))
     return ModelCall(

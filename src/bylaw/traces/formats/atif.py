@@ -156,39 +156,51 @@ def _usage(metrics: Any) -> Usage | None:
 
 # Trajectories that Bylaw exported. Each event's slot is in the `extra` of the step, call or result it belongs to. A
 # trajectory holds each message once, while requests show the whole conversation. So the slot of a request holds its new
-# messages, and how many messages of the previous request come before them.
+# messages, and how many messages of the previous request come before them. The writer makes the same structs.
 
 
 MOST_COPIED = 1 << 24
 """messages that the requests of one file may take from earlier ones, apart from simple continuations"""
 
 
-class _Slots(Struct, gc=False):
+class Slots(Struct, gc=False):
     bylaw: list[Slot] = []
 
 
-class _Call(Struct, gc=False):
+class Call(Struct, omit_defaults=True, gc=False):
     tool_call_id: Any = None
     function_name: Any = None
     arguments: Any = None
-    extra: _Slots | None = None
+    extra: Slots | None = None
 
 
-class _Result(Struct, gc=False):
+class CallResult(Struct, omit_defaults=True, gc=False):
+    source_call_id: Any = None
     content: Any = None
-    extra: _Slots | None = None
+    extra: Slots | None = None
 
 
-class _Observation(Struct, gc=False):
-    results: list[_Result] = []
+class Observation(Struct, gc=False):
+    results: list[CallResult] = []
 
 
-class _Step(Struct, gc=False):
+class Step(Struct, omit_defaults=True, kw_only=True, gc=False):
+    step_id: Any = None
+    timestamp: Any = None
+    source: Any = None
+    model_name: Any = None
     message: Any = None
     reasoning_content: str | None = None
-    tool_calls: list[_Call] | None = None
-    observation: _Observation | None = None
-    extra: _Slots | None = None
+    tool_calls: list[Call] | None = None
+    observation: Observation | None = None
+    metrics: Any = None
+    llm_call_count: Any = None
+    is_copied_context: Any = None
+    extra: Slots | None = None
+
+    def observe(self, result: CallResult) -> None:
+        self.observation = self.observation or Observation()
+        self.observation.results.append(result)
 
 
 class _Own(Struct, gc=False):
@@ -210,7 +222,7 @@ class _Agent(Struct, frozen=True, gc=False):
 
 class _Trajectory(Struct, gc=False):
     agent: _Agent = _Agent()
-    steps: list[_Step] = []
+    steps: list[Step] = []
     subagent_trajectories: list[_Trajectory] | None = None
     extra: _Extra | None = None
 
@@ -261,11 +273,11 @@ class OwnAtifReader(RoundTripReader):
             line = slot.decoded()
             if isinstance(line, RequestLine):
                 messages = self._fill_request(line, slot, messages, found.agent)
-            elif isinstance(line, ResponseLine) and isinstance(place, _Step) and "content" in slot.held:
+            elif isinstance(line, ResponseLine) and isinstance(place, Step) and "content" in slot.held:
                 line.content = content_of(place)
-            elif isinstance(line, ToolCallLine) and isinstance(place, _Call) and "arguments" in slot.held:
+            elif isinstance(line, ToolCallLine) and isinstance(place, Call) and "arguments" in slot.held:
                 line.arguments = place.arguments
-            elif isinstance(line, ToolResultLine) and isinstance(place, _Result) and "content" in slot.held:
+            elif isinstance(line, ToolResultLine) and isinstance(place, CallResult) and "content" in slot.held:
                 is_json = slot.held["content"] == "json" and isinstance(place.content, str)
                 line.content = msgspec.json.decode(place.content) if is_json else place.content
             yield slot.n, line
@@ -286,13 +298,13 @@ class OwnAtifReader(RoundTripReader):
             before += new if isinstance(new, list) else []
             deferred["messages"] = Prefix(None, (before, 0, len(before)))
         if "tools" in slot.held and definitions is not None:
-            deferred["tools"] = Deferred(_recorded_definitions, definitions)
+            deferred["tools"] = Deferred(lambda found: [recorded_definition(one) for one in found], definitions)
         for field, value in deferred.items():
             setattr(line, field, value)  # the field's type is that of a line in a file of its own
         return before
 
 
-def _slots(found: _Trajectory) -> Iterator[tuple[Slot, _Step | _Call | _Result | None]]:
+def _slots(found: _Trajectory) -> Iterator[tuple[Slot, Step | Call | CallResult | None]]:
     """Every slot of a trajectory, and what it is in."""
     for slot in found.own.events if found.own is not None else ():
         yield slot, None
@@ -303,7 +315,7 @@ def _slots(found: _Trajectory) -> Iterator[tuple[Slot, _Step | _Call | _Result |
                 yield slot, place
 
 
-def content_of(step: Any) -> list[Any]:
+def content_of(step: Step) -> list[Any]:
     """The blocks that a step holds. The writer asks this too, about a step it has made."""
     blocks: list[Any] = []
     if step.reasoning_content is not None:
@@ -314,10 +326,6 @@ def content_of(step: Any) -> list[Any]:
         use = {"type": "tool_use", "id": call.tool_call_id, "name": call.function_name, "input": call.arguments}
         blocks.append(use)
     return blocks
-
-
-def _recorded_definitions(found: list[Any]) -> list[Any]:
-    return [recorded_definition(one) for one in found]
 
 
 def recorded_definition(tool: Any) -> Any:

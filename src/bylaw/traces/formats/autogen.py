@@ -88,7 +88,8 @@ class AutoGenReader(GatheringReader):
         reason = value.get("stop_reason") if found else None
         if not found and isinstance(value, dict) and value.get("type") != _CHUNK:
             self._streamed.append(value)
-        if len(found) == 1 and self._repeats(found[0][1]):
+        messages = found[0][1] if len(found) == 1 else []
+        if messages and messages == list(self._streamed)[-len(messages) :]:
             self._streamed.clear()
             return
         for name, messages in found:
@@ -96,10 +97,6 @@ class AutoGenReader(GatheringReader):
             self.read_list(record, messages, ("messages",), name, metadata=metadata)
         if not found:
             super().read_record(record)
-
-    def _repeats(self, messages: list[Any]) -> bool:
-        streamed = list(self._streamed)
-        return bool(messages) and messages == streamed[-len(messages) :]
 
     def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
         kind, source, content = text_field(event, "type"), text_field(event, "source"), event.get("content")

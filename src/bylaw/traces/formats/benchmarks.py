@@ -90,17 +90,16 @@ def _simulated(message: Any) -> Iterator[Any]:
         found["model"] = text_field(object_field(message, "raw_data"), "model")
         calls = message.get("tool_calls")
         if isinstance(calls, list) and calls and role == "assistant":
-            found["tool_calls"] = [_called(call) for call in calls]
+            found["tool_calls"] = [
+                call_of(call.get("id"), call.get("name"), call.get("arguments")) if isinstance(call, dict) else call
+                for call in calls
+            ]
         elif isinstance(calls, list) and calls:  # the user's own: content is null then
             own = [{"type": "tool_call", **(call if isinstance(call, dict) else {})} for call in calls]
             found["content"] = message.get("content") or own
         yield found
     elif role != "tool":
         yield message
-
-
-def _called(call: Any) -> Any:
-    return call_of(call.get("id"), call.get("name"), call.get("arguments")) if isinstance(call, dict) else call
 
 
 # tau-bench

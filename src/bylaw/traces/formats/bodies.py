@@ -130,7 +130,10 @@ def _chat(body: dict[str, Any]) -> dict[str, Any] | None:
 
 def _responses(body: dict[str, Any]) -> dict[str, Any] | None:
     output = body.get("output")
-    if not isinstance(output, list) or (body.get("object") != "response" and not _are_items(output)):
+    if not isinstance(output, list):
+        return None
+    are_items = bool(output) and all(isinstance(one, dict) and isinstance(one.get("type"), str) for one in output)
+    if body.get("object") != "response" and not are_items:
         return None
     reason = object_field(body, "incomplete_details").get("reason")
     stop = reason if isinstance(reason, str) else text_field(body, "status")
@@ -155,10 +158,6 @@ def answer_of_items(items: list[Any]) -> dict[str, Any]:
     for item in items:
         add_item(item, answer)
     return {"role": "assistant", "content": answer.blocks}
-
-
-def _are_items(items: list[Any]) -> bool:
-    return bool(items) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in items)
 
 
 def _converse(body: dict[str, Any]) -> dict[str, Any] | None:

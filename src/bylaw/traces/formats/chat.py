@@ -94,7 +94,8 @@ class ChatReader(ConversationReader):
             record.malformed(error, path)
             return
         conversation.add_input(message, source)
-        self._read_results(conversation, message, source)
+        for result in results_in(message):
+            conversation.add_read_result(result, source, time_of(message))
 
     def _read_answer(
         self,
@@ -127,18 +128,6 @@ class ChatReader(ConversationReader):
                 usage=read_recorded_usage(record, message, (*path, "usage")),
             )
         conversation.add_message(message)
-
-    def _read_results(self, conversation: Conversation, message: dict[str, Any], source: Locator) -> None:
-        for result in results_in(message):
-            conversation.add_result(
-                source,
-                time_of(message),
-                result.call_id,
-                result.content,
-                name=result.name,
-                is_error=result.is_error,
-                arguments=result.arguments,
-            )
 
 
 def _renamed(message: dict[str, Any]) -> dict[str, Any]:

@@ -257,6 +257,8 @@ _OWN = frozenset(
      "tool.execution_complete")
 )  # fmt: skip
 _STARTS = "tool.execution_start"
+_SERVED = ("_call", "_tool_use")
+"""how the types of calls end that the provider ran itself"""
 
 
 def claims_cli(value: Any) -> bool:
@@ -334,11 +336,10 @@ class CopilotCliReader(ChatReader):
             self._issued |= {str(one.get("toolCallId")): run for one in requests}
             output, served = data.get("outputTokens"), object_field(data, "serverTools")
             blocks = [one for key in ("items", "rawContentBlocks") for one in list_field(served, key)]
+            own = [one for one in blocks if isinstance(one, dict) and str(one.get("type")).endswith(_SERVED)]
             yield {
                 "role": ASSISTANT,
-                "content": [*blocks_of(data.get("content")), *filter(_is_call, blocks)]
-                if blocks
-                else data.get("content"),
+                "content": [*blocks_of(data.get("content")), *own] if blocks else data.get("content"),
                 "reasoning_content": text_field(data, "reasoningText"),
                 **({"tool_calls": calls} if calls else {}),
                 "timestamp": at,
@@ -377,11 +378,6 @@ class _Answer(Struct):
                 call["function"]["arguments"] = call["function"]["arguments"] or arguments
                 return True
         return False
-
-
-def _is_call(block: Any) -> bool:
-    """Whether this is a call that the provider ran itself."""
-    return isinstance(block, dict) and str(block.get("type")).endswith(("_call", "_tool_use"))
 
 
 def _result(data: dict[str, Any], call_id: str | None, at: Any) -> dict[str, Any]:

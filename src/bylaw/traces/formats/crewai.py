@@ -51,7 +51,10 @@ class CrewAiReader(PairsReader):
 
     def _read_answer(self, record: Record, event: dict[str, Any], *, is_answered: bool) -> None:
         try:
-            pair = self._pair(event, is_answered=is_answered)
+            request = read_request({"messages": event.get("messages"), "model": event.get("model")})
+            began = self._started.pop(text_field(event, "started_event_id") or "", None)
+            times = {"start_time": began, "end_time": event.get("timestamp")}
+            pair = Pair(request, {}, _answer(event) if is_answered else None, times)
             buffer = self._read(record, pair, ())
         except MalformedRecord as error:
             record.malformed(error)
@@ -84,12 +87,6 @@ class CrewAiReader(PairsReader):
             latency_ms=latency_ms(start, end),
         )
         self._assembler.result(buffer, result)
-
-    def _pair(self, event: dict[str, Any], *, is_answered: bool) -> Pair:
-        request = read_request({"messages": event.get("messages"), "model": event.get("model")})
-        began = self._started.pop(text_field(event, "started_event_id") or "", None)
-        times = {"start_time": began, "end_time": event.get("timestamp")}
-        return Pair(request, {}, _answer(event) if is_answered else None, times)
 
 
 def _speaker(event: dict[str, Any]) -> tuple[Any, Any]:

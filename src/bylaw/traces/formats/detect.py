@@ -27,6 +27,7 @@ _SAMPLED = 50
 _ANTHROPIC_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 _OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
 _CONVERSE_BLOCKS = frozenset(("text", "toolUse", "toolResult", "reasoningContent", "image", "document"))
+"""the only key of a block, which has no type"""
 _EVENT_KEYS = {
     "user_message": frozenset(CONTENT_KEYS),
     "agent_message": frozenset(CONTENT_KEYS),
@@ -112,11 +113,6 @@ def _is_message(value: Any) -> bool:
     )
 
 
-def _is_converse(block: Any) -> bool:
-    """Blocks of Bedrock's Converse have no type, but one key that is it."""
-    return isinstance(block, dict) and "type" not in block and not _CONVERSE_BLOCKS.isdisjoint(block)
-
-
 def _chat_dialect(values: list[Any]) -> str:
     """OpenAI, Bedrock or Anthropic. All are read alike, so this only names the file. Plain text could be any."""
     messages = [message for value in values for message in _messages_in(value)]
@@ -126,15 +122,15 @@ def _chat_dialect(values: list[Any]) -> str:
     ):
         return "openai"
     contents = [message.get("content") for message in messages]
-    if any(_is_converse(block) for content in contents if isinstance(content, list) for block in content):
+    blocks = [
+        block for content in contents if isinstance(content, list) for block in content if isinstance(block, dict)
+    ]
+    if any("type" not in block and not _CONVERSE_BLOCKS.isdisjoint(block) for block in blocks):
         return "bedrock"
     if any(isinstance(value, dict) and "system" in value for value in values):
         return "anthropic"
-    blocks = [block for content in contents if isinstance(content, list) for block in content]
-    shows_anthropic = any("stop_reason" in message for message in messages) or any(
-        isinstance(block, dict) and block.get("type") in _ANTHROPIC_BLOCKS for block in blocks
-    )
-    return "anthropic" if shows_anthropic else "openai"
+    shows_blocks = any(block.get("type") in _ANTHROPIC_BLOCKS for block in blocks)
+    return "anthropic" if shows_blocks or any("stop_reason" in message for message in messages) else "openai"
 
 
 def _messages_in(value: Any) -> Iterator[dict[str, Any]]:

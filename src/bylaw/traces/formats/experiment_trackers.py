@@ -77,7 +77,8 @@ class RowReader(SpanReader):
         tools: Any = None,
     ) -> None:
         """Set what a row is about: by its kind, else by its values, else when it is known which tools were called."""
-        if kind == "llm" or (kind != "tool" and _is_model_call(input, output)):
+        is_exchange = kind != "tool" and read_request(input) is not None and read_answer(output) is not None
+        if kind == "llm" or is_exchange:
             span.about = _model_call(input, output, model=model, tools=tools, usage=usage)
         elif kind == "tool":
             span.about = ToolRun.recorded(span.name, input, output, call_id=call_id, failed=span.error is not None)
@@ -104,11 +105,6 @@ def _called(call: ModelCall) -> list[str]:
     except MalformedRecord:
         return []  # told when the answer is read
     return [use["name"] for use in uses if isinstance(use.get("name"), str)]
-
-
-def _is_model_call(input: Any, output: Any) -> bool:
-    """Whether a row without a kind holds a request to a model's API and its response."""
-    return read_request(input) is not None and read_answer(output) is not None
 
 
 def _model_call(

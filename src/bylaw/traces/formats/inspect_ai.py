@@ -19,7 +19,7 @@ from bylaw.traces.formats.chat_message import item_of
 from bylaw.traces.formats.inspect_sample import MOST, Chunks, Sample, error_text
 from bylaw.traces.formats.messages import first_answer
 from bylaw.traces.formats.reader import Opened
-from bylaw.traces.formats.record import Record, records_of, text_field, type_name
+from bylaw.traces.formats.record import Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import Tree
 from bylaw.traces.formats.spans.session import SessionSpans
@@ -119,8 +119,7 @@ def _span(sample: Sample, event: dict[str, Any], item: str, outer: str | None) -
 
 
 def _model(sample: Sample, event: dict[str, Any], *, failed: bool) -> ModelCall:
-    output = event.get("output")
-    output = output if isinstance(output, dict) else {}
+    output = object_field(event, "output")
     choices = output.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     config, tools, stop = event.get("config"), event.get("tools"), choice.get("stop_reason")

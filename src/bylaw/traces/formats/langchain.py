@@ -215,9 +215,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _metadata(run: dict[str, Any]) -> dict[str, Any]:
-    extra = parsed(run.get("extra"))
-    metadata = extra.get("metadata") if isinstance(extra, dict) else None
-    return metadata if isinstance(metadata, dict) else {}
+    return object_field(parsed(run.get("extra")), "metadata")
 
 
 # Models
@@ -262,19 +260,17 @@ def _output(outputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def _usage(run: dict[str, Any], outputs: dict[str, Any], answer: dict[str, Any] | None) -> Any:
-    about = outputs.get("llm_output")
     places = (
         outputs.get("usage_metadata"),
         (answer or {}).get("usage_metadata"),
         outputs.get("usage"),
-        about.get("token_usage") if isinstance(about, dict) else None,
+        object_field(outputs, "llm_output").get("token_usage"),
         run,
     )
     for place in places:
         if not isinstance(place, dict):
             continue
-        details = (place.get("input_token_details"), place.get("output_token_details"))
-        inside, out = (part if isinstance(part, dict) else {} for part in details)
+        inside, out = object_field(place, "input_token_details"), object_field(place, "output_token_details")
         found = usage_from_counts(
             {key: value for key, value in place.items() if "token" in key},
             input=place.get("input_tokens", place.get("prompt_tokens")),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 from msgspec import UNSET
@@ -18,7 +17,7 @@ from bylaw.traces.formats.bodies import answer_of, has_calls
 from bylaw.traces.formats.langfuse_tables import sidecar_of, sidecars_of
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.reader import Opened
-from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, text_field, type_name
+from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, snake, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
@@ -26,7 +25,6 @@ from bylaw.traces.formats.spans.vocabularies import interpret, usage_of
 from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
 
-_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _SIGNS = ("gen_ai.tool.", '"TOOL"', '"AGENT"', "ai.toolCall", "traceloop.span.kind", "tool.name")
 """parts of attributes that say of a span that it ran a tool or an agent"""
 _ANSWER_SIGNS = ("tool_call", "function_call", "toolCalls", "output_messages", "gen_ai.completion", "output.messages")
@@ -37,15 +35,6 @@ _PLAIN = frozenset(("span", "event", "chain"))
 _VERB = re.compile(r"^(?:execute_tool|running tool:?|tools/call|tool:) +")
 """what recorders put before the name of a tool"""
 _SCORE_FIELDS = ("name", "value", "string_value", "data_type", "comment", "source", "observation_id")
-
-
-def snake(value: dict[str, Any]) -> dict[str, Any]:
-    return {_snake_key(key): item for key, item in value.items()}
-
-
-@lru_cache(maxsize=1000)
-def _snake_key(key: str) -> str:
-    return _CAPITAL.sub(r"_\1", key).lower()
 
 
 def span_of(row: dict[str, Any], record: Record) -> Span:
@@ -243,7 +232,7 @@ class LangfuseReader(SpanReader):
     def finish(self) -> list[Event]:
         path = None if self._path is None else sidecar_of(self._path, "scores")
         for record in sidecar_records(path, self._problems) if path is not None and is_file(path) else ():
-            row = snake(record.value) if isinstance(record.value, dict) else {}
+            row = snake(record.value)
             if text_field(row, "trace_id") in self._traces:
                 self._forest.add(score_of(row, record), len(record.raw))
         return super().finish()

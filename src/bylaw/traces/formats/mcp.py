@@ -16,7 +16,7 @@ from bylaw.model.events import Event, Origin, SessionStart, ToolCall, ToolResult
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.session_buffer import SessionBuffer, same_value
 from bylaw.traces.formats.reader import AssemblingReader, Opened
-from bylaw.traces.formats.record import Record, records_of, text_field, type_name
+from bylaw.traces.formats.record import Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import first, latency_ms, moment
 from bylaw.traces.records.lines import Block
 
@@ -123,8 +123,7 @@ class McpReader(AssemblingReader):
     def _request(
         self, record: Record, message: dict[str, Any], named: str | None, when: float | None, at: str | float | None
     ) -> None:
-        method, params = message["method"], message.get("params")
-        params = params if isinstance(params, dict) else {}
+        method, params = message["method"], object_field(message, "params")
         if method == "initialize":
             self._handshake(record, params, named, at)
         session = named or (_trace_id(params) if "_meta" in params else None) or self._current
@@ -197,8 +196,7 @@ class McpReader(AssemblingReader):
         if opened is None:
             self._unmatched += 1
             return
-        result = message.get("result")
-        result = result if isinstance(result, dict) else {}
+        result = object_field(message, "result")
         self._know_server(opened.session, result)
         if opened.call is None:
             if opened.method == "tools/list" and isinstance(result.get("tools"), list):

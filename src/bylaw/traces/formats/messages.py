@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Raw
 
 from bylaw.traces.assembly.content import foreign_result, read_arguments
-from bylaw.traces.formats.chat_message import read_assistant
+from bylaw.traces.formats.chat_message import ROLES, read_assistant
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.responses_items import ITEMS, message_of
 from bylaw.traces.records.jsontext import decode_whole
@@ -31,7 +31,6 @@ _LANGCHAIN_TYPES = ("ai", "human", "system", "tool", "function", "chat", *_CLASS
 _WRAPPERS = frozenset(("kwargs", "data"))
 """keys that wrap a message, even if it has a role"""
 _STOP_REASONS = ("finish_reason", "stop_reason")
-_KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _USES = ("tool_use", "function_call", "tool_call")
 _CALL_NAMES = ("name", "toolName", "tool_name")
 _CALL_ARGUMENTS = ("args", "arguments", "input", "tool_kwargs", "parameters")
@@ -90,7 +89,7 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     if isinstance(value.get("parts"), list):
         return _of_parts(value, known)
     message = {**value, "role": known}
-    if known not in _KNOWN_ROLES:  # some recorders write the name of the tool
+    if known not in ROLES:  # some recorders write the name of the tool
         message |= {"role": "tool", "name": value.get("name") or known}
     calls = value.get("tool_calls") or value.get("toolCalls")
     if not calls and isinstance(extra := value.get("additional_kwargs"), dict):
@@ -255,7 +254,9 @@ def first_answer(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None
     messages = messages or []
     places = [at for at, message in enumerate(messages) if message.get("role") == "assistant"]
     answers = [messages[at] for at in places]
-    if len(answers) > 1 and all(_is_calls_alone(answer) for answer in answers):
+    if len(answers) > 1 and all(
+        not one.get("content") and isinstance(one.get("tool_calls"), list) and "index" not in one for one in answers
+    ):
         return {**answers[0], "tool_calls": [call for answer in answers for call in answer["tool_calls"]]}
     if not answers:
         return None
@@ -279,10 +280,6 @@ def _with_results(answer: dict[str, Any], before: list[Any], after: list[Any]) -
         return answer  # its reader reports that
     rest = {key: value for key, value in answer.items() if key not in _ANSWER_KEYS}
     return {**rest, "content": [block for block in (*before, *(blocks or ()), *after) if block is not None]}
-
-
-def _is_calls_alone(message: dict[str, Any]) -> bool:
-    return not message.get("content") and isinstance(message.get("tool_calls"), list) and "index" not in message
 
 
 # Messages as frameworks store them, with a list of parts in words of their own. LlamaIndex has `blocks`, Semantic

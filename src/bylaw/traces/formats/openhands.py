@@ -86,7 +86,9 @@ class OpenHandsReader(GatheringReader):
         elif source != "agent":
             yield Part({"role": "user", "content": text_field(event, "message"), "timestamp": at})
         elif kind == "message":
-            yield Part({"role": "assistant", "content": arguments.get("content"), "timestamp": at, **_metrics(event)})
+            usage = object_field(object_field(event, "llm_metrics"), "accumulated_token_usage")
+            about = {"model": text_field(usage, "model")} if usage else {}
+            yield Part({"role": "assistant", "content": arguments.get("content"), "timestamp": at, **about})
         else:
             yield from self._call(event, kind, arguments, called, at)
 
@@ -97,7 +99,8 @@ class OpenHandsReader(GatheringReader):
         answer, key = read_answer(body), text_field(body, "id")
         call_id = text_field(called, "tool_call_id") or f"event {event.get('id')}"
         self._calls[str(event.get("id"))] = call_id
-        if answer is not None and _issues(answer, call_id):
+        issued = [call for call in list_field(answer, "tool_calls") if isinstance(call, dict)]
+        if answer is not None and any(call.get("id") == call_id for call in issued):
             if key is None or key not in self._answered:
                 self._answered |= {} if key is None else {key: None}
                 yield Part({**answer, "timestamp": at})
@@ -147,12 +150,3 @@ class OpenHandsReader(GatheringReader):
             result = {"role": "tool", "tool_call_id": call_id, "name": text_field(event, "tool_name"), "timestamp": at}
             yield Part({**result, "content": content, "is_error": failed if isinstance(failed, bool) else None})
         # what is left is not shown to the model: pauses, condensations, changes of state
-
-
-def _issues(answer: dict[str, Any], call_id: str) -> bool:
-    return any(isinstance(call, dict) and call.get("id") == call_id for call in list_field(answer, "tool_calls"))
-
-
-def _metrics(event: dict[str, Any]) -> dict[str, Any]:
-    usage = object_field(object_field(event, "llm_metrics"), "accumulated_token_usage")
-    return {"model": text_field(usage, "model")} if usage else {}

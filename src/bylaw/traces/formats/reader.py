@@ -306,15 +306,7 @@ def add_answer(
         shared=shared,
     )
     for result, following in results_inside(answer, calls) if answer.text is UNSET else ():
-        conversation.add_result(
-            source,
-            at,
-            result.call_id,
-            result.content,
-            name=result.name,
-            is_error=result.is_error,
-            arguments=result.arguments,
-        )
+        conversation.add_read_result(result, source, at)
         conversation.place_calls(call.call_id for call in following)
     return content, text
 

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,6 +42,7 @@ _MSGSPEC_TYPES = {
     "array": "a list",
     "object": "an object",
 }
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _EXPECTED = re.compile(r"Expected `([^`]+)`(?:, got `([^`]+)`)?")
 _MISSING = re.compile(r"missing required field `([^`]+)`")
 _AT = re.compile(r"at `(\$[^`]*)`")
@@ -226,6 +228,16 @@ def list_field(value: Any, key: str) -> list[Any]:
     """The list under a key, or an empty one."""
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, list) else []
+
+
+def snake(value: Any) -> dict[str, Any]:
+    """An object with keys in snake case, `trace_id` for `traceId`; an empty one for any other value."""
+    return {_snake_key(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+@lru_cache(maxsize=1000)
+def _snake_key(key: str) -> str:
+    return _CAPITAL.sub(r"_\1", key).lower()
 
 
 # Sidecar files

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from bylaw.model.events import Deferred, Locator
+from bylaw.model.events import Deferred
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import AssistantContent, Result
+from bylaw.traces.assembly.content import AssistantContent
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.usage import read_usage
@@ -167,7 +167,8 @@ class ResponsesReader(ConversationReader):
             self._annotate(conversation.origin, source, kind, item)
             return
         if kind in RESULTS:
-            _add_result(conversation, output_of(item), time_of(item), source)
+            result = output_of(item)
+            conversation.add_result(source, time_of(item), result.call_id, result.content, is_error=result.is_error)
         conversation.add_input(message_of(item), source)
 
     def end_answer(self, conversation: Conversation) -> None:
@@ -267,7 +268,3 @@ def _messages(recorded: tuple[str | None, Any]) -> list[dict[str, Any]] | None:
     instructions, input = recorded
     messages = messages_of(decode_whole(input))
     return messages if instructions is None else [{"role": "system", "content": instructions}, *(messages or ())]
-
-
-def _add_result(conversation: Conversation, result: Result, at: str | float | None, source: Locator) -> None:
-    conversation.add_result(source, at, result.call_id, result.content, is_error=result.is_error)

@@ -46,15 +46,8 @@ class Input:
 
     def chunks(self) -> Iterator[bytes]:
         """The decompressed content. Raises InputError if the file cannot be read, or BrokenCompression."""
-        try:
-            file = self._current = self._open()
-            try:
-                yield from chunks_of(file.read)
-            finally:
-                if file is not self._spool:
-                    file.close()
-        except OSError as error:
-            raise _unreadable(self.name, error) from None
+        with self.whole() as file:
+            yield from chunks_of(file.read)
 
     @contextmanager
     def whole(self) -> Iterator[IO[bytes]]:
@@ -77,15 +70,15 @@ class Input:
         return self._spool
 
 
-def open_path(path: str, name: str | None = None) -> Input:
+def open_path(path: str) -> Input:
     """Open a file; `-` is standard input. What cannot be read twice, such as a pipe, is spooled first."""
     if path == "-":
-        return open_stream(sys.stdin.buffer, name or "-")
+        return open_stream(sys.stdin.buffer, "-")
     try:
         if stat.S_ISREG(os.stat(path).st_mode):
-            return Input(name or path, path=path)
+            return Input(path, path=path)
         with open(path, "rb") as file:
-            return open_stream(file, name or path)
+            return open_stream(file, path)
     except FileNotFoundError:
         raise InputError([no_such_file(path)]) from None
     except OSError as error:

@@ -144,7 +144,9 @@ _FEWEST, _MOST = 3, 1000
 def looks_tabular(line: bytes) -> bool:
     """Whether the first line of a file is a row of column names."""
     names = _fields(line.decode(errors="replace"))
-    return names is not None and _FEWEST <= len(names) <= _MOST and _are_names(names)
+    if names is None or not _FEWEST <= len(names) <= _MOST:
+        return False
+    return len(set(names)) == len(names) and all(map(_NAME.fullmatch, names))
 
 
 def table_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
@@ -202,10 +204,6 @@ def _fields(text: str) -> list[str] | None:
         return None
 
 
-def _are_names(names: list[str]) -> bool:
-    return len(set(names)) == len(names) and all(map(_NAME.fullmatch, names))
-
-
 def _bad(problems: Problems, line: int, text: str, message: str) -> None:
     problems.report_at(line, text, 0, code="bad-csv", message=message)
 
@@ -238,19 +236,14 @@ class Elements:
     def __iter__(self) -> Iterator[tuple[Place, bytes]]:
         head = _take(self._chunks, WHOLE + 1)
         self.streamed = len(head) > WHOLE
-        pieces = None if self.streamed else _split_whole(head)
+        try:
+            pieces = None if self.streamed else _split(head)
+        except REFUSED:
+            pieces = None  # the scanner reports a fault, after the elements before it
         if pieces is not None:
             yield from _placed(head, pieces)
-        else:  # the scanner reports a fault, after the elements before it
+        else:
             yield from scan(chain([head], self._chunks), self._problems, self._cut)
-
-
-def _split_whole(data: bytes) -> list[msgspec.Raw] | None:
-    """The elements of a list that has no fault, else None."""
-    try:
-        return _split(data)
-    except REFUSED:
-        return None
 
 
 def _placed(data: bytes, pieces: list[msgspec.Raw]) -> Iterator[tuple[Place, bytes]]:

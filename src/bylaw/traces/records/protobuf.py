@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from bylaw.traces.records.lines import MAX_RECORD, Block
 from bylaw.traces.records.problems import Place, Problems
 
+_Fields: TypeAlias = dict[tuple[int, int], tuple[str, Callable[[Any], Any]]]
+"""of a message: number and wire type → the name in JSON, and how to read it"""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_LEVELS = 100
 
@@ -62,9 +64,9 @@ def to_json(frame: bytes) -> bytes:
         for scope in _below(resource, 2):
             for record in _below(scope, 2):
                 if _is_log(record):
-                    logs.append(_log(record))
+                    logs.append(_message(record, _LOG))
                 else:
-                    spans.append(_span(record))
+                    spans.append(_message(record, _SPAN))
     export: dict[str, Any] = {}
     if spans or not logs:
         export["resourceSpans"] = [{"scopeSpans": [{"spans": spans}]}]
@@ -83,62 +85,16 @@ def _is_log(record: memoryview) -> bool:
     return kinds.get(1) == _FIXED64 or (11 in kinds and kinds[11] == _FIXED64) or (1 not in kinds and 5 in kinds)
 
 
-def _span(data: memoryview) -> dict[str, Any]:
-    found: dict[str, Any] = {"attributes": [], "events": [], "links": []}
-    for number, kind, value in fields(data):
-        if number in _SPAN_TEXTS and kind == _BYTES:
-            found[_SPAN_TEXTS[number]] = value.hex() if number != 5 else _text(value)
-        elif number in (7, 8) and kind == _FIXED64:
-            found["startTimeUnixNano" if number == 7 else "endTimeUnixNano"] = _fixed(value)
-        elif number == 9 and kind == _BYTES:
-            found["attributes"].append(_pair(value, 0))
-        elif number in (10, 12) and kind == _VARINT:
-            found["droppedAttributesCount" if number == 10 else "droppedEventsCount"] = value
-        elif number == 11 and kind == _BYTES:
-            found["events"].append(_event(value))
-        elif number == 13 and kind == _BYTES:
-            found["links"].extend({"spanId": inner.hex()} for inner in _below(value, 2))
-        elif number == 15 and kind == _BYTES:
-            found["status"] = _status(value)
-    return found
-
-
-_SPAN_TEXTS = {1: "traceId", 2: "spanId", 4: "parentSpanId", 5: "name"}
-
-
-def _log(data: memoryview) -> dict[str, Any]:
-    found: dict[str, Any] = {"attributes": []}
-    for number, kind, value in fields(data):
-        if number in (1, 11) and kind == _FIXED64:
-            found["timeUnixNano" if number == 1 else "observedTimeUnixNano"] = _fixed(value)
-        elif number in (9, 10) and kind == _BYTES:
-            found["traceId" if number == 9 else "spanId"] = value.hex()
-        elif number == 12 and kind == _BYTES:
-            found["eventName"] = _text(value)
-        elif number == 5 and kind == _BYTES:
-            found["body"] = _value(value, 0)
-        elif number == 6 and kind == _BYTES:
-            found["attributes"].append(_pair(value, 0))
-    return found
-
-
-def _event(data: memoryview) -> dict[str, Any]:
-    found: dict[str, Any] = {"attributes": []}
-    for number, kind, value in fields(data):
-        if number == 2 and kind == _BYTES:
-            found["name"] = _text(value)
-        elif number == 3 and kind == _BYTES:
-            found["attributes"].append(_pair(value, 0))
-    return found
-
-
-def _status(data: memoryview) -> dict[str, Any]:
+def _message(data: memoryview, known: _Fields) -> dict[str, Any]:
+    """The fields of a message that are known; those that may be repeated as lists."""
     found: dict[str, Any] = {}
     for number, kind, value in fields(data):
-        if number == 2 and kind == _BYTES:
-            found["message"] = _text(value)
-        elif number == 3 and kind == _VARINT:
-            found["code"] = value
+        if (number, kind) in known:
+            name, read = known[number, kind]
+            if name in _LISTS:
+                found.setdefault(name, []).append(read(value))
+            else:
+                found[name] = read(value)
     return found
 
 
@@ -180,6 +136,39 @@ def _fixed(value: memoryview) -> str:
 
 def _text(value: memoryview) -> str:
     return str(value, "utf-8", errors="replace")
+
+
+def _attribute(value: memoryview) -> dict[str, Any]:
+    return _pair(value, 0)
+
+
+_LISTS = frozenset(("attributes", "events", "links"))
+_EVENT: _Fields = {(2, _BYTES): ("name", _text), (3, _BYTES): ("attributes", _attribute)}
+_LINK: _Fields = {(2, _BYTES): ("spanId", memoryview.hex)}
+_STATUS: _Fields = {(2, _BYTES): ("message", _text), (3, _VARINT): ("code", int)}
+_SPAN: _Fields = {
+    (1, _BYTES): ("traceId", memoryview.hex),
+    (2, _BYTES): ("spanId", memoryview.hex),
+    (4, _BYTES): ("parentSpanId", memoryview.hex),
+    (5, _BYTES): ("name", _text),
+    (7, _FIXED64): ("startTimeUnixNano", _fixed),
+    (8, _FIXED64): ("endTimeUnixNano", _fixed),
+    (9, _BYTES): ("attributes", _attribute),
+    (10, _VARINT): ("droppedAttributesCount", int),
+    (11, _BYTES): ("events", lambda value: _message(value, _EVENT)),
+    (12, _VARINT): ("droppedEventsCount", int),
+    (13, _BYTES): ("links", lambda value: _message(value, _LINK)),
+    (15, _BYTES): ("status", lambda value: _message(value, _STATUS)),
+}
+_LOG: _Fields = {
+    (1, _FIXED64): ("timeUnixNano", _fixed),
+    (5, _BYTES): ("body", lambda value: _value(value, 0)),
+    (6, _BYTES): ("attributes", _attribute),
+    (9, _BYTES): ("traceId", memoryview.hex),
+    (10, _BYTES): ("spanId", memoryview.hex),
+    (11, _FIXED64): ("observedTimeUnixNano", _fixed),
+    (12, _BYTES): ("eventName", _text),
+}
 
 
 _LENGTH = 4

@@ -116,7 +116,8 @@ def _write(value: Any) -> str:
 
 def warn_of_repeats(events: Sequence[Event], problems: Problems) -> None:
     """Report texts in which a key stands twice: arguments, and in small files results and responses too."""
-    for event in events if problems.checks_keys else _unparsed_calls(events):
+    unparsed = (event for event in events if type(event) is ToolCall and event.arguments is None)
+    for event in events if problems.checks_keys else unparsed:
         kind = type(event)
         if kind is ToolCall:
             if event.arguments is None and event.raw_arguments:  # type: ignore[attr-defined]
@@ -125,10 +126,6 @@ def warn_of_repeats(events: Sequence[Event], problems: Problems) -> None:
             _warn(event, event.content, "what this call returned", problems)  # type: ignore[attr-defined]
         elif kind is Response:
             _warn(event, event.text, "the JSON of this response", problems)  # type: ignore[attr-defined]
-
-
-def _unparsed_calls(events: Sequence[Event]) -> list[ToolCall]:
-    return [event for event in events if type(event) is ToolCall and event.arguments is None]
 
 
 def _warn(event: Event, text: Any, noun: str, problems: Problems) -> None:

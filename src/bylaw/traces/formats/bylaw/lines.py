@@ -234,7 +234,7 @@ def summarize(line: bytes) -> RecordSummary:
     return RecordSummary(
         session=record.session,
         is_marker=record.kind == "session_start",
-        carries_history=record.kind == "request" and carries_history(record.messages, line, messages_in) is True,
+        carries_history=record.kind == "request" and carries_history(record.messages, line, messages_in),
     )
 
 

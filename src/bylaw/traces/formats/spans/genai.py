@@ -262,7 +262,9 @@ def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
         if event == "gen_ai.tool.message" and given is None:
             given = body.get("content")
         elif event == _CHOICE and result is None:
-            result = _only_text(_blocks(body.get("message")))
+            result = _blocks(body.get("message"))
+            if isinstance(result, list) and len(result) == 1 and isinstance(result[0].get("text"), str):
+                result = result[0]["text"]
     if "langsmith.span.kind" in attributes and isinstance(found := parsed(result), dict) and found.keys() == {"output"}:
         result = found["output"]  # LangSmith wraps what is no object
     return ToolRun.recorded(
@@ -273,8 +275,3 @@ def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
         call_id=text(attributes, "gen_ai.tool.call.id"),
         failed=span.error is not None or attributes.get("error.type") is not None,
     )
-
-
-def _only_text(content: Any) -> Any:
-    is_text = isinstance(content, list) and len(content) == 1 and isinstance(content[0].get("text"), str)
-    return content[0]["text"] if is_text else content

@@ -303,9 +303,6 @@ class SpanReader(AssemblingReader, ABC):
             for span in tree.spans:
                 session = tree.session_of(span, "1")
                 sessions.setdefault(session, []).append((span, tree.origin_of(span, session)))
-        for found in sorted(sessions.values(), key=_start):
-            SessionSpans(self._assembler, self._problems).assemble(found)
-
-
-def _start(spans: list[tuple[Span, Origin]]) -> float:
-    return min((span.start for span, _ in spans if span.start is not None), default=0.0)
+        starts = {name: [one.start for one, _ in found if one.start is not None] for name, found in sessions.items()}
+        for name in sorted(sessions, key=lambda name: min(starts[name], default=0.0)):
+            SessionSpans(self._assembler, self._problems).assemble(sessions[name])

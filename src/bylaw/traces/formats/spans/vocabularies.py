@@ -15,6 +15,7 @@ from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import count_of, read_usage, usage_from_counts
 from bylaw.traces.formats.bodies import answer_in_list, answer_of, read_answer
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
+from bylaw.traces.formats.record import object_field
 from bylaw.traces.formats.spans import genai
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
@@ -86,7 +87,8 @@ def _openinference_model(recorded: dict[str, Any]) -> ModelCall:
     if answer is None and isinstance(value := attributes.get("output.value"), str):
         found = parsed(value)
         answer = read_answer(found) or answer_in_list(found)
-        answer = answer or first_answer(chat_messages(_openinference_output(found, value), "assistant"))
+        said = found if isinstance(found, dict) and "role" in found else value  # a message, or text
+        answer = answer or first_answer(chat_messages(said, "assistant"))
     params = parsed(attributes.get("llm.invocation_parameters"))
     return ModelCall(
         model=text(attributes, "llm.model_name"),
@@ -113,11 +115,6 @@ def _prompt(attributes: dict[str, Any]) -> Any:
     return texts or attributes.get("input.value")
 
 
-def _openinference_output(value: Any, recorded: str) -> Any:
-    """An answer in `output.value`: a message if it is JSON, else text."""
-    return value if isinstance(value, dict) and "role" in value else recorded
-
-
 def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
     """A message of several parts is flattened as `contents`."""
     parts = message.get("contents")
@@ -132,10 +129,9 @@ def _part(part: Any) -> Any:
     if not _holds_call(part):
         return part.get("message_content", part) if isinstance(part, dict) else part
     call = part["tool_call"]
-    function = call.get("function")
-    function = function if isinstance(function, dict) else {}
-    name, arguments = function.get("name"), function.get("arguments")
-    return {"type": "tool_use", "id": call.get("id"), "name": name, "input": arguments}
+    function = object_field(call, "function")
+    use = {"name": function.get("name"), "input": function.get("arguments")}
+    return {"type": "tool_use", "id": call.get("id"), **use}
 
 
 def _holds_call(part: Any) -> bool:
@@ -144,12 +140,8 @@ def _holds_call(part: Any) -> bool:
 
 def _tool_schemas(recorded: dict[str, Any]) -> list[Any] | None:
     found = unflatten(recorded, _TOOLS)
-    return [_schema(tool) for tool in found] if isinstance(found, list) else None
-
-
-def _schema(tool: Any) -> Any:
-    wrapped = tool.get("tool") if isinstance(tool, dict) else None
-    return parsed(wrapped.get("json_schema") if isinstance(wrapped, dict) else tool)
+    wrapped = [(object_field(tool, "tool"), tool) for tool in found] if isinstance(found, list) else None
+    return None if wrapped is None else [parsed(inner.get("json_schema") if inner else one) for inner, one in wrapped]
 
 
 def _openinference_usage(attributes: dict[str, Any]) -> Any:
