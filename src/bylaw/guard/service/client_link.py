@@ -115,6 +115,10 @@ class _Stream:
         return _Stream(stream, self._deadline)
 
 
+class NotConnected(Unreachable):
+    """Nothing was sent."""
+
+
 class Link:
     """Requests to the service. One that was not sent is tried again; any other may have been decided, so it is not."""
 
@@ -152,32 +156,26 @@ class Link:
     def post(self, path: str, body: bytes) -> bytes:
         """Raises Unreachable, ServiceRefused."""
         until = time.monotonic() + self._timeout
-        for _ in range(2):
-            try:
-                return self._fetch("POST", path, until, content=body)
-            except self._library.ConnectError as problem:
-                last = problem
-                if time.monotonic() >= until:
-                    break
-            except self._library.HTTPError as problem:
-                raise self._problem(problem) from None
-        raise Unreachable(_told(last)) from None
+        try:
+            return self._fetch("POST", path, until, content=body)
+        except NotConnected:
+            if time.monotonic() >= until:
+                raise
+        return self._fetch("POST", path, until, content=body)
 
     def wait(self, review: str, seconds: float) -> ReviewAnswer:
-        try:
-            return _answer(self._fetch("GET", *self._waiting(review, seconds)))
-        except self._library.HTTPError as problem:
-            raise self._problem(problem) from None
+        return _answer(self._fetch("GET", *self._waiting(review, seconds)))
 
     def _fetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
         """`until` is for all of it: a server that sends its answer byte by byte is away too."""
         client, parts, size = self._client(), [], 0
         seconds = max(_SHORTEST, until - time.monotonic())
         with (
+            self._failures(),
             self._deadline.at(until),
             client.stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
         ):
-            for part in response.iter_raw() if _is_plain(response) else ():
+            for part in _checked(response).iter_raw():
                 size += len(part)
                 _check_bounds(size, until)
                 parts.append(part)
@@ -189,10 +187,20 @@ class Link:
         until = time.monotonic() + given + self._timeout
         return f"/v1/reviews/{quote(review, safe='')}/wait?timeout={given}", until
 
-    def _problem(self, problem: Exception) -> Unreachable:
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
         """Only a connection that fails or takes too long says that the service is away."""
-        is_away = isinstance(problem, self._library.NetworkError | self._library.TimeoutException)
-        return Unreachable(_told(problem)) if is_away else NoAnswer(_told(problem))
+        library = self._library
+        try:
+            yield
+        except library.ConnectError as problem:
+            raise NotConnected(_told(problem)) from None
+        except (library.NetworkError, library.TimeoutException) as problem:
+            raise Unreachable(_told(problem)) from None
+        except library.HTTPError as problem:
+            raise NoAnswer(_told(problem)) from None
+        except TimeoutError:
+            raise Unreachable("it takes too long") from None
 
     def close(self) -> None:
         if not self._given:
@@ -204,37 +212,28 @@ class AsyncLink(Link):
 
     async def apost(self, path: str, body: bytes) -> bytes:
         until = time.monotonic() + self._timeout
-        for again in (False, True):
-            try:
-                return await self._afetch("POST", path, until, content=body)
-            except self._library.ConnectError as problem:
-                if again:
-                    raise Unreachable(_told(problem)) from None
-            except self._library.HTTPError as problem:
-                raise self._problem(problem) from None
-        raise AssertionError
+        try:
+            return await self._afetch("POST", path, until, content=body)
+        except NotConnected:
+            if time.monotonic() >= until:
+                raise
+        return await self._afetch("POST", path, until, content=body)
 
     async def await_review(self, review: str, seconds: float) -> ReviewAnswer:
-        try:
-            return _answer(await self._afetch("GET", *self._waiting(review, seconds)))
-        except self._library.HTTPError as problem:
-            raise self._problem(problem) from None
+        return _answer(await self._afetch("GET", *self._waiting(review, seconds)))
 
     async def _afetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
-        parts, size = [], 0
+        client, parts, size = self._client(), [], 0
         seconds = max(_SHORTEST, until - time.monotonic())
-        try:
+        with self._failures():
             async with (
                 asyncio.timeout(seconds),
-                self._client().stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
+                client.stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
             ):
-                if _is_plain(response):
-                    async for part in response.aiter_raw():
-                        size += len(part)
-                        _check_bounds(size, until)
-                        parts.append(part)
-        except TimeoutError:
-            raise Unreachable("it takes too long") from None
+                async for part in _checked(response).aiter_raw():
+                    size += len(part)
+                    _check_bounds(size, until)
+                    parts.append(part)
         return _content(response.status_code, b"".join(parts))
 
     async def aclose(self) -> None:
@@ -242,11 +241,11 @@ class AsyncLink(Link):
             await self._http.aclose()
 
 
-def _is_plain(response: Any) -> bool:
+def _checked(response: Any) -> Any:
     """Nothing is decompressed, since a small answer could become a very long one. Raises NoAnswer."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise NoAnswer("it sends a compressed answer")
-    return True
+    return response
 
 
 def _check_bounds(size: int, until: float) -> None:

@@ -68,7 +68,6 @@ class Context:
         self,
         operations: Operations,
         *,
-        credentials: Credentials | None = None,
         people: People | None = None,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
@@ -77,7 +76,7 @@ class Context:
     ) -> None:
         """`moments`: how often somebody has asked, if several workers share that."""
         self.operations = operations
-        self.credentials = credentials or Credentials(operations.guard.store, operations.clock)
+        self.credentials = Credentials(operations.guard.store, operations.clock)
         self.people = people or People()
         self.settings = settings or Settings()
         self.sessions = SessionOwners(operations.sessions, operations.guard)
