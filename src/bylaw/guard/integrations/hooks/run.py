@@ -25,6 +25,7 @@ from bylaw.guard.integrations.hooks.payloads import (
     Answer,
     Client,
     HookEvent,
+    Moment,
     Unreadable,
     allow,
     allow_instead,
@@ -54,10 +55,6 @@ class HookOptions(Struct, frozen=True, kw_only=True):
     """where the hook was started, if not here"""
 
 
-class _Unusable(Exception):
-    """The guard cannot be made. The message is for the model, and for the person who reads along."""
-
-
 def run_hook(text: bytes, options: HookOptions, environment: Mapping[str, str] = os.environ) -> Answer:
     try:
         event = read_payload(text, client=options.client, event=options.event)
@@ -66,21 +63,19 @@ def run_hook(text: bytes, options: HookOptions, environment: Mapping[str, str] =
         return refuse(f"bylaw: the call is not allowed, since the hook cannot read it: {why}")
     try:
         return _answer(event, options, environment)
-    except _Unusable as problem:
-        return block(event, f"bylaw: {_consequence(event)}: {problem}")
+    except NoRules as problem:
+        return block(event, f"bylaw: {_CONSEQUENCES[event.moment]}: {problem}")
     except Exception as problem:
-        return block(
-            event, f"bylaw: {_consequence(event)}, since the guard failed: {type(problem).__name__}: {problem}"
-        )
+        why = f"{type(problem).__name__}: {problem}"
+        return block(event, f"bylaw: {_CONSEQUENCES[event.moment]}, since the guard failed: {why}")
 
 
-def _consequence(event: HookEvent) -> str:
-    return {
-        "before": "the call is not allowed",
-        "after": "the result of the call was not recorded",
-        "start": "calls will not be allowed",
-        "end": "the end of the session was not recorded",
-    }[event.moment]
+_CONSEQUENCES: dict[Moment, str] = {
+    "before": "the call is not allowed",
+    "after": "the result of the call was not recorded",
+    "start": "calls will not be allowed",
+    "end": "the end of the session was not recorded",
+}
 
 
 def _answer(event: HookEvent, options: HookOptions, environment: Mapping[str, str]) -> Answer:
@@ -98,24 +93,20 @@ def _answer(event: HookEvent, options: HookOptions, environment: Mapping[str, st
 
 
 def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str, str]) -> Guard:
+    """Raises NoRules."""
     here = Path(options.folder or os.getcwd())
-    try:
-        found = find_rules(
-            here, root=options.root, policy=options.policy, folders=event.folders, environment=environment
-        )
-    except NoRules as problem:
-        raise _Unusable(str(problem)) from None
+    found = find_rules(here, root=options.root, policy=options.policy, folders=event.folders, environment=environment)
     store = here / (options.root or "") / options.store if options.store else found.store
     try:
         _make_folder(store.parent)
         return StrictGuard(found.files, store=store)
     except InputError as problem:
-        raise _Unusable(f"the rules cannot be used: {problem}") from None
+        raise NoRules(f"the rules cannot be used: {problem}") from None
     except ValueError as problem:
         files = "`, `".join(map(str, found.files))
-        raise _Unusable(f"the rules in `{files}` cannot be used: {problem}") from None
+        raise NoRules(f"the rules in `{files}` cannot be used: {problem}") from None
     except (StoreUnavailable, OSError) as problem:
-        raise _Unusable(str(problem)) from None
+        raise NoRules(str(problem)) from None
 
 
 def _make_folder(folder: Path) -> None:
@@ -363,7 +354,7 @@ STORE = ".bylaw/guard.db"
 
 
 class NoRules(Exception):
-    """The message is for the model, and for the person who reads along."""
+    """The guard cannot be made. The message is for the model, and for the person who reads along."""
 
 
 class RuleFiles(Struct, frozen=True):

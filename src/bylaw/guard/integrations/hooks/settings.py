@@ -197,11 +197,7 @@ def switches(client: Client, path: Path, home: Path) -> list[str]:
     files = [path, settings_file(client, "user", home)]
     if client == "claude-code":
         files += [path.with_name("settings.local.json")]
-    found = []
-    for file in dict.fromkeys(files):
-        settings, _ = read_object(file)
-        found += [f"`{key}` in `{file}`" for key in _switches(settings)]
-    return found
+    return [f"`{key}` in `{file}`" for file in dict.fromkeys(files) for key in _switches(read_object(file)[0])]
 
 
 def _switches(settings: Mapping[str, Any]) -> list[str]:

@@ -59,6 +59,16 @@ class _Backup(Struct):
     def original(self, entry: Any) -> Any:
         return next((before for written, before in self.entries if written == entry), None) or _unwrapped(entry)
 
+    def restore(self, config: dict[str, Any]) -> list[str]:
+        """Take the proxy out of all entries. Returns the servers that this changes."""
+        changed = []
+        for table in server_tables(config):
+            for name, entry in table.items():
+                table[name] = self.original(entry)
+                if table[name] != entry:
+                    changed.append(name)
+        return changed
+
     def is_of(self, text: str) -> bool:
         """Whether nobody has changed the text since it was written."""
         return self.written == hashlib.sha256(text.encode("utf-8")).hexdigest()
@@ -101,12 +111,7 @@ def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> 
 def unwrap(path: Path) -> Wrapped:
     """Take the proxy out. Raises FileProblem."""
     config, text, backup = _read(path)
-    changed = []
-    for table in server_tables(config):
-        for name, entry in table.items():
-            table[name] = backup.original(entry)
-            if table[name] != entry:
-                changed.append(name)
+    changed = backup.restore(config)
     restored = bool(changed) and backup.is_of(text)
     if restored:
         replace_file(path, backup.before)
@@ -122,17 +127,13 @@ def _text_before(text: str, backup: _Backup) -> str:
     if backup.is_of(text):
         return backup.before
     config = json.loads(text)
-    for table in server_tables(config):
-        for name, entry in table.items():
-            table[name] = backup.original(entry)
-    return text if config == json.loads(text) else render(config, text)
+    return render(config, text) if backup.restore(config) else text
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str, _Backup]:
     if not path.is_file():
         raise FileProblem(f"there is no file `{path}`")
-    config, _ = read_object(path)
-    text = path.read_bytes().decode("utf-8")  # with its line ends
+    config, text = read_object(path)
     if not any(True for _ in server_tables(config)):
         raise FileProblem(f"`{path}` has no servers: neither `mcpServers` nor `servers`")
     try:

@@ -29,6 +29,7 @@ from bylaw.guard.integrations.mcp.messages import (
     is_answer,
     is_request,
     key_of,
+    objects_in,
     params_of,
     routing_headers,
     version_of,
@@ -197,8 +198,8 @@ class HttpServer:
             return
         if method == "initialize":
             self._version = result.get("protocolVersion")
-        for tool in result.get("tools", ()) if method == "tools/list" and isinstance(result.get("tools"), list) else ():
-            if isinstance(tool, dict) and isinstance(tool.get("name"), str) and len(self._schemas) < _MOST_TOOLS:
+        for tool in objects_in(result.get("tools")) if method == "tools/list" else ():
+            if isinstance(tool.get("name"), str) and len(self._schemas) < _MOST_TOOLS:
                 self._schemas[tool["name"]] = tool.get("inputSchema")
 
     def _give_up(self, message: Message, code: int, text: str) -> None:

@@ -53,11 +53,13 @@ _log = logging.getLogger("bylaw")
 
 
 class Refused(Exception):
-    """A request that is not passed on: the HTTP status, and the error."""
+    """A request that is not passed on: the HTTP status, the error, and whether that ends the connection."""
 
-    def __init__(self, status: int, text: str, *, code: int = INVALID_REQUEST, id: Any = None) -> None:
+    def __init__(
+        self, status: int, text: str, *, code: int = INVALID_REQUEST, id: Any = None, closes: bool = False
+    ) -> None:
         super().__init__(text)
-        self.status, self.error = status, error_of(id, code, text)
+        self.status, self.error, self.closes = status, error_of(id, code, text), closes
 
 
 class McpListener(ThreadingHTTPServer):
@@ -147,6 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._check_sender()
             work()
         except Refused as refused:
+            self.close_connection |= refused.closes
             self._reply(refused.status, refused.error)
         except (OSError, ValueError) as problem:
             _log.debug("a client has gone: %s", problem)
@@ -155,14 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _check_sender(self) -> None:
         host = urlsplit(f"//{self.headers.get('host', '')}").hostname or ""
         if not _is_local(host):
-            self.close_connection = True
-            raise Refused(403, "only this machine may connect")
+            raise Refused(403, "only this machine may connect", closes=True)
         if not self.server.origins.issuperset(self.headers.get_all("origin") or ()):
-            self.close_connection = True
-            raise Refused(403, "web pages may not connect, but for those that --allow-origin names")
+            raise Refused(403, "web pages may not connect, but for those that --allow-origin names", closes=True)
         if urlsplit(self.path).path.rstrip("/") not in ("", "/mcp"):
-            self.close_connection = True
-            raise Refused(404, "the server is at `/mcp`")
+            raise Refused(404, "the server is at `/mcp`", closes=True)
 
     def _post(self) -> None:
         message = self._read_message()
@@ -179,14 +179,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _read_message(self) -> Message:
         length = self.headers.get("content-length", "")
         if not length.isdigit() or "transfer-encoding" in self.headers:
-            self.close_connection = True
-            raise Refused(411, "a request needs a content-length")
+            raise Refused(411, "a request needs a content-length", closes=True)
         if int(length) > MOST_BYTES:
-            self.close_connection = True
-            raise Refused(413, f"a message is longer than {MOST_BYTES >> 20} MB")
+            raise Refused(413, f"a message is longer than {MOST_BYTES >> 20} MB", closes=True)
         if self.headers.get_content_type() != "application/json" or "content-type" not in self.headers:
-            self.close_connection = True
-            raise Refused(415, "the content type of a message is application/json")
+            raise Refused(415, "the content type of a message is application/json", closes=True)
         message = Message(self.rfile.read(int(length)))
         try:
             body = message.as_one_line().body

@@ -104,6 +104,11 @@ def meta_of(body: Mapping[str, Any]) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
+def objects_in(items: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none if it is no list."""
+    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+
+
 def version_of(body: Mapping[str, Any]) -> str | None:
     """The protocol version that a request names, since 2026-07-28."""
     version = meta_of(body).get(VERSION_KEY)

@@ -111,23 +111,12 @@ def digest_of(definition: Mapping[str, Any]) -> str:
 
 def approve(pins: Pins, found: Iterable[ToolPin], by: str) -> None:
     """The tools may be used as they look now."""
-    changed = [pin for pin in found if pin.waiting is not None]
-    pins.write(
-        [
-            (
-                replace(
-                    pin,
-                    digest=digest_of(pin.waiting or {}),
-                    definition=pin.waiting or {},
-                    waiting=None,
-                    status="approved",
-                    by=by,
-                ),
-                "approved",
-            )
-            for pin in changed
-        ]
-    )
+    changed = []
+    for pin in found:
+        if (now := pin.waiting) is not None:
+            approved = replace(pin, digest=digest_of(now), definition=now, waiting=None, status="approved", by=by)
+            changed.append((approved, "approved"))
+    pins.write(changed)
 
 
 class ToolCheck:

@@ -29,6 +29,7 @@ from bylaw.guard.integrations.mcp.messages import (
     key_of,
     lenient_id,
     meta_of,
+    objects_in,
     params_of,
     with_id,
 )
@@ -141,29 +142,22 @@ class Router:
         return None
 
     def _to_one(self, message: Message, method: Any, params: Mapping[str, Any]) -> None:
-        found = self._find(message, method, params)
-        if isinstance(found, str):
-            return self._fail(message, INVALID_REQUEST, found)
-        sent, names = found
-        return self._try(sent, names)
-
-    def _find(self, message: Message, method: Any, params: Mapping[str, Any]) -> tuple[Message, list[str]] | str:
-        """The message for the server, and the servers to try; or why there is none."""
         ref = params.get("ref") if isinstance(params.get("ref"), dict) else None
         named = params if method in ("tools/call", "prompts/get") else ref if ref and "name" in ref else None
         if named is not None:
             split = split_name(named["name"], self.servers) if isinstance(named.get("name"), str) else None
             if split is None:
-                return f"`{named.get('name')}` belongs to no server: names begin with `SERVER{SEPARATOR}`"
+                text = f"`{named.get('name')}` belongs to no server: names begin with `SERVER{SEPARATOR}`"
+                return self._fail(message, INVALID_REQUEST, text)
             server, own = split
             changed = {**params, "name": own} if ref is None else {**params, "ref": {**ref, "name": own}}
-            return Message.of({**message.body, "params": changed}, message.about), [server]
+            return self._try(Message.of({**message.body, "params": changed}, message.about), [server])
         uri = (ref or params).get("uri")
         known = params.get("taskId", uri)
         owner = self._owners.get(known) if isinstance(known, str) else None
         if owner is None and isinstance(uri, str):
             owner = next((name for start, name in self._prefixes.items() if uri.startswith(start)), None)
-        return message, [owner] if owner is not None else [name for name in self.servers if name in self._alive]
+        return self._try(message, [owner] if owner else [name for name in self.servers if name in self._alive])
 
     def _try(self, message: Message, names: list[str]) -> None:
         name, *others = [*names, ""]
@@ -249,7 +243,7 @@ class Router:
         if body["method"] == "server/discover" and len(results) < len(asked.answers):
             # one of them is older, so the client has to begin with `initialize`
             return self._fail(asked.message, INVALID_REQUEST, "not every server knows this protocol version")
-        merged = merge(body["method"], {name: results[name] for name in self.servers if name in results}, SEPARATOR)
+        merged = merge(body["method"], {name: results[name] for name in self.servers if name in results})
         cursors = {name: result["nextCursor"] for name, result in results.items() if result.get("nextCursor")}
         if cursors:
             merged["nextCursor"] = base64.urlsafe_b64encode(json.dumps(cursors).encode()).decode()
@@ -263,10 +257,10 @@ class Router:
             self._merge(asked)
 
     def _learn_list(self, name: str, result: Mapping[str, Any]) -> None:
-        for item in result.get("resources", ()) if isinstance(result.get("resources"), list) else ():
-            self._own(item.get("uri") if isinstance(item, dict) else None, name)
-        for item in result.get("resourceTemplates", ()) if isinstance(result.get("resourceTemplates"), list) else ():
-            template = item.get("uriTemplate") if isinstance(item, dict) else None
+        for item in objects_in(result.get("resources")):
+            self._own(item.get("uri"), name)
+        for item in objects_in(result.get("resourceTemplates")):
+            template = item.get("uriTemplate")
             if isinstance(template, str) and len(self._prefixes) < _MOST_KNOWN:
                 self._own(template, name)
                 self._prefixes.setdefault(template.partition("{")[0], name)
@@ -277,8 +271,8 @@ class Router:
         self._own(params.get("uri"), name)
         task = result.get("task")
         self._own(task.get("taskId") if isinstance(task, dict) else None, name)
-        for block in result.get("content", ()) if isinstance(result.get("content"), list) else ():
-            if isinstance(block, dict) and block.get("type") == "resource_link":
+        for block in objects_in(result.get("content")):
+            if block.get("type") == "resource_link":
                 self._own(block.get("uri"), name)
 
     def _own(self, key: Any, name: str) -> None:
@@ -316,26 +310,25 @@ def _read_cursor(text: Any) -> dict[str, str] | None:
 # -- the answers of several servers to one request, as one answer -----------------------------------------------------
 
 
-def merge(method: str, results: Mapping[str, Mapping[str, Any]], separator: str) -> dict[str, Any]:
+def merge(method: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """`results` by server; there is at least one. A cursor is left to the caller."""
     first = dict(next(iter(results.values())))
     first.pop("nextCursor", None)
     if method in LISTS:
-        return {**first, **_list(*LISTS[method], results, separator), **_cache(results)}
+        return {**first, **_list(*LISTS[method], results), **_cache(results)}
     if method in ("initialize", "server/discover"):
         return {**first, **_introduction(method, results)}
     return first
 
 
-def _list(where: str, key: str, results: Mapping[str, Mapping[str, Any]], separator: str) -> dict[str, Any]:
+def _list(where: str, key: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     for server, result in results.items():
-        items = result.get(where)
-        for item in items if isinstance(items, list) else ():
-            if not isinstance(item, dict) or not isinstance(item.get(key), str):
+        for item in objects_in(result.get(where)):
+            if not isinstance(item.get(key), str):
                 continue
-            name = f"{server}{separator}{item[key]}" if key == "name" else item[key]
-            if key == "name" and (name in found or name.partition(separator)[0] != server):
+            name = f"{server}{SEPARATOR}{item[key]}" if key == "name" else item[key]
+            if key == "name" and (name in found or name.partition(SEPARATOR)[0] != server):
                 _log.warning("`%s` of the server `%s` is hidden: something else has this name", name, server)
                 continue
             found.setdefault(name, {**item, key: name})
