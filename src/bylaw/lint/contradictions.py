@@ -17,13 +17,27 @@ from bylaw.engine.compile import Prevention, compile_rules
 from bylaw.engine.matching import compile_names, is_glob
 from bylaw.engine.temporal.build import Builder
 from bylaw.engine.temporal.frame import START, Frame
-from bylaw.engine.temporal.shape import atoms, parts_of, variables, walk, windows, yesterdays
+from bylaw.engine.temporal.shape import atoms, parts_of, variables, windows, yesterdays
 from bylaw.engine.temporal.truth import Truth, conj
 from bylaw.lint.rule_set import remarks
 from bylaw.model.demand import Before, Calls, Never, Tally, Temporal, looks_at_arguments
 from bylaw.model.diagnostic import Diagnostic, Related, Span
 from bylaw.model.rule import Rule
-from bylaw.model.temporal import Ahead, And, Atom, Back, Count, Formula, Implies, Not, ResultOf, Seen, StopsFor, ToolIs
+from bylaw.model.temporal import (
+    Ahead,
+    And,
+    Atom,
+    Back,
+    Count,
+    Formula,
+    Implies,
+    Not,
+    ResultOf,
+    Seen,
+    StopsFor,
+    ToolIs,
+    walk,
+)
 
 # -- automaton ---------------------------------------------------------------------------------------------------------
 
@@ -225,7 +239,7 @@ class _Machine(Struct):
 class _Patient(Automaton):
     """An automaton that a search follows after it was broken."""
 
-    def is_broken(self, state: tuple[object, ...]) -> bool:
+    def is_broken(self, state: State) -> bool:
         return False
 
 
@@ -233,28 +247,24 @@ def analyse(rules: Sequence[Rule], excerpt: Excerpt = lambda span: None) -> Anal
     program = compile_rules(rules)
     labels = {rule.id: label for rule, label in zip(rules, program.prevention, strict=True)}
     analysis = Analysis([], [], {}, labels)
-    machines = list(_machines(rules, analysis))
-    sound = [machine for machine in machines if _examine(machine, analysis, excerpt)]
-    related = [pair for pair in combinations(sound, 2) if _can_meet(*pair)]
-    for one, other in related[:MOST_PAIRS]:
-        _compare(one, other, analysis, excerpt)
-    analysis.pairs_left = max(0, len(related) - MOST_PAIRS)
-    analysis.findings += (
-        _found(one.rule, excerpt, code=one.code, message=one.message, help=one.help, other=one.other, warns=True)
-        for one in remarks(rules)
-    )
-    analysis.findings.sort(key=Diagnostic.sort_key)
-    return analysis
-
-
-def _machines(rules: Sequence[Rule], analysis: Analysis) -> Iterator[_Machine]:
+    report = _Report(analysis, excerpt)
+    machines = []
     for rule in rules:
         formula = as_formula(rule)
         if isinstance(formula, str):
             analysis.not_analysed[rule.id] = formula
         else:
             analysis.analysed.append(rule.id)
-            yield _Machine(rule, Automaton(formula), formula)
+            machines.append(_Machine(rule, Automaton(formula), formula))
+    sound = [machine for machine in machines if report.examine(machine)]
+    related = [pair for pair in combinations(sound, 2) if _can_meet(*pair)]
+    for one, other in related[:MOST_PAIRS]:
+        report.compare(one, other)
+    analysis.pairs_left = max(0, len(related) - MOST_PAIRS)
+    for remark in remarks(rules):
+        report.add(remark.rule, remark.message, remark.help, code=remark.code, other=remark.other, warns=True)
+    analysis.findings.sort(key=Diagnostic.sort_key)
+    return analysis
 
 
 def as_formula(rule: Rule) -> Formula | str:
@@ -267,63 +277,18 @@ def as_formula(rule: Rule) -> Formula | str:
         case Temporal() as demand:
             return why_not(demand) or demand.formula
         case Never(probe=Calls(tools=tools)):
-            return _always(Not(ToolIs(tools)))
+            return Ahead("G", Not(ToolIs(tools)))
         case Before(first=first, second=second, only_if_both=False):
-            return _always(Implies(ToolIs(second.tools), _before(ToolIs(first.tools))))
+            return Ahead("G", Implies(ToolIs(second.tools), _before(ToolIs(first.tools))))
         case Tally(measure=Calls(tools=tools), at_most=1, at_least=1):
-            once = _always(Implies(ToolIs(tools), Not(_before(ToolIs(tools)))))
+            once = Ahead("G", Implies(ToolIs(tools), Not(_before(ToolIs(tools)))))
             return And(Ahead("F", ToolIs(tools)), once)
         case _:
             return f"contradiction analysis does not support `{rule.kind}`"
 
 
-def _always(formula: Formula) -> Formula:
-    return Ahead("G", formula)
-
-
 def _before(formula: Formula) -> Formula:
     return Back("Y", Back("O", formula))
-
-
-# -- one rule ---------------------------------------------------------------------------------------------------------
-
-
-def _examine(machine: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
-    """Whether the rule can be kept at all, and has something to judge."""
-    rule, automaton = machine.rule, machine.automaton
-    try:
-        keeping = shortest([automaton], all_satisfied([automaton]))
-        fires = shortest([automaton], lambda states: automaton.has_fired(states[0]))
-        broken = shortest([automaton], lambda states: automaton.is_broken(states[0]))
-    except NotAnalysed as why:
-        _give_up(rule, str(why), analysis)
-        return False
-    if keeping is None:
-        help = f"even {_trace(broken)} breaks it" if broken else "every trace breaks it at the end"
-        message = f"no trace can keep `{rule.id}`"
-        analysis.findings.append(_found(rule, excerpt, code="impossible-rule", message=message, help=help))
-        return False
-    if fires is None:
-        message = f"`{rule.id}` is never triggered"
-        help = f"no trace triggers it; {_trace(keeping)} does not"
-        analysis.findings.append(_found(rule, excerpt, code="idle-rule", message=message, help=help, warns=True))
-    elif broken is None and not _can_end_badly(automaton):
-        message = f"no trace can break `{rule.id}`"
-        help = f"{_trace(fires)} triggers it, and no later event can break it"
-        analysis.findings.append(_found(rule, excerpt, code="idle-rule", message=message, help=help, warns=True))
-    return True
-
-
-def _can_end_badly(automaton: Automaton) -> bool:
-    return shortest([automaton], lambda states: not automaton.is_satisfied(states[0])) is not None
-
-
-def _give_up(rule: Rule, why: str, analysis: Analysis) -> None:
-    analysis.analysed.remove(rule.id)
-    analysis.not_analysed[rule.id] = why
-
-
-# -- two rules --------------------------------------------------------------------------------------------------------
 
 
 def _can_meet(one: _Machine, other: _Machine) -> bool:
@@ -339,92 +304,107 @@ def _names(automaton: Automaton) -> Iterator[str]:
         yield from getattr(atom, "names", (type(atom).__name__,))
 
 
-def _compare(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
-    machines = [one.automaton, other.automaton]
-    try:
-        both = shortest(machines, all_satisfied(machines))
-        if both is None:
-            _report_contradiction(one, other, analysis, excerpt)
-            return
-        for quiet, ruling in ((one, other), (other, one)):
-            if not _report_silenced(quiet, ruling, analysis, excerpt) and _report_shadowed(
-                quiet, ruling, analysis, excerpt
-            ):
-                return  # of two rules that demand the same, one is reported
-    except NotAnalysed as why:
-        analysis.not_analysed.setdefault(f"{one.rule.id} with {other.rule.id}", str(why))
+def _can_end_badly(automaton: Automaton) -> bool:
+    return shortest([automaton], lambda states: not automaton.is_satisfied(states[0])) is not None
 
 
-def _report_contradiction(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
-    keeping = shortest([other.automaton], all_satisfied([other.automaton]))
-    message = f"no trace can keep both `{one.rule.id}` and `{other.rule.id}`"
-    help = f"the shortest trace that keeps `{other.rule.id}` is {_trace(keeping)}, which breaks `{one.rule.id}`"
-    found = _found(other.rule, excerpt, code="contradicting-rules", message=message, help=help, other=one.rule)
-    analysis.findings.append(found)
-
-
-def _report_shadowed(narrow: _Machine, wide: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
-    """A rule that every trace keeps that keeps the other one, which is no less severe."""
-    if wide.rule.severity.rank < narrow.rule.severity.rank or wide.rule.demand == narrow.rule.demand:
-        return False
-    theirs = set(_names(wide.automaton))
-    if not (theirs.issuperset(_names(narrow.automaton)) or any(map(is_glob, theirs))):
-        return False  # it is about something else too, so it is hardly ever weaker, and a search takes long
-    if not _can_end_badly(narrow.automaton):
-        return False
-    patient = _Patient(narrow.formula)
-    machines = [patient, wide.automaton]
-    apart = shortest(
-        machines, lambda states: wide.automaton.is_satisfied(states[1]) and not patient.is_satisfied(states[0])
-    )
-    if apart is not None:
-        return False
-    message = f"`{narrow.rule.id}` is weaker than `{wide.rule.id}`, or says the same"
-    help = f"it is broken only where `{wide.rule.id}` is broken too"
-    found = _found(narrow.rule, excerpt, code="shadowed-rule", message=message, help=help, other=wide.rule, warns=True)
-    analysis.findings.append(found)
-    return True
-
-
-def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
-    """A rule that has something to judge only in traces that break the other."""
-    machines = [quiet.automaton, ruling.automaton]
-    fires = shortest([quiet.automaton], lambda states: quiet.automaton.has_fired(states[0]))
-    if fires is None or shortest(machines, _fired_and_satisfied(quiet, ruling)) is not None:
-        return False
-    message = f"`{quiet.rule.id}` is triggered only if `{ruling.rule.id}` is broken"
-    help = f"the shortest trace that triggers it is {_trace(fires)}"
-    found = _found(quiet.rule, excerpt, code="silenced-rule", message=message, help=help, other=ruling.rule, warns=True)
-    analysis.findings.append(found)
-    return True
-
-
-def _fired_and_satisfied(quiet: _Machine, ruling: _Machine) -> Callable[[tuple[tuple[object, ...], ...]], bool]:
-    return lambda states: quiet.automaton.has_fired(states[0]) and ruling.automaton.is_satisfied(states[1])
+def _first_firing(automaton: Automaton) -> list[str] | None:
+    return shortest([automaton], lambda states: automaton.has_fired(states[0]))
 
 
 def _trace(steps: list[str] | None) -> str:
     return "an empty trace" if not steps else "`" + ", ".join(steps) + "`"
 
 
-def _found(
-    rule: Rule,
-    excerpt: Excerpt,
-    *,
-    code: str,
-    message: str,
-    help: str,
-    other: Rule | None = None,
-    warns: bool = False,
-) -> Diagnostic:
-    span = rule.span
-    return Diagnostic(
-        code=code,
-        message=message,
-        severity="warning" if warns else "error",
-        file=span.file if span is not None else "<rules>",
-        span=span,
-        excerpt=excerpt(span) if span is not None else None,
-        help=help,
-        related=() if other is None or other.span is None else (Related(other.span, f"`{other.id}` is defined"),),
-    )
+class _Report:
+    """Adds to an analysis what searches find about one rule, or about two."""
+
+    def __init__(self, analysis: Analysis, excerpt: Excerpt) -> None:
+        self._analysis = analysis
+        self._excerpt = excerpt
+
+    def add(
+        self, rule: Rule, message: str, help: str, *, code: str, other: Rule | None = None, warns: bool = False
+    ) -> None:
+        span = rule.span
+        found = Diagnostic(
+            code=code,
+            message=message,
+            severity="warning" if warns else "error",
+            file=span.file if span is not None else "<rules>",
+            span=span,
+            excerpt=self._excerpt(span) if span is not None else None,
+            help=help,
+            related=() if other is None or other.span is None else (Related(other.span, f"`{other.id}` is defined"),),
+        )
+        self._analysis.findings.append(found)
+
+    # -- one rule ------------------------------------------------------------------------------------------------------
+
+    def examine(self, machine: _Machine) -> bool:
+        """Whether the rule can be kept at all, and has something to judge."""
+        rule, automaton = machine.rule, machine.automaton
+        try:
+            keeping = shortest([automaton], all_satisfied([automaton]))
+            fires = _first_firing(automaton)
+            broken = shortest([automaton], lambda states: automaton.is_broken(states[0]))
+        except NotAnalysed as why:
+            self._analysis.analysed.remove(rule.id)
+            self._analysis.not_analysed[rule.id] = str(why)
+            return False
+        if keeping is None:
+            help = f"even {_trace(broken)} breaks it" if broken else "every trace breaks it at the end"
+            self.add(rule, f"no trace can keep `{rule.id}`", help, code="impossible-rule")
+            return False
+        if fires is None:
+            help = f"no trace triggers it; {_trace(keeping)} does not"
+            self.add(rule, f"`{rule.id}` is never triggered", help, code="idle-rule", warns=True)
+        elif broken is None and not _can_end_badly(automaton):
+            help = f"{_trace(fires)} triggers it, and no later event can break it"
+            self.add(rule, f"no trace can break `{rule.id}`", help, code="idle-rule", warns=True)
+        return True
+
+    # -- two rules -----------------------------------------------------------------------------------------------------
+
+    def compare(self, one: _Machine, other: _Machine) -> None:
+        machines = [one.automaton, other.automaton]
+        try:
+            if shortest(machines, all_satisfied(machines)) is None:
+                keeping = _trace(shortest(machines[1:], all_satisfied(machines[1:])))
+                message = f"no trace can keep both `{one.rule.id}` and `{other.rule.id}`"
+                help = f"the shortest trace that keeps `{other.rule.id}` is {keeping}, which breaks `{one.rule.id}`"
+                self.add(other.rule, message, help, code="contradicting-rules", other=one.rule)
+                return
+            for quiet, ruling in ((one, other), (other, one)):
+                if not self._is_silenced(quiet, ruling) and self._is_shadowed(quiet, ruling):
+                    return  # of two rules that demand the same, one is reported
+        except NotAnalysed as why:
+            self._analysis.not_analysed.setdefault(f"{one.rule.id} with {other.rule.id}", str(why))
+
+    def _is_shadowed(self, narrow: _Machine, wide: _Machine) -> bool:
+        """A rule that every trace keeps that keeps the other one, which is no less severe."""
+        if wide.rule.severity.rank < narrow.rule.severity.rank or wide.rule.demand == narrow.rule.demand:
+            return False
+        theirs = set(_names(wide.automaton))
+        if not (theirs.issuperset(_names(narrow.automaton)) or any(map(is_glob, theirs))):
+            return False  # it is about something else too, so it is hardly ever weaker, and a search takes long
+        if not _can_end_badly(narrow.automaton):
+            return False
+        patient, ruling = _Patient(narrow.formula), wide.automaton
+        if shortest([patient, ruling], lambda s: ruling.is_satisfied(s[1]) and not patient.is_satisfied(s[0])):
+            return False
+        message = f"`{narrow.rule.id}` is weaker than `{wide.rule.id}`, or says the same"
+        help = f"it is broken only where `{wide.rule.id}` is broken too"
+        self.add(narrow.rule, message, help, code="shadowed-rule", other=wide.rule, warns=True)
+        return True
+
+    def _is_silenced(self, quiet: _Machine, ruling: _Machine) -> bool:
+        """A rule that has something to judge only in traces that break the other."""
+        one, other = quiet.automaton, ruling.automaton
+        fires = _first_firing(one)
+        if fires is None or shortest([one, other], lambda s: one.has_fired(s[0]) and other.is_satisfied(s[1])):
+            return False
+        message = f"`{quiet.rule.id}` is triggered only if `{ruling.rule.id}` is broken"
+        help = f"the shortest trace that triggers it is {_trace(fires)}"
+        self.add(quiet.rule, message, help, code="silenced-rule", other=ruling.rule, warns=True)
+        return True

@@ -17,10 +17,11 @@ from bylaw.rules.guard.manifest import LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEY
 from bylaw.rules.guard.manifest_documents import DOCUMENT_KEYS, VERSION_KEYS
 from bylaw.rules.kinds import KINDS, Kind
 from bylaw.rules.operators import OVER, REACHES, SECONDS, comparison_schema
-from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, closed_object, params_schema
+from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, params_schema
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.policy import NOT_RUN, OTHERS, PLAIN_KEYS
 from bylaw.rules.predicates import BOUNDS, MEMBERSHIP, OPERATORS, PATTERNS, PRESENCE, TEXTS
+from bylaw.rules.readers import closed_object
 from bylaw.rules.rule import ACTIONS, MODES, SCOPES, SEVERITIES
 
 _GROUP = {"$ref": "#/$defs/predicates"}
@@ -28,19 +29,7 @@ _ARGUMENT = {**TEXT_SCHEMA, "description": "where in the arguments: `amount`, `b
 _NOT_BOTH: dict[str, Any] = {"not": {"required": ["mode", "shadow"]}}
 
 
-def guard_defs() -> dict[str, Any]:
-    return {"guard": _guard(), "guardRule": _guard_rule(), "predicates": _predicates(), "manifest": _manifest()}
-
-
-def guard_section() -> dict[str, Any]:
-    one = {"$ref": "#/$defs/guard"}
-    return {
-        "anyOf": [one, {"type": "array", "items": one}],
-        "description": "what decides the calls of an agent, or of several",
-    }
-
-
-def enforcement_properties() -> dict[str, Any]:
+def _enforcement_properties() -> dict[str, Any]:
     """What a behaviour rule may have too."""
     return {
         "then": {"enum": list(ACTIONS), "description": "what happens to a call that the rule is about"},
@@ -58,15 +47,6 @@ def enforcement_properties() -> dict[str, Any]:
         },
         "approvers": {**TEXTS_SCHEMA, "minItems": 1, "description": "the people who can approve it"},
     }
-
-
-def enforcement_together(actions: list[str]) -> list[dict[str, Any]]:
-    """What a behaviour rule's keys demand of each other."""
-    return [
-        {"properties": {"then": {"enum": actions}}},
-        {"dependentRequired": {key: ["then"] for key in ("reason", "mode", "shadow", "approvals", "approvers")}},
-        _NOT_BOTH,
-    ]
 
 
 def _guard() -> dict[str, Any]:
@@ -92,7 +72,7 @@ def _guard_rule() -> dict[str, Any]:
     properties = {
         "id": {**TEXT_SCHEMA, "description": "the rule's own name"},
         "when": {**_one_or_several(_GROUP), "description": "which attempted calls it is about"},
-        **enforcement_properties(),
+        **_enforcement_properties(),
         "inline": {
             "type": "boolean",
             "default": False,
@@ -199,10 +179,17 @@ def rule_file_schema() -> dict[str, Any]:
         "title": "Bylaw rule file",
         "anyOf": [rules, _file(rules), {"$ref": "#/$defs/guardRule"}, {"$ref": "#/$defs/manifest"}],
         "$defs": {
-            "rule": _either(),
+            "rule": {
+                "if": {"required": ["then"], "not": {"required": ["kind"]}},
+                "then": {"$ref": "#/$defs/guardRule"},
+                "else": {"$ref": "#/$defs/behaviourRule"},
+            },
             "behaviourRule": _behaviour_rule(),
             "severity": {"enum": list(SEVERITIES), "default": "error"},
-            **guard_defs(),
+            "guard": _guard(),
+            "guardRule": _guard_rule(),
+            "predicates": _predicates(),
+            "manifest": _manifest(),
             **contract_defs(),
             "condition": _condition(),
             **{name: schema for kind in KINDS.values() for name, schema in kind.definitions.items()},
@@ -231,16 +218,10 @@ def _file(rules: dict[str, Any]) -> dict[str, Any]:
         "default": False,
         "description": "whether `bylaw check` exits with 3 if a rule was not checked or anything was warned about",
     }
-    sections = {"rules": rules, "guard": guard_section(), **contract_sections(), "expected": EXPECTED_SCHEMA}
+    several = "what decides the calls of an agent, or of several"
+    guard = {**_one_or_several({"$ref": "#/$defs/guard"}), "description": several}
+    sections = {"rules": rules, "guard": guard, **contract_sections(), "expected": EXPECTED_SCHEMA}
     return closed_object({**others, **sections, **plain}, required=[])
-
-
-def _either() -> dict[str, Any]:
-    return {
-        "if": {"required": ["then"], "not": {"required": ["kind"]}},
-        "then": {"$ref": "#/$defs/guardRule"},
-        "else": {"$ref": "#/$defs/behaviourRule"},
-    }
 
 
 def _behaviour_rule() -> dict[str, Any]:
@@ -253,10 +234,14 @@ def _behaviour_rule() -> dict[str, Any]:
         "scope": _scope(),
         "description": {**TEXT_SCHEMA, "description": "why the rule exists; shown in reports"},
         "tags": {**TEXTS_SCHEMA, "description": "words to group rules by"},
-        **enforcement_properties(),
+        **_enforcement_properties(),
     }
-    restricting = [action for action in ACTIONS if action != "allow"]
-    together = [*enforcement_together(restricting), *(_by_kind(kind) for kind in KINDS.values())]
+    together = [
+        {"properties": {"then": {"enum": [action for action in ACTIONS if action != "allow"]}}},
+        {"dependentRequired": {key: ["then"] for key in ("reason", "mode", "shadow", "approvals", "approvers")}},
+        _NOT_BOTH,
+        *(_by_kind(kind) for kind in KINDS.values()),
+    ]
     return {**closed_object(properties, required=["id", "kind", "params"]), "allOf": together}
 
 

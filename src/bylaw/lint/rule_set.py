@@ -39,14 +39,6 @@ from bylaw.text.regex import compile_search
 # The help line says so. Only parts that must hold together are compared, each pair by itself; nothing is searched.
 
 
-class Found(Struct, frozen=True):
-    what: str
-    why: str
-    code: str
-    verdict: str
-    help: str
-
-
 class _Test(Struct, frozen=True):
     """One comparison of the value at a path without a wildcard."""
 
@@ -56,17 +48,20 @@ class _Test(Struct, frozen=True):
     value: Any
 
 
-def why_never(rule: Rule) -> Found | None:
-    """Why `when` or `where` of the rule can never be true, or is always true; None if neither is certain."""
+def _decides_nothing(rule: Rule) -> Remark | None:
+    """`when` or `where` of the rule can never be true, or is always true; None if neither is certain."""
     for what, predicate in _predicates(rule.demand):
         if why := _conflict(predicate):
             is_value = what == "`when`" and "cannot be" in why
             help = "a value that cannot be compared still counts as a match" if is_value else _CORRECT
-            return Found(what, why, "never-true", "is never true", help)
+            message = f"{what} of `{rule.id}` is never true: {why}"
+            return Remark(rule=rule, code="never-true", message=message, help=help)
         if why := _tautology(predicate):
-            return Found(what, why, "always-true", "is true for every call", _CORRECT)
+            message = f"{what} of `{rule.id}` is true for every call: {why}"
+            return Remark(rule=rule, code="always-true", message=message, help=_CORRECT)
     if why := _clash([_test(clause) for clause in rule.when if isinstance(clause, Condition)]):
-        return Found("`when`", why, "never-true", "is never true", _CORRECT)
+        message = f"`when` of `{rule.id}` is never true: {why}"
+        return Remark(rule=rule, code="never-true", message=message, help=_CORRECT)
     return None
 
 
@@ -360,7 +355,8 @@ _TYPES = 6
 
 def _about(rule: Rule) -> Iterator[Remark]:
     demand = rule.demand
-    if isinstance(demand, Always) and isinstance(demand.probe, FitsSchema) and accepts_all(demand.probe):
+    probe = demand.probe if isinstance(demand, Always) else None
+    if isinstance(probe, FitsSchema) and _accepts_all(probe.schema, probe.formats):
         message, help = f"the schema of `{rule.id}` accepts every JSON value", "the rule demands only that it is JSON"
         yield Remark(rule=rule, code="open-schema", message=message, help=help)
     clauses = (rule.when, demand.trigger) if isinstance(demand, Next) else (rule.when,)
@@ -376,13 +372,8 @@ def _about(rule: Rule) -> Iterator[Remark]:
         message = f"conditions of `{rule.id}` on {paths} may be met by different calls of a turn"
         help = "if one call must meet them all, put them under `where` beside the tool"
         yield Remark(rule=rule, code="separate-calls", message=message, help=help)
-    if (found := why_never(rule)) is not None:
-        message = f"{found.what} of `{rule.id}` {found.verdict}: {found.why}"
-        yield Remark(rule=rule, code=found.code, message=message, help=found.help)
-
-
-def accepts_all(probe: FitsSchema) -> bool:
-    return _accepts_all(probe.schema, probe.formats)
+    if (remark := _decides_nothing(rule)) is not None:
+        yield remark
 
 
 def _accepts_all(schema: Any, formats: bool) -> bool:
@@ -410,8 +401,8 @@ def _other_type(condition: Condition) -> Literal["text", "a number", "a list"] |
     if condition.op in ("exists", "missing") or not isinstance(values, list | tuple):
         return None
     if path.field in ("tool_calls", "tools", "messages") and not path.rest:
-        fits = condition.op in ("contains", "not_contains") or any(_is_list(value) for value in values)
-        return None if fits else "a list"
+        is_list = any(value is None or isinstance(value, list | tuple) for value in values)
+        return None if is_list or condition.op in ("contains", "not_contains") else "a list"
     is_text = (path.field in ("stop_reason", "model", "text") and not path.rest) or (
         path.field == "tool_calls" and last == "name" and len(path.rest) == 2
     )
@@ -429,14 +420,9 @@ def _has_number(condition: Condition) -> bool:
     return any(_is_numeric(one) for one in value) if isinstance(value, list | tuple) else _is_numeric(value)
 
 
-def _is_list(value: Any) -> bool:
-    return value is None or isinstance(value, list | tuple)
-
-
 def _is_numeric(value: Any) -> bool:
-    if isinstance(value, str):
-        try:
-            return float(value) == float(value)
-        except ValueError:
-            return False
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """A number, or a text that is one."""
+    try:
+        return float(value) == float(value) if isinstance(value, str) else _is_number(value)
+    except ValueError:
+        return False
