@@ -23,8 +23,7 @@ from bylaw.engine.operators.quantifiers import (
     Constant,
     NeverCalls,
     NeverText,
-    SometimeEach,
-    SometimeText,
+    Sometime,
     TallyCalls,
     TallyTokens,
     TallyTurns,
@@ -98,7 +97,6 @@ class Program:
     def __init__(self, rules: Sequence[Rule], *, index: bool = True, excerpts: bool = True) -> None:
         self.rules = tuple(rules)
         self._excerpts = excerpts
-        self._everyone = not index
         self.monitors = tuple(_compile(rule) for rule in self.rules)
         self.prevention = tuple(_prevention(rule) for rule in self.rules)
         self.unscoped = frozenset(
@@ -115,12 +113,12 @@ class Program:
         self.on_message = self._route_to(listening if index else everyone)
         self.on_other = NOBODY if index else self._route_to(everyone)
         self._callers = tuple((i, _matcher(self.monitors[i].watches.calls, index)) for i in everyone)
-        self.calls = Memo(self._route_call)
+        self.calls = Memo(lambda tool: self._route_to(i for i, matches in self._callers if matches(tool)))
         """tool → who hears of a call of it"""
-        taking = [i for i in everyone if self.monitors[i].watches.results]
+        taking = [i for i in everyone if not index or self.monitors[i].watches.results]
         self._takers = tuple((i, _matcher(self.monitors[i].watches.results, index)) for i in taking)
-        self._any_result = self._route_to(taking if index else everyone)
-        self._results = Memo(self._route_result)
+        self._any_result = self._route_to(taking)
+        self._results = Memo(lambda tool: self._route_to(i for i, takes in self._takers if takes(tool)))
 
     @cached_property
     def digest(self) -> str:
@@ -164,14 +162,6 @@ class Program:
         tool = result.name if result.name is not None or call is None else call.name
         return self._any_result if tool is None else self._results[tool]
 
-    def _route_result(self, tool: str) -> Route:
-        if self._everyone:
-            return self._any_result
-        return self._route_to(i for i, takes in self._takers if takes(tool))
-
-    def _route_call(self, tool: str) -> Route:
-        return self._route_to(i for i, matches in self._callers if matches(tool))
-
     def _route_to(self, indices: Iterable[int]) -> Route:
         chosen = [(i, self.monitors[i].step, self.monitors[i].initial) for i in indices]
         in_scope = {scope: tuple(c for c in chosen if self.rules[c[0]].scope is scope) for scope in Scope}
@@ -198,7 +188,7 @@ def _lower(demand: demands.Demand) -> Monitor:
         case demands.Always(probe=probe):
             return _lower_always(probe)
         case demands.Sometime(probes=probes):
-            return SometimeText(probes[0]) if len(probes) == 1 else SometimeEach(probes)
+            return Sometime(probes)
         case demands.Before(same=same):
             if not same:
                 return Before(demand)
@@ -291,7 +281,7 @@ def _temporal_prevention(formula: Formula) -> Prevention:
     """What cannot be prevented decides, except that a part which only the end decides leaves the others preventable."""
     from bylaw.engine.temporal.shape import only_at_calls, only_at_end, parts_of
 
-    open_parts = [part for part in parts_of(formula) if not only_at_end(part)]
+    open_parts = [part.body for part in parts_of(formula) if not only_at_end(part.body)]
     if not open_parts:
         return Prevention.CLOSING
     return Prevention.PREVENTIVE if all(map(only_at_calls, open_parts)) else Prevention.DETECTIVE

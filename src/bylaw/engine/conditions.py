@@ -135,12 +135,11 @@ _USAGE_FIELDS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_
 
 
 def _tool_calls(response: Response) -> Any:
-    return UNRECORDED if response.calls_follow else [_call_as_json(call) for call in response.tool_calls]
+    def as_json(call: ToolCall) -> dict[str, Any]:
+        arguments = call.raw_arguments if call.arguments is None else call.arguments
+        return {"id": call.call_id, "name": call.name, "arguments": UNRECORDED if arguments is None else arguments}
 
-
-def _call_as_json(call: ToolCall) -> dict[str, Any]:
-    arguments = call.raw_arguments if call.arguments is None else call.arguments
-    return {"id": call.call_id, "name": call.name, "arguments": UNRECORDED if arguments is None else arguments}
+    return UNRECORDED if response.calls_follow else list(map(as_json, response.tool_calls))
 
 
 _FIELDS: dict[tuple[str, str], Read] = {
@@ -283,10 +282,8 @@ def _compile_condition(condition: Condition) -> Test:
 
 
 def _compile_of_call(clause: OfCall) -> Test:
-    test, doubt = (
-        compile_where(clause.predicate),
-        Doubt("an argument was not recorded or cannot be compared", mismatch=True),
-    )
+    test = compile_where(clause.predicate)
+    doubt = Doubt("an argument was not recorded or cannot be compared", mismatch=True)
 
     def judge(response: Response, doubts: list[Doubt]) -> bool | None:
         answer = None if response.calls_follow else any_of([test(call) for call in response.tool_calls])

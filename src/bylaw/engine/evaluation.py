@@ -333,16 +333,14 @@ class Evaluation:
         continue it. `null` if the session is not open."""
         if self._snapshot is None or not self._is_named:
             scope, self._is_named = self._sessions.get(session), True
-            self._snapshot = _encode(None if scope is None else self._named(self._dumped(scope), names))
+            carried = scope and Carried(
+                scope.turns,
+                {names[index]: state for index, state in self._dumped(scope).states.items()},
+                sorted({names[index] for index in scope.violated}),
+                {names[index]: reason for index, reason in scope.failed.items()},
+            )
+            self._snapshot = _encode(carried)
         return self._snapshot
-
-    def _named(self, scope: ScopeState, names: Sequence[str]) -> Carried:
-        return Carried(
-            scope.turns,
-            {names[index]: state for index, state in scope.states.items()},
-            sorted({names[index] for index in scope.violated}),
-            {names[index]: reason for index, reason in scope.failed.items()},
-        )
 
     def carry_on(self, session: str, carried: Carried, indices: Mapping[str, Sequence[int]]) -> None:
         """Continue a session that was carried here, as far as rules of these names are known."""

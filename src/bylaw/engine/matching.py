@@ -51,7 +51,10 @@ def compile_composed(probe: TextHas) -> Find:
     wanted = compose(probe.text)
     if probe.regex:
         return _regex_finder(wanted, probe.ignore_case)
-    return _caseless_finder(wanted.casefold()) if probe.ignore_case else _finder(wanted)
+    if probe.ignore_case:
+        find = _finder(wanted.casefold())
+        return lambda text: find(text.casefold())
+    return _finder(wanted)
 
 
 def _finder(wanted: str) -> Find:
@@ -62,11 +65,6 @@ def _finder(wanted: str) -> Find:
         return start, start + len(wanted)
 
     return find
-
-
-def _caseless_finder(wanted: str) -> Find:
-    find = _finder(wanted)
-    return lambda text: find(text.casefold())
 
 
 def _regex_finder(pattern: str, ignore_case: bool) -> Find:
@@ -149,6 +147,15 @@ def compile_where(predicate: Predicate) -> Callable[[ToolCall], bool | None]:
     """Whether a call is such a one; None where its arguments were not recorded or cannot be compared."""
     test = compile_predicate(predicate, ())
     return lambda call: test(call, ())
+
+
+def compile_calls(calls: Calls) -> Callable[[ToolCall], bool | None]:
+    """Whether a call is one of these, by its name and its arguments; None where the arguments do not tell."""
+    matches = compile_names(calls)
+    if calls.where is None:
+        return lambda call: matches(call.name)
+    test = compile_where(calls.where)
+    return lambda call: matches(call.name) and test(call)
 
 
 def unknown_where(calls: int) -> str:

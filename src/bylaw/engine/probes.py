@@ -89,15 +89,12 @@ _DEEPEST_CHUNK = 4
 
 
 def chunk_texts(values: Iterable[Any]) -> tuple[list[str], int]:
-    """The texts of the chunks, and how many chunks hold their text under no usual name."""
-    items = [item for value in values for item in (value if isinstance(value, list) else (value,)) if _says_much(item)]
+    """The texts of the chunks, and how many chunks hold their text under no usual name. What is null or empty is no
+    chunk."""
+    chunks = (item for value in values for item in (value if isinstance(value, list) else (value,)))
+    items = [item for item in chunks if item is not None and item not in ("", {}, [])]
     texts = [item if type(item) is str else _text_of(item) for item in items]
     return [text for text in texts if text], texts.count(None)
-
-
-def _says_much(item: Any) -> bool:
-    """Null, an empty text and an empty object are no chunk."""
-    return item is not None and item not in ("", {}, [])
 
 
 def _text_of(item: Any, depth: int = 0) -> str | None:
@@ -106,10 +103,8 @@ def _text_of(item: Any, depth: int = 0) -> str | None:
     if depth == _DEEPEST_CHUNK:
         return None
     if isinstance(item, list):
-        texts = [_text_of(one, depth + 1) for one in item]
-        return (
-            "\n".join(text for text in texts if text is not None) if any(text is not None for text in texts) else None
-        )
+        texts = [text for one in item if (text := _text_of(one, depth + 1)) is not None]
+        return "\n".join(texts) if texts else None
     if not isinstance(item, dict):
         return None
     found = (_text_of(item[key], depth + 1) for key in CHUNK_KEYS if item.get(key) is not None)
@@ -199,7 +194,10 @@ def judge_schema(probe: FitsSchema) -> Judge:
         try:
             value = decode_json(text)
         except (ValueError, UnicodeEncodeError) as problem:
-            return SKIP if _says_nothing(response) else Breach(f"response is not JSON: {_reason(problem)}")
+            if response.tool_calls and not text.strip():
+                return SKIP
+            reason = str(problem).removeprefix("JSON is malformed: ")
+            return Breach(f"response is not JSON: {reason[:1].lower()}{reason[1:]}")
         except RecursionError:
             return LOST
         if repeated_key(text, value) is not None:
@@ -229,21 +227,9 @@ def _bounded_float(digits: str) -> float:
 
 
 def _bounded_int(digits: str) -> int:
-    """Integers of any length are JSON. Python converts none of more than some thousand digits."""
-    return int(digits if len(digits) <= _MOST_DIGITS else digits[:_MOST_DIGITS])
-
-
-_MOST_DIGITS = 640
-"""a number with more keeps its first ones: it is beyond any bound all the same"""
-
-
-def _says_nothing(response: Response) -> bool:
-    return bool(response.tool_calls) and not (response.text or "").strip()
-
-
-def _reason(problem: Exception) -> str:
-    text = str(problem).removeprefix("JSON is malformed: ")
-    return text[:1].lower() + text[1:]
+    """Integers of any length are JSON. Python converts none of more than some thousand digits, and one with more than
+    these is beyond any bound all the same."""
+    return int(digits[:640])
 
 
 def compile_schema(schema: Any, *, formats: bool = False) -> jsonschema_rs.Validator:

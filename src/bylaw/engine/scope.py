@@ -160,12 +160,12 @@ def join_undos(undos: Iterable[Undo]) -> Undo:
 
 def dumped_undo(program: Program, undo: Undo) -> Undo:
     states = {index: program.dump(index, state) for index, state in undo.states.items()}
-    return Undo(states, undo.untouched, undo.broken, undo.failed, undo.opened)
+    return replace(undo, states=states)
 
 
 def revived_undo(program: Program, undo: Undo) -> Undo:
     states = {index: program.monitors[index].revive(state) for index, state in undo.states.items()}
-    return Undo(states, undo.untouched, undo.broken, undo.failed, undo.opened)
+    return replace(undo, states=states)
 
 
 class Tested(Struct):
@@ -296,7 +296,8 @@ class Outcomes:
         if conclusion.outcome is Outcome.VIOLATED:
             return [violation(rule, one, scope.session, conclusion.notes) for one in conclusion.found]
         if outcome is Outcome.INCONCLUSIVE:
-            return [_undecided(rule, scope, conclusion)]
+            why, notes = conclusion.reason, conclusion.notes
+            return [Verdict(rule=rule, outcome=outcome, session=scope.session, message=why, notes=notes)]
         return []
 
     def _weigh_sessions(
@@ -351,14 +352,4 @@ def violation(rule: Rule, found: Found, session: str | None = None, notes: tuple
         message=found.message,
         evidence=found.evidence,
         notes=(*found.notes, *notes),
-    )
-
-
-def _undecided(rule: Rule, scope: ScopeState, conclusion: Conclusion) -> Verdict:
-    return Verdict(
-        rule=rule,
-        outcome=Outcome.INCONCLUSIVE,
-        session=scope.session,
-        message=conclusion.reason,
-        notes=conclusion.notes,
     )

@@ -16,6 +16,7 @@ formulas. What they mean is in `docs/reference/temporal.md`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -216,12 +217,29 @@ Formula: TypeAlias = Atom | Not | And | Or | Implies | Iff | Ahead | Back | Pair
 
 def children(formula: Formula) -> tuple[Formula, ...]:
     """The formulas directly inside."""
-    match formula:
-        case Not(of=of) | Ahead(of=of) | Back(of=of) | Seen(of=of) | Count(of=of):
-            return (of,)
-        case And(left=left, right=right) | Or(left=left, right=right):
-            return left, right
-        case Implies(left=left, right=right) | Iff(left=left, right=right) | Pair(left=left, right=right):
-            return left, right
-        case _:
-            return ()
+    if isinstance(formula, And | Or | Implies | Iff | Pair):
+        return formula.left, formula.right
+    return (formula.of,) if isinstance(formula, Not | Ahead | Back | Seen | Count) else ()
+
+
+def walk(formula: Formula) -> Iterator[Formula]:
+    """The formula and every formula inside it."""
+    yield formula
+    for child in children(formula):
+        yield from walk(child)
+
+
+def variables_in(formula: Formula) -> Iterator[Variable]:
+    """Every variable in it, as often as it stands there."""
+    atoms = (one for one in walk(formula) if isinstance(one, ToolIs | ResultOf))
+    return (test.value for atom in atoms for test in atom.tests if isinstance(test.value, Variable))
+
+
+def is_ahead(formula: Formula) -> bool:
+    """Whether it is an operator that looks ahead."""
+    return isinstance(formula, Ahead) or (isinstance(formula, Pair) and formula.op != "S")
+
+
+def is_back(formula: Formula) -> bool:
+    """Whether it is an operator that looks back."""
+    return isinstance(formula, Back | Seen | Count) or (isinstance(formula, Pair) and formula.op == "S")

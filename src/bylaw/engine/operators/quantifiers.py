@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.conditions import compile_paths
-from bylaw.engine.matching import compile_names, compile_where, describe_calls, describe_where
+from bylaw.engine.matching import compile_calls, describe_calls, describe_where
 from bylaw.engine.monitor import (
     NOTHING,
     OK,
@@ -55,16 +55,12 @@ class NeverCalls(Monitor):
     state_type = int
 
     def __init__(self, calls: Calls) -> None:
-        self._matches = compile_names(calls)
-        self._where = None if calls.where is None else compile_where(calls.where)
+        self._is_such = compile_calls(calls)
         self._words = f"must never be called{describe_where(calls)}"
         self.watches = Watches(calls=(calls,))
 
     def step(self, unknown: int, event: Event, applies: bool = True) -> Step:
-        if type(event) is not ToolCall or not self._matches(event.name):
-            return unknown, NOTHING
-        truth = True if self._where is None else self._where(event)
-        if truth is False:
+        if type(event) is not ToolCall or (truth := self._is_such(event)) is False:
             return unknown, NOTHING
         found = Found(f"`{event.name}` {self._words}", event.origin.session, event.turn, (ref(event),))
         return (unknown, (found,)) if truth else (unknown + 1, (doubt(found),))
@@ -155,44 +151,14 @@ class Always(Monitor):
         return ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS
 
 
-SATISFIED = -1
-
-
-class SometimeText(Monitor):
-    """State: SATISFIED, or how many responses had no recorded content."""
-
-    initial = 0
-    state_type = int
-    watches = Watches(responses=True)
-
-    def __init__(self, probe: TextHas) -> None:
-        self._search = compile_search(probe)
-        self._wanted = probe.text
-
-    def step(self, state: int, event: Event, applies: bool = True) -> Step:
-        if state == SATISFIED or type(event) is not Response:
-            return state, NOTHING
-        if event.text is None:
-            return state + 1, NOTHING
-        return (state if self._search(event) is None else SATISFIED), NOTHING
-
-    def end(self, state: int, ended: Ended) -> Conclusion:
-        if state == SATISFIED:
-            return OK
-        if not ended.complete:
-            return STOPPED_EARLY
-        missing = Conclusion(Outcome.VIOLATED, (_never_said(self._wanted),))
-        return unless_blind(state, "content", missing)
-
-
 class EachState(Struct, frozen=True, array_like=True):
     said: tuple[int, ...] = ()
     """which of the texts were found, by their numbers"""
     blind: int = 0
 
 
-class SometimeEach(Monitor):
-    """Several texts, each of which some response must contain."""
+class Sometime(Monitor):
+    """Texts, each of which some response must contain."""
 
     initial = EachState()
     state_type = EachState
@@ -211,16 +177,13 @@ class SometimeEach(Monitor):
         return (EachState((*state.said, *new), state.blind) if new else state), NOTHING
 
     def end(self, state: EachState, ended: Ended) -> Conclusion:
-        missing = tuple(_never_said(text) for i, text in enumerate(self._wanted) if i not in state.said)
+        unsaid = (text for i, text in enumerate(self._wanted) if i not in state.said)
+        missing = tuple(Found(f"no response contains `{text}`") for text in unsaid)
         if not missing:
             return OK
         if not ended.complete:
             return STOPPED_EARLY
         return unless_blind(state.blind, "content", Conclusion(Outcome.VIOLATED, missing))
-
-
-def _never_said(text: str) -> Found:
-    return Found(f"no response contains `{text}`")
 
 
 # -- Constant ----------------------------------------------------------------------------------------------------------
@@ -261,8 +224,11 @@ class Constant(Monitor):
             elif first is None:
                 first, state = value, Observed(value, ref(event, self._says(value)), state.blind if state else 0)
             elif not json_equal(value, first):
-                assert state is not None
-                return state, (self._changed(state, value, event),)
+                assert state is not None and state.where is not None
+                values = f"{shorten(as_json(first), 60)} to {shorten(as_json(value), 60)}"
+                evidence = (state.where, ref(event, self._says(value)))
+                message = f"`{self._path}` changed from {values}"
+                return state, (Found(message, event.origin.session, event.turn, evidence),)
         if lacks:
             known = state or Observed()
             state = Observed(known.value, known.where, known.blind + 1)
@@ -270,12 +236,6 @@ class Constant(Monitor):
 
     def _says(self, value: Any) -> str:
         return shorten(f"{self._path} = {as_json(value)}")
-
-    def _changed(self, first: Observed, value: Any, event: Response) -> Found:
-        message = f"`{self._path}` changed from {shorten(as_json(first.value), 60)} to {shorten(as_json(value), 60)}"
-        assert first.where is not None
-        evidence = (first.where, ref(event, self._says(value)))
-        return Found(message, event.origin.session, event.turn, evidence)
 
     def dump(self, state: Observed | None, excerpts: bool = True) -> Observed | None:
         if excerpts or state is None or state.where is None:
@@ -304,36 +264,25 @@ class TallyCalls(Monitor):
     state_type = Seen
 
     def __init__(self, demand: Tally, calls: Calls) -> None:
-        self._matches = compile_names(calls)
-        self._where = None if calls.where is None else compile_where(calls.where)
+        self._is_such = compile_calls(calls)
         self._names = describe_calls(calls)
         self._demand = demand
         self.watches = Watches(calls=(calls,))
 
     def step(self, state: Seen, event: Event, applies: bool = True) -> Step:
-        if type(event) is not ToolCall or not self._matches(event.name):
+        if type(event) is not ToolCall or (truth := self._is_such(event)) is False:
             return state, NOTHING
-        if self._where is not None and not self._where(event):
-            return self._uncertain(state, event)
-        after = Seen(state.count + 1, state.first or ref(event), state.unknown)
-        most = self._demand.at_most
-        if after.count + state.unknown <= most or (state.count > most and not self._demand.each_excess):
+        if truth:
+            after = Seen(state.count + 1, state.first or ref(event), state.unknown)
+        else:
+            after = Seen(state.count, state.first, state.unknown + 1)
+        most, count = self._demand.at_most, after.count + after.unknown
+        if count <= most or (truth and state.count > most and not self._demand.each_excess):
             return after, NOTHING
-        found = self._excess(state, event, after.count + state.unknown)
-        return after, (found if after.count > most else doubt(found),)
-
-    def _uncertain(self, state: Seen, event: ToolCall) -> Step:
-        assert self._where is not None
-        if self._where(event) is False:
-            return state, NOTHING
-        after = Seen(state.count, state.first, state.unknown + 1)
-        count = after.count + after.unknown
-        return after, (doubt(self._excess(state, event, count)),) if count > self._demand.at_most else NOTHING
-
-    def _excess(self, state: Seen, event: ToolCall, count: int) -> Found:
         earlier = (state.first,) if state.first else ()
         message = f"call {count} of {self._names}, {self._wanted()}"
-        return Found(message, event.origin.session, event.turn, (*earlier, ref(event)))
+        found = Found(message, event.origin.session, event.turn, (*earlier, ref(event)))
+        return after, (found if truth and after.count > most else doubt(found),)
 
     def dump(self, state: Seen, excerpts: bool = True) -> Seen:
         return state if excerpts or state.first is None else Seen(state.count, bare(state.first), state.unknown)

@@ -14,7 +14,7 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.engine.matching import compile_names, compile_where, describe_calls
+from bylaw.engine.matching import compile_calls, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
     STOPPED_EARLY,
@@ -32,7 +32,7 @@ from bylaw.engine.monitor import (
 )
 from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, walk
 from bylaw.model.canonical import canonical_json
-from bylaw.model.demand import Before, Calls
+from bylaw.model.demand import Before
 from bylaw.model.events import Event, ToolCall
 
 MOST_VALUES = 10_000
@@ -60,7 +60,7 @@ class BeforeSame(Monitor):
     gates_itself = True
 
     def __init__(self, demand: Before) -> None:
-        self._is_first, self._is_second = _compile_calls(demand.first), _compile_calls(demand.second)
+        self._is_first, self._is_second = compile_calls(demand.first), compile_calls(demand.second)
         self._key = _compile_key(demand.same)
         values = ", ".join(f"`{'.'.join(part or '*' for part in path)}`" for path in demand.same)
         self._wanted = f"{describe_calls(demand.first)} with the same {values}"
@@ -113,14 +113,6 @@ def _after_first(state: State, key: str | None, certain: bool) -> State:
     if key not in state.seen and len(state.seen) >= MOST_VALUES:
         return replace(state, any_values=True)
     return replace(state, seen=state.seen.set(key, certain))
-
-
-def _compile_calls(calls: Calls) -> Callable[[ToolCall], bool | None]:
-    matches = compile_names(calls)
-    if calls.where is None:
-        return lambda call: matches(call.name)
-    test = compile_where(calls.where)
-    return lambda call: matches(call.name) and test(call)
 
 
 def _compile_key(paths: tuple[tuple[str | None, ...], ...]) -> Callable[[ToolCall], str | None]:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.engine.conditions import NO_DOUBTS, add_doubts, compile_conditions, tell_doubts
-from bylaw.engine.matching import compile_names, compile_where, describe_calls
+from bylaw.engine.conditions import NO_DOUBTS, add_doubts, any_of, compile_conditions, tell_doubts
+from bylaw.engine.matching import compile_calls, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
     OK,
@@ -64,8 +64,7 @@ class Before(Monitor):
     gates_itself = True
 
     def __init__(self, demand: demands.Before) -> None:
-        self._is_first, self._is_second = compile_names(demand.first), compile_names(demand.second)
-        self._first_where, self._second_where = _compile_where(demand.first), _compile_where(demand.second)
+        self._is_first, self._is_second = compile_calls(demand.first), compile_calls(demand.second)
         self._first_names = describe_calls(demand.first)
         self._only_if_both = demand.only_if_both
         self.watches = Watches(calls=(demand.first, demand.second))
@@ -75,12 +74,10 @@ class Before(Monitor):
             return state, NOTHING
         found = NOTHING
         # a call that is both is judged as `second` first: nothing is earlier than itself
-        if applies and self._is_second(event.name):
-            truth = True if self._second_where is None else self._second_where(event)
-            if truth is not False:
-                state, found = self._second(state, event, certain=truth is True)
-        if not state.first_seen and self._is_first(event.name):
-            truth = True if self._first_where is None else self._first_where(event)
+        if applies and (truth := self._is_second(event)) is not False:
+            state, found = self._second(state, event, certain=truth is True)
+        if not state.first_seen:
+            truth = self._is_first(event)
             if truth:
                 found += (*state.pending, *_more(state.uncounted))
                 unclear = state.unclear + state.waiting
@@ -118,10 +115,6 @@ class Before(Monitor):
         # judged without a first: either already violated, or out of `only_if_both`'s reach
         undecided = (state.judged or state.second_possible) and (state.first_seen or state.first_possible)
         return unless_unknown(int(undecided), VACUOUS)
-
-
-def _compile_where(calls: Calls) -> Callable[[ToolCall], bool | None] | None:
-    return None if calls.where is None else compile_where(calls.where)
 
 
 def _more(count: int) -> tuple[Found, ...]:
@@ -170,7 +163,8 @@ class Next(Monitor):
         self._awaits_calls = isinstance(demand.must, Calls)
         self._triggers = compile_conditions(demand.trigger)
         self._satisfies = _compile_must(demand.must)
-        self._wanted = _describe(demand.must)
+        must = demand.must
+        self._wanted = f"call {describe_calls(must)}" if isinstance(must, Calls) else f"say `{must.text}`"
 
     def step(self, state: NextState, event: Event, applies: bool = True) -> Step:
         if type(event) is ToolCall and state.open is not None:
@@ -181,7 +175,10 @@ class Next(Monitor):
         blind, unmet, open_turn = state.blind, state.unmet, None
         if state.due is not None:
             answer = self._satisfies(event)
-            missed = self._missed(state.due, event) if answer is False and state.due.sure else None
+            missed = None
+            if answer is False and state.due.sure:
+                message = f"the turn after a trigger does not {self._wanted}"
+                missed = Found(message, event.origin.session, event.turn, (state.due.where, ref(event)))
             if answer is False and self._awaits_calls and not event.tool_calls:
                 open_turn = OpenTurn(missed, event.origin.session, event.turn)
             elif not state.due.sure:
@@ -197,13 +194,6 @@ class Next(Monitor):
         counted = add_doubts(state.doubts, doubts) if triggered is None else state.doubts
         mismatches = state.mismatches + sum(doubt.mismatch for doubt in doubts)
         return NextState(due, state.triggered or triggered is True, blind, mismatches, counted, unmet, open_turn), found
-
-    def _unless_blind(self, blind: int, verdict: Conclusion) -> Conclusion:
-        return unless_unknown(blind, verdict) if self._awaits_calls else unless_blind(blind, "content", verdict)
-
-    def _missed(self, due: Due, response: Response) -> Found:
-        message = f"the turn after a trigger does not {self._wanted}"
-        return Found(message, response.origin.session, response.turn, (due.where, ref(response)))
 
     def _called(self, state: NextState, turn: OpenTurn, call: ToolCall) -> NextState:
         """A call of the open turn that its response did not list."""
@@ -245,7 +235,10 @@ class Next(Monitor):
         if missed:
             return Conclusion(Outcome.VIOLATED, missed, notes=mismatch_notes(state.mismatches))
         verdict = ok_if_complete(ended) if state.triggered else VACUOUS if ended.complete else STOPPED_EARLY
-        verdict = self._unless_blind(state.blind, verdict)
+        if self._awaits_calls:
+            verdict = unless_unknown(state.blind, verdict)
+        else:
+            verdict = unless_blind(state.blind, "content", verdict)
         if state.doubts and (unmet or not state.triggered):
             verdict = Conclusion(Outcome.INCONCLUSIVE, reason=tell_doubts("`trigger` matched", state.doubts))
         return Conclusion(verdict.outcome, reason=verdict.reason, notes=mismatch_notes(state.mismatches))
@@ -256,16 +249,5 @@ def _compile_must(must: Calls | TextHas) -> Callable[[Response], bool | None]:
     if isinstance(must, TextHas):
         search = compile_search(must)
         return lambda response: None if response.text is None else search(response) is not None
-    matches, where = compile_names(must), _compile_where(must)
-    if where is None:
-        return lambda response: any(matches(call.name) for call in response.tool_calls)
-
-    def calls(response: Response) -> bool | None:
-        truths = {where(call) for call in response.tool_calls if matches(call.name)}
-        return True if True in truths else None if None in truths else False
-
-    return calls
-
-
-def _describe(must: Calls | TextHas) -> str:
-    return f"call {describe_calls(must)}" if isinstance(must, Calls) else f"say `{must.text}`"
+    is_such = compile_calls(must)
+    return lambda response: any_of([is_such(call) for call in response.tool_calls])

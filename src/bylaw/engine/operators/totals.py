@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.engine.matching import compile_names, compile_where, describe_calls
+from bylaw.engine.matching import compile_calls, describe_calls
 from bylaw.engine.monitor import (
     NOTHING,
     VACUOUS,
@@ -60,20 +60,16 @@ class TallyValues(Monitor):
     state_type = Sum
 
     def __init__(self, demand: Tally, measure: Values) -> None:
-        self._matches = compile_names(measure.calls)
-        self._where = None if measure.calls.where is None else compile_where(measure.calls.where)
+        self._is_such = compile_calls(measure.calls)
         self._steps = compile_steps(measure.path)
         self._limit = as_decimal(demand.at_most)
         self._what = f"`{measure.name}` of {describe_calls(measure.calls)}"
         self.watches = Watches(calls=(measure.calls,))
 
     def step(self, state: Sum, event: Event, applies: bool = True) -> Step:
-        if type(event) is not ToolCall or not self._matches(event.name):
+        if type(event) is not ToolCall or (counts := self._is_such(event)) is False:
             return state, NOTHING
-        counts = True if self._where is None else self._where(event)
-        if counts is False:
-            return state, NOTHING
-        value = self._value(event)
+        value = add_up(spread(event.arguments, self._steps)) if isinstance(event.arguments, dict) else None
         if value is None:
             after = Sum(state.low, state.high, state.judged, state.possible, state.unknown + 1, state.unclear)
             return after, (doubt(self._found(event, state.low)),)
@@ -88,12 +84,6 @@ class TallyValues(Monitor):
         if is_over:
             return after, (self._found(event, low),)
         return after, (doubt(self._found(event, high)),) if may_be else NOTHING
-
-    def _value(self, call: ToolCall) -> Decimal | None:
-        """What the call adds: _ABSENT where it has no such argument, None where that cannot be told."""
-        if not isinstance(call.arguments, dict):
-            return None
-        return add_up(spread(call.arguments, self._steps))
 
     def _found(self, event: ToolCall, total: Decimal) -> Found:
         shown, limit = show_amount(total), show_amount(self._limit)
@@ -114,7 +104,8 @@ _ABSENT = Decimal("-0")
 
 
 def add_up(values: Iterable[Any]) -> Decimal | None:
-    """A negative number adds nothing: it must not make room for more."""
+    """_ABSENT where there is none, None where one is no number. A negative number adds nothing: it must not make room
+    for more."""
     total = _ABSENT
     for value in values:
         if value is ABSENT:

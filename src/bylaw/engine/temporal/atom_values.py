@@ -60,7 +60,9 @@ class AtomReader:
             self._read_result(event, found)
         elif type(event) is Response:
             self._read_response(event, user, found)
-        self._read_agent(event, found)
+        agent = event.origin.agent
+        for i, matches in self._agents:
+            found[i] = None if agent is None else matches(agent)
         return tuple(found)
 
     def of_turn(self, response: Response, user: tuple[int, ...]) -> AtomValues:
@@ -120,11 +122,6 @@ class AtomReader:
                     found[i] = True
                 elif (texts is None and not user) or _UNREAD in user:
                     found[i] = None
-
-    def _read_agent(self, event: Event, found: list[AtomValue]) -> None:
-        for i, matches in self._agents:
-            agent = event.origin.agent
-            found[i] = None if agent is None else matches(agent)
 
 
 _MOST_ROUTES = 1024

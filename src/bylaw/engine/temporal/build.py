@@ -66,7 +66,9 @@ class Builder(Compilation):
             case Implies(left=left, right=right):
                 return self._given(left, right, True, scope) if positive else self._both(left, denied(right), scope)
             case Iff(left=left, right=right):
-                return self._iff(left, right, positive, scope)
+                one = self._joined(disj, left, not positive, right, True, scope)
+                two = self._joined(disj, left, positive, right, False, scope)
+                return lambda frame, sigma: conj(one(frame, sigma), two(frame, sigma))
             case Ahead():
                 return self._ahead(formula, positive, scope)
             case Pair(op="S") | Back() | Seen() | Count():
@@ -144,11 +146,6 @@ class Builder(Compilation):
                 return self.build(And(Implies(one, right), Implies(other, right)), True, scope)
         raise AssertionError(left)
 
-    def _iff(self, left: Formula, right: Formula, positive: bool, scope: frozenset[str]) -> Value:
-        one = self._joined(disj, left, not positive, right, True, scope)
-        two = self._joined(disj, left, positive, right, False, scope)
-        return lambda frame, sigma: conj(one(frame, sigma), two(frame, sigma))
-
     def matches(self, formula: Formula, scope: frozenset[str]) -> Matches:
         matches = self.matchers[formula] = self._matches(formula, scope)
         return matches
@@ -216,8 +213,9 @@ class Builder(Compilation):
         def start(frame: Frame, sigma: Sigma) -> Truth:
             since = 0 if window is None else clock(frame.clocks, window)
             wait = Wait(number, self._masked(sigma, mentions), since)
+            truth = self.go_on(wait, frame)
             # before the first recorded time nobody knows when a window closes
-            return self.go_on(wait, frame) if since != UNTIMED else _at_once(self.go_on(wait, frame))
+            return truth if since != UNTIMED or isinstance(truth, bool) else None
 
         return start
 
@@ -242,7 +240,3 @@ class Builder(Compilation):
     def ended(self, residual: Truth) -> bool | None:
         """What a residual comes to where nothing follows."""
         return moved(residual, lambda wait: self.ahead[wait.node].at_end)  # type: ignore[return-value]
-
-
-def _at_once(truth: Truth) -> bool | None:
-    return truth if isinstance(truth, bool) else None

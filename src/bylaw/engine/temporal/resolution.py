@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
-
 from bylaw.engine.monitor import Found
 from bylaw.engine.temporal.build import Builder
 from bylaw.engine.temporal.frame import START, Frame, Lookahead, Position, clock, elapsed
 from bylaw.engine.temporal.pending import Address, Entry, Origin, Pending, Progress, State
-from bylaw.engine.temporal.shape import Part, evaluate, fixes, looks_ahead, looks_back, variables, walk
+from bylaw.engine.temporal.shape import Part, atoms, evaluate, fixes, looks_ahead, looks_back, variables
 from bylaw.engine.temporal.tables import Awaiting, Table
 from bylaw.engine.temporal.truth import Residual, Sigma, Wait, may_have_failed, waits
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, AtomValues, Hit, show_key
-from bylaw.model.temporal import Ahead, And, Back, Count, Formula, Implies, Not, Pair, Variable, Window, children
+from bylaw.model.temporal import And, Back, Count, Formula, Implies, Not, Pair, Variable, Window, is_ahead, walk
 from bylaw.model.verdict import EventRef
 
 # -- explanations ------------------------------------------------------------------------------------------------------
@@ -122,17 +120,12 @@ def _values(wanted: Formula, sigma: Sigma, builder: Builder, *, in_words: bool) 
 def show(amount: float, window: Window) -> str:
     """A stretch of a clock, for people."""
     if window.unit != "seconds":
-        unit = window.unit[:-1] if amount == 1 else window.unit
-        return f"{amount:g} {unit}"
-    return show_seconds(amount)
-
-
-def show_seconds(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.3g}s"
+        return f"{amount:g} {window.unit[:-1] if amount == 1 else window.unit}"
+    if amount < 60:
+        return f"{amount:.3g}s"
     parts = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
-        count, seconds = divmod(seconds, size)
+        count, amount = divmod(amount, size)
         if count:
             parts.append(f"{count:.0f}{unit}")
     return " ".join(parts[:2])
@@ -143,39 +136,28 @@ def show_seconds(seconds: float) -> str:
 # Which open entries an event can change, by its atom values alone.
 
 
-class Keyed(Struct, frozen=True):
-    """An atom that can only concern entries with its own values."""
-
-    atom: int
-    positions: tuple[int, ...]
-    """which of a Hit's values make the key"""
-
-
 class Waker:
     """One part's way from atom_values to entries."""
 
     def __init__(self, number: int, part: Part, builder: Builder) -> None:
         self._number = number
-        looking = [f for f in walk(part.body) if isinstance(f, Ahead) or (isinstance(f, Pair) and f.op != "S")]
+        looking = list(filter(is_ahead, walk(part.body)))
         self._always = any(looks_back(formula) for formula in looking)
-        awaited: list[Formula] = list(dict.fromkeys(a for f in looking for a in _atoms(f) if a in builder.atoms))
+        awaited = list(dict.fromkeys(atom for formula in looking for atom in atoms(formula)))
         self._index = _index_variables(part, awaited)
         numbers = {name: i for i, name in enumerate(builder.variables)}
         self._variables = tuple(numbers[name] for name in self._index)
         self._hot: list[int] = []
-        self._keyed: list[Keyed] = []
+        self._keyed: list[tuple[int, tuple[int, ...]]] = []
+        """atoms that can only concern entries with their own values, and which of a Hit's values make the key"""
         for atom in awaited:
-            self._register(atom, builder)
+            tests = [t for t in getattr(atom, "tests", ()) if isinstance(t.value, Variable)]
+            names = [t.value.name if t.op == "=" else None for t in tests]
+            if self._index and all(name in names for name in self._index):
+                self._keyed.append((builder.atoms.index(atom), tuple(map(names.index, self._index))))
+            else:
+                self._hot.append(builder.atoms.index(atom))
         self._quiet = [_is_quiet(i, builder) for i in range(len(builder.ahead))]
-
-    def _register(self, atom: Formula, builder: Builder) -> None:
-        number = builder.atoms.index(atom)  # type: ignore[arg-type]
-        tests = [t for t in getattr(atom, "tests", ()) if isinstance(t.value, Variable)]
-        names = [t.value.name if t.op == "=" else None for t in tests]
-        if self._index and all(name in names for name in self._index):
-            self._keyed.append(Keyed(number, tuple(names.index(name) for name in self._index)))
-        else:
-            self._hot.append(number)
 
     def address(self, residual: Residual) -> Address:
         """Where an entry waits; None where every event may change it."""
@@ -191,40 +173,26 @@ class Waker:
         if any(atom_values[i] is not False for i in self._hot):
             return None
         addresses: list[Any] = []
-        for keyed in self._keyed:
-            value = atom_values[keyed.atom]
+        for atom, positions in self._keyed:
+            value = atom_values[atom]
             if value is False:
                 continue
             if not isinstance(value, Hit):
                 return None
-            key = tuple(value.values[i] for i in keyed.positions)
+            key = tuple(value.values[i] for i in positions)
             if UNKNOWN_KEY in key:
                 return None
             addresses.append((self._number, *key))
         return addresses
 
 
-def _atoms(formula: Formula) -> list[Formula]:
-    return [f for f in walk(formula) if not children(f)]
-
-
-def _index_variables(part: Part, awaited: list[Formula]) -> list[str]:
+def _index_variables(part: Part, awaited: Sequence[Formula]) -> list[str]:
     """Variables that are fixed where the entry begins, and that every awaited atom with variables compares by `=`."""
-    begun = _begun(part.body)
-    compared = [
-        {t.value.name for t in getattr(atom, "tests", ()) if isinstance(t.value, Variable) and t.op == "="} & begun
-        for atom in awaited
-        if any(isinstance(t.value, Variable) for t in getattr(atom, "tests", ()))
-    ]
-    return sorted(set.intersection(*compared)) if compared else []
-
-
-def _begun(body: Formula) -> set[str]:
-    match body:
-        case Implies(left=left) | And(left=left) if not looks_ahead(left):
-            return set(fixes(left))
-        case _:
-            return set()
+    body = part.body
+    begins = isinstance(body, Implies | And) and not looks_ahead(body.left)
+    begun = fixes(body.left) if begins else frozenset[str]()  # type: ignore[union-attr]
+    compared = [fixes(atom) & begun for atom in awaited if variables(atom)]
+    return sorted(frozenset.intersection(*compared)) if compared else []
 
 
 def has_alarm(node: Lookahead) -> bool:
@@ -350,15 +318,12 @@ def unmet_obligations(state: State, parts: Sequence[Part], builder: Builder) -> 
 
 def _failed_at_end(entry: Entry, part: Part) -> list[Found]:
     if not part.always:
-        unmet = (
-            f"{part.words}, and at the end there was none"
-            if part.words
-            else f"`{part.text}` had not come true at the end"
-        )
+        unmet = f"`{part.text}` had not come true at the end"
+        if part.words:
+            unmet = f"{part.words}, and at the end there was none"
         return [Found(unmet, entry.origins[0].session or None, None, ())]
-    late = " before the end"
     found = [
-        Found(explain_unmet(part, origin.place, late), origin.session, origin.turn, (origin.place,))
+        Found(explain_unmet(part, origin.place, " before the end"), origin.session, origin.turn, (origin.place,))
         for origin in entry.origins
     ]
     return [*found, *_unnamed(entry, None)]

@@ -32,21 +32,19 @@ from bylaw.model.temporal import (
     Variable,
     Window,
     children,
+    is_ahead,
+    is_back,
+    variables_in,
+    walk,
 )
 
 
-def walk(formula: Formula) -> Iterator[Formula]:
-    yield formula
-    for child in children(formula):
-        yield from walk(child)
-
-
 def looks_ahead(formula: Formula) -> bool:
-    return any(isinstance(f, Ahead) or (isinstance(f, Pair) and f.op != "S") for f in walk(formula))
+    return any(map(is_ahead, walk(formula)))
 
 
 def looks_back(formula: Formula) -> bool:
-    return any(isinstance(f, Back | Seen | Count) or (isinstance(f, Pair) and f.op == "S") for f in walk(formula))
+    return any(map(is_back, walk(formula)))
 
 
 def windows(formula: Formula) -> Iterator[Window]:
@@ -61,8 +59,7 @@ def atoms(formula: Formula) -> list[Atom]:
 
 def variables(formula: Formula) -> list[str]:
     """In the order in which they appear."""
-    tests = (test for f in walk(formula) for test in getattr(f, "tests", ()))
-    return list(dict.fromkeys(test.value.name for test in tests if isinstance(test.value, Variable)))
+    return list(dict.fromkeys(variable.name for variable in variables_in(formula)))
 
 
 def fixes(formula: Formula) -> frozenset[str]:
@@ -144,17 +141,16 @@ class Part(Struct, frozen=True):
 
 
 def parts_of(formula: Formula, words: str = "") -> list[Part]:
-    return [_part(one, words) for one in conjuncts(formula)]
-
-
-def _part(formula: Formula, words: str) -> Part:
-    match formula:
-        case Ahead(op="G", window=None, of=of):
-            return Part(of, True, formula.text, isinstance(of, Implies) and not looks_ahead(of.left), words)
-        case Not(of=Ahead(op="F", window=None, of=of)):
-            return Part(denied(of), True, formula.text, False, words)
-        case _:
-            return Part(formula, False, formula.text, False, words)
+    parts: list[Part] = []
+    for one in conjuncts(formula):
+        body, always, conditional = one, False, False
+        match one:
+            case Ahead(op="G", window=None, of=of):
+                body, always, conditional = of, True, isinstance(of, Implies) and not looks_ahead(of.left)
+            case Not(of=Ahead(op="F", window=None, of=of)):
+                body, always = denied(of), True
+        parts.append(Part(body, always, one.text, conditional, words))
+    return parts
 
 
 def yesterdays(formula: Formula) -> int:
@@ -193,15 +189,10 @@ def can_skip(formula: Formula, parts: list[Part]) -> bool:
         not any(isinstance(f, AgentIs) for f in found)
         and not any(isinstance(f, Ahead | Back) and f.op in "XNY" for f in found)
         and not any(window.unit == "events" for window in windows(formula))
-        and not any(window.unit == "seconds" for window in _ahead_windows(formula))
+        and not any(is_ahead(f) and f.window and f.window.unit == "seconds" for f in found)  # type: ignore[union-attr]
         and all(map(_rests, found))
         and all(_passes_over(part) for part in parts)
     )
-
-
-def _ahead_windows(formula: Formula) -> Iterator[Window]:
-    looking = (f for f in walk(formula) if isinstance(f, Ahead) or (isinstance(f, Pair) and f.op != "S"))
-    return (f.window for f in looking if f.window)
 
 
 def _rests(formula: Formula) -> bool:
@@ -211,12 +202,10 @@ def _rests(formula: Formula) -> bool:
             return _calm(of) is False
         case Back(op="H", of=of) | Ahead(op="G", of=of):
             return _calm(of) is True
-        case Pair(op="S" | "U", left=left, right=right):
+        case Pair(op="S" | "U" | "W", left=left, right=right):
             return _calm(left) is True and _calm(right) is False
         case Pair(op="R", left=left, right=right):
             return _calm(right) is True and _calm(left) is False
-        case Pair(op="W", left=left, right=right):
-            return _calm(left) is True and _calm(right) is False
         case _:
             return True
 
@@ -242,31 +231,24 @@ def _calm(formula: Formula) -> bool | None:
 # A part is *preventive* if it can become false only at a tool call, *closing* if only at the end, else *detective*.
 
 
-def only_at_calls(part: Part) -> bool:
-    return _safe(part.body)
-
-
-def only_at_end(part: Part) -> bool:
-    return _late(part.body)
-
-
-def _safe(formula: Formula) -> bool:
+def only_at_calls(formula: Formula) -> bool:
     """Whether nothing but a tool call can make it false."""
     if not looks_ahead(formula):
-        return _away_from_calls(formula) is True
+        # its truth at any response or result, independent of what happened before
+        return evaluate(formula, lambda operator: False if isinstance(operator, ToolIs) else None) is True
     match formula:
         case Not(of=of):
             return _safe_denied(of)
         case And(left=left, right=right):
-            return _safe(left) and _safe(right)
+            return only_at_calls(left) and only_at_calls(right)
         case Or(left=left, right=right):
             return _safe_choice(left, right)
         case Implies(left=left, right=right):
             return _safe_choice(denied(left), right)
         case Ahead(op="G" | "N", of=of) | Pair(op="R", right=of):
-            return _safe(of)
+            return only_at_calls(of)
         case Pair(op="W", left=left, right=right):
-            return _safe(Or(left, right))
+            return only_at_calls(Or(left, right))
         case _:
             return False
 
@@ -274,28 +256,23 @@ def _safe(formula: Formula) -> bool:
 def _safe_denied(formula: Formula) -> bool:
     match formula:
         case Ahead(op="F" | "X", of=of):
-            return _safe(denied(of))
+            return only_at_calls(denied(of))
         case Pair(op="U", right=right):
-            return _safe(denied(right))
+            return only_at_calls(denied(right))
         case And() | Or() | Implies() | Not():
-            return _safe(denied(formula))
+            return only_at_calls(denied(formula))
         case _:
             return False
 
 
 def _safe_choice(left: Formula, right: Formula) -> bool:
     """False once both are; what only looks at its own position is decided before the other."""
-    if _safe(left) and _safe(right):
+    if only_at_calls(left) and only_at_calls(right):
         return True
-    return (not looks_ahead(left) and _safe(right)) or (not looks_ahead(right) and _safe(left))
+    return (not looks_ahead(left) and only_at_calls(right)) or (not looks_ahead(right) and only_at_calls(left))
 
 
-def _away_from_calls(formula: Formula) -> bool | None:
-    """Its truth at any response or result, independent of what happened before."""
-    return evaluate(formula, lambda operator: False if isinstance(operator, ToolIs) else None)
-
-
-def _late(formula: Formula) -> bool:
+def only_at_end(formula: Formula) -> bool:
     """Whether nothing but the end can make it false."""
     match formula:
         case Constant(value=value):
@@ -305,16 +282,16 @@ def _late(formula: Formula) -> bool:
         case Pair(op="U", left=Constant(value=True), window=None):
             return True
         case And(left=left, right=right):
-            return _late(left) and _late(right)
+            return only_at_end(left) and only_at_end(right)
         case Or(left=left, right=right):
-            return _late(left) or _late(right)
+            return only_at_end(left) or only_at_end(right)
         case Implies(left=left, right=right):
-            return _late(denied(left)) or _late(right)
+            return only_at_end(denied(left)) or only_at_end(right)
         case Ahead(op="G" | "N", of=of):
-            return _late(of)
+            return only_at_end(of)
         case Not(of=Ahead(op="G", window=None)):
             return True
         case Not(of=And() | Or() | Implies() | Not() as of):
-            return _late(denied(of))
+            return only_at_end(denied(of))
         case _:
             return False

@@ -9,7 +9,6 @@ For `seen`, results wait until a response of their run had them in its input.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.temporal.atom_values import result_ids
 from bylaw.engine.temporal.frame import RUN_MARK, Clocks, Frame, Position, Tally, elapsed, is_untimed
-from bylaw.engine.temporal.truth import Key, Sigma
+from bylaw.engine.temporal.truth import Key, Sigma, all_of
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
 from bylaw.model.events import Response
 from bylaw.model.temporal import Window
@@ -127,19 +126,13 @@ def _drop_oldest(table: Table, now: Clocks, window: Window | None) -> Table:
         return replace(table, cells=table.cells.delete(key), **rest)
     if len(table.cells) <= MOST_VALUES:
         return table
-    lost = cell.matches[-1].clocks
-    return replace(
-        table, cells=table.cells.delete(key), lost=_later(table.lost, lost), evicted=table.evicted + 1, **rest
-    )
-
-
-def _later(left: Clocks | None, right: Clocks) -> Clocks:
-    return right if left is None or right.events >= left.events else left
+    table = lose(table, cell.matches[-1].clocks)
+    return replace(table, cells=table.cells.delete(key), evicted=table.evicted + 1, **rest)
 
 
 def lose(table: Table, now: Clocks) -> Table:
     """Something was not stored: from now on no is not certain."""
-    return replace(table, lost=_later(table.lost, now))
+    return replace(table, lost=now) if table.lost is None or now.events >= table.lost.events else table
 
 
 def remember_wild(table: Table, key: tuple[Key, ...], match: Match) -> Table:
@@ -250,14 +243,7 @@ def in_window(cell: Cell | None, frame: Frame, window: Window | None) -> Iterato
 
 
 def _passes(match: Match, sigma: Sigma) -> bool | None:
-    answer: bool | None = True
-    for deferred in match.deferred:
-        one = compare(deferred.op, deferred.value, sigma[deferred.variable])
-        if one is False:
-            return False
-        if one is None:
-            answer = None
-    return answer
+    return all_of(compare(one.op, one.value, sigma[one.variable]) for one in match.deferred)
 
 
 def has_lost(table: Table, frame: Frame, window: Window | None) -> bool:
@@ -300,13 +286,6 @@ def keep_best(matches: Matches) -> tuple[Matches, bool]:
     return keep_better(matches)
 
 
-_BETTER: dict[str, Callable[[Any, Any], bool]] = {
-    **dict.fromkeys((">", ">="), operator.ge),
-    **dict.fromkeys(("<", "<="), operator.le),
-}
-"""whether the newer value passes with every variable that the older one passes with"""
-
-
 def _outdone(old: Match, new: Match) -> bool:
     """Whether every value of the variables that `old` passes with, `new` passes with too."""
     if old.seen_by is not None and new.seen_by is not None and new.seen_by > old.seen_by:
@@ -319,9 +298,10 @@ def _passes_more(old: Deferred, new: Deferred) -> bool:
         return False
     if old.value == new.value:
         return True
-    better = _BETTER.get(new.op)
-    numbers = isinstance(old.value, int | float) and isinstance(new.value, int | float)
-    return better is not None and numbers and better(new.value, old.value)
+    if not isinstance(old.value, int | float) or not isinstance(new.value, int | float):
+        return False
+    # whether the newer value passes with every variable that the older one passes with
+    return new.value >= old.value if new.op in (">", ">=") else new.op in ("<", "<=") and new.value <= old.value
 
 
 MOST_UNSEEN = 256
