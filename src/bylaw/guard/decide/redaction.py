@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from bylaw.engine.matching import compile_names, compile_predicate
-from bylaw.engine.temporal.shape import atoms, walk
+from bylaw.engine.temporal.shape import atoms
 from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.policy import CompiledPolicy
@@ -35,7 +35,7 @@ from bylaw.model.demand import (
 )
 from bylaw.model.events import Event, ToolCall
 from bylaw.model.rule import Rule
-from bylaw.model.temporal import ResultOf, Says, Seen, ToolIs, UserSays
+from bylaw.model.temporal import ResultOf, Says, Seen, ToolIs, UserSays, walk
 
 Place: TypeAlias = list[str | int]
 """a path into a value: keys and indices"""
