@@ -8,12 +8,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from bylaw.contract.file.loader import load_contract
-from bylaw.contract.job import Options, report_unreachable
+from bylaw.contract.job import report_unreachable
 from bylaw.contract.job import run_contract as run
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
 from bylaw.contract.model import Contract, ContractFile
 from bylaw.contract.results import ContractReport
-from bylaw.contract.runs import KeepTrace
+from bylaw.contract.runs import KeepTrace, Options
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Trace

@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category, decimal, normalize
 
 import msgspec
@@ -27,9 +27,6 @@ from bylaw.text.redaction.secrets import own_forms
 from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.regex import compile_regex
 from bylaw.wire.exchange import json_of
-
-if TYPE_CHECKING:
-    import re2
 
 
 class CheckResult(Struct, frozen=True):

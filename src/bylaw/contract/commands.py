@@ -206,8 +206,7 @@ def run_file(
     Raises InputError for problems in the file, and for faults that cannot reach the agent.
     """
     from bylaw.contract.api import file_warnings, load_runnable, open_and_run, trace_writer
-    from bylaw.contract.job import Options
-    from bylaw.contract.runs import narrow
+    from bylaw.contract.runs import Options, narrow
     from bylaw.report.progress import count_progress
 
     file, whole = load_runnable(config)

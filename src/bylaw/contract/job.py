@@ -9,8 +9,6 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from msgspec import Struct
-
 from bylaw.contract.checks import excerpt
 from bylaw.contract.faults.attempts import is_request
 from bylaw.contract.judge import Judge, make_cell, make_unjudged_cell
@@ -26,13 +24,12 @@ from bylaw.contract.live_agent import (
     why_never_called,
 )
 from bylaw.contract.model import Contract, Similar, Unchanged
-from bylaw.contract.results import Cell, ContractReport, ReportRedactor
+from bylaw.contract.results import Cell, ContractReport
 from bylaw.contract.runs import (
     STATEFUL_WARNING,
     FinishedRun,
-    KeepTrace,
     Matrix,
-    Progress,
+    Options,
     RunKey,
     Runner,
     answers_differ,
@@ -48,20 +45,6 @@ LEXICAL_ONLY = (
     "similarity is measured by words alone (lexical), which is blind to paraphrase; "
     "`pip install 'bylaw[embeddings]'` measures meaning"
 )
-
-
-class Options(Struct, frozen=True, kw_only=True):
-    min_score: float = 100.0
-    concurrency: int | None = None
-    """the most runs at once; None: as many as the agent takes"""
-    embedder: Embedder | None = None
-    """measures similarity by meaning; None: by words"""
-    keep_trace: KeepTrace | None = None
-    redact: bool = True
-    """whether secrets are removed from the report and the stored traces"""
-    on_progress: Progress | None = None
-    warnings: tuple[str, ...] = ()
-    """warnings of the caller, to be shown in the report"""
 
 
 def run_contract(contract: Contract, agent: LiveAgent, options: Options | None = None) -> ContractReport:
@@ -109,15 +92,7 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
     """
     options = options or Options()
     matrix = lay_out(contract)
-    redactor = ReportRedactor(options.redact)
-    runner = Runner(
-        matrix,
-        agent,
-        concurrency=options.concurrency,
-        keep_trace=options.keep_trace,
-        redactor=redactor,
-        on_progress=options.on_progress,
-    )
+    runner = Runner(matrix, agent, options)
     warnings = list(options.warnings)
     try:
         warnings += await _make_runs(matrix, agent, runner)
@@ -133,7 +108,7 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
         sees_requests=any(run.attempts for run in runs),
     )
     cells = [
-        make_cell(matrix, invariant, scenario, runner.made, judge, redactor)
+        make_cell(matrix, invariant, scenario, runner.made, judge, runner.redactor)
         for scenario in contract.scenarios
         for invariant in contract.invariants
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -149,16 +149,9 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
 def applies(when: When, scenario: Scenario) -> bool:
     """Whether an invariant with this `when` is judged in the scenario. Context attacks are chaos too."""
-    return _APPLIES[when](scenario)
-
-
-_APPLIES: dict[When, Callable[[Scenario], bool]] = {
-    "always": lambda scenario: True,
-    "tool_faults_active": lambda scenario: bool(scenario.tool_faults),
-    "llm_faults_active": lambda scenario: bool(scenario.llm_faults),
-    "any_chaos_active": lambda scenario: bool(scenario.faults),
-    "no_chaos": lambda scenario: not scenario.faults,
-}
+    if when == "no_chaos":
+        return not scenario.faults
+    return when == "always" or bool(asked_faults(when, scenario))
 
 
 def asked_faults(when: When, scenario: Scenario) -> tuple[AnyFault, ...]:

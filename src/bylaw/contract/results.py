@@ -192,9 +192,6 @@ class ReportRedactor(Struct, frozen=True):
         return tuple(redacted_refs.get(_place(pointer)) or _map_fields(pointer, _redact) for pointer in pointers)
 
 
-REDACTED = ReportRedactor()
-
-
 def _differ(before: Event, after: Event) -> bool:
     try:
         return before != after

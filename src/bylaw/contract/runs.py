@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.model import Contract, Invariant, Prompt, Refuses, Scenario, Unchanged, Variation, When, applies
-from bylaw.contract.results import REDACTED, ReportRedactor
+from bylaw.contract.results import ReportRedactor
 from bylaw.contract.variations import vary
 from bylaw.model.events import Trace
+from bylaw.model.ports import Embedder
 from bylaw.text.redaction.redactor import redacted
 from bylaw.wire.values import clean
 
@@ -203,6 +204,20 @@ GIVE_UP_AFTER = 3
 """if this many first runs all find the agent down, the others are not made"""
 
 
+class Options(Struct, frozen=True, kw_only=True):
+    min_score: float = 100.0
+    concurrency: int | None = None
+    """the most runs at once; None: as many as the agent takes"""
+    embedder: Embedder | None = None
+    """measures similarity by meaning; None: by words"""
+    keep_trace: KeepTrace | None = None
+    redact: bool = True
+    """whether secrets are removed from the report and the stored traces"""
+    on_progress: Progress | None = None
+    warnings: tuple[str, ...] = ()
+    """warnings of the caller, to be shown in the report"""
+
+
 class FinishedRun(Struct, frozen=True):
     run: AgentRun
     trace: str | None
@@ -215,24 +230,15 @@ class Runner:
     INVARIANT: each run is made at most once, whoever needs it.
     """
 
-    def __init__(
-        self,
-        matrix: Matrix,
-        agent: LiveAgent,
-        *,
-        concurrency: int | None = None,
-        keep_trace: KeepTrace | None = None,
-        redactor: ReportRedactor = REDACTED,
-        on_progress: Progress | None = None,
-    ) -> None:
+    def __init__(self, matrix: Matrix, agent: LiveAgent, options: Options) -> None:
         self.made: dict[RunKey, FinishedRun] = {}
+        self.redactor = ReportRedactor(options.redact)
         self._matrix = matrix
         self._agent = agent
-        self._keep_trace = keep_trace
-        self._redactor = redactor
-        self._on_progress = on_progress
+        self._options = options
         # a reset concerns the whole agent, so no other run may go on meanwhile
-        self._at_once = 1 if agent.has_reset else max(1, min(agent.concurrency, concurrency or agent.concurrency))
+        most = options.concurrency or agent.concurrency
+        self._at_once = 1 if agent.has_reset else max(1, min(agent.concurrency, most))
         self._planned = 0
 
     async def make(self, keys: Sequence[RunKey]) -> None:
@@ -255,10 +261,11 @@ class Runner:
             run = await self._agent.run(key.prompt, Injection(faults=faults, seed=seed, run=key.name))
             if run.answer is not None:  # nothing that it says may end a report: no encoding has half a surrogate pair
                 run = replace(run, answer=clean(run.answer))
-            trace = self._keep_trace(key.name, self._redactor.trace(run.trace)) if self._keep_trace else None
+            keep_trace, on_progress = self._options.keep_trace, self._options.on_progress
+            trace = keep_trace(key.name, self.redactor.trace(run.trace)) if keep_trace else None
             self.made[key] = FinishedRun(run, trace)
-            if self._on_progress:
-                self._on_progress(len(self.made), self._planned)
+            if on_progress:
+                on_progress(len(self.made), self._planned)
             self._check_agent_is_up()
 
     def _check_agent_is_up(self) -> None:

@@ -73,10 +73,8 @@ def as_tool(function: Any, *, name: str | None = None) -> Any:
             run = run_for(name)
             if run is None:
                 return await function(*args, **kwargs)
-            arguments = _arguments(function, args, kwargs)
-            return await run.acall_tool(
-                name, arguments, lambda: function(*args, **kwargs), defaults=_defaults(function)
-            )
+            given, defaults = _arguments(function, args, kwargs), _defaults(function)
+            return await run.acall_tool(name, given, lambda: function(*args, **kwargs), defaults=defaults)
 
         return acall
 
@@ -85,8 +83,8 @@ def as_tool(function: Any, *, name: str | None = None) -> Any:
         run = run_for(name)
         if run is None:
             return function(*args, **kwargs)
-        arguments = _arguments(function, args, kwargs)
-        return run.call_tool(name, arguments, lambda: function(*args, **kwargs), defaults=_defaults(function))
+        given, defaults = _arguments(function, args, kwargs), _defaults(function)
+        return run.call_tool(name, given, lambda: function(*args, **kwargs), defaults=defaults)
 
     return call
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.record.turns import ModelCall
@@ -54,7 +54,7 @@ FRAMEWORKS = PatchOnImport(
 def patch(module: Any, patches: Patches) -> None:
     if module.__name__.startswith("langchain_core") and hasattr(module, "BaseChatModel"):
         patches.replace(module.BaseChatModel, "generate", _langchain)
-        patches.replace(module.BaseChatModel, "agenerate", _alangchain)
+        patches.replace(module.BaseChatModel, "agenerate", _asked(_of_langchain))
         patches.replace(module.BaseChatModel, "stream", _langchain_stream)
         patches.replace(module.BaseChatModel, "astream", _langchain_astream)
         return
@@ -148,26 +148,14 @@ def _call(wire: str, request: Json, reply: Json | None) -> ModelCall:
 
 def _langchain(original: Any) -> Any:
     @functools.wraps(original)
-    def generate(self: Any, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        asking = _Asking(lambda: _failed_langchain(self, messages, kwargs))
+    def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        asking = _Asking(lambda: _of_langchain(self, args, kwargs, None))
         with asking.step():
-            result = original(self, messages, *args, **kwargs)
-        asking.finish(lambda: _of_langchain(self, messages, result, kwargs))
+            result = original(self, *args, **kwargs)
+        asking.finish(lambda: _of_langchain(self, args, kwargs, result))
         return result
 
     return generate
-
-
-def _alangchain(original: Any) -> Any:
-    @functools.wraps(original)
-    async def agenerate(self: Any, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        asking = _Asking(lambda: _failed_langchain(self, messages, kwargs))
-        with asking.step():
-            result = await original(self, messages, *args, **kwargs)
-        asking.finish(lambda: _of_langchain(self, messages, result, kwargs))
-        return result
-
-    return agenerate
 
 
 def _langchain_stream(original: Any) -> Any:
@@ -221,11 +209,11 @@ def _of_chunks(model: Any, input: Any, chunks: list[Any], kwargs: Any) -> list[M
     return [_chat_call(model, model._convert_input(input).to_messages(), whole, kwargs)]
 
 
-def _failed_langchain(model: Any, batches: Any, kwargs: Any) -> list[ModelCall]:
-    return [_chat_call(model, messages, None, kwargs) for messages in batches]
-
-
-def _of_langchain(model: Any, batches: Any, result: Any, kwargs: Any) -> Iterator[ModelCall]:
+def _of_langchain(model: Any, args: Any, kwargs: Any, result: Any) -> Iterator[ModelCall]:
+    batches = args[0] if args else kwargs["messages"]
+    if result is None:
+        yield from (_chat_call(model, messages, None, kwargs) for messages in batches)
+        return
     for messages, generations in zip(batches, result.generations, strict=False):
         if generations and hasattr(generations[0], "message"):
             yield _chat_call(model, messages, generations[0].message, kwargs)
@@ -253,16 +241,16 @@ def _chat(framework: str, request: Json, message: Json | None) -> ModelCall:
 # Pydantic AI and the OpenAI Agents SDK
 
 
-def _asked(read: Callable[[Any, Any, Any, Any], ModelCall]) -> Callable[[Any], Any]:
-    """A patch of a method that returns the whole answer, which `read` turns into a call."""
+def _asked(read: Callable[[Any, Any, Any, Any], Iterable[ModelCall]]) -> Callable[[Any], Any]:
+    """A patch of a method that returns the whole answer, which `read` turns into calls."""
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         async def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
-            asking = _Asking(lambda: [read(self, args, kwargs, None)])
+            asking = _Asking(lambda: read(self, args, kwargs, None))
             with asking.step():
                 response = await original(self, *args, **kwargs)
-            asking.finish(lambda: [read(self, args, kwargs, response)])
+            asking.finish(lambda: read(self, args, kwargs, response))
             return response
 
         return ask
@@ -274,7 +262,7 @@ def _pydantic_stream(original: Any) -> Any:
     @functools.wraps(original)
     @asynccontextmanager
     async def request_stream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        asking = _Asking(lambda: [_of_pydantic(self, args, kwargs, None)])
+        asking = _Asking(lambda: _of_pydantic(self, args, kwargs, None))
         async with AsyncExitStack() as stack:
             with asking.step():  # a model that speaks HTTP sends its request here
                 streamed = await stack.enter_async_context(original(self, *args, **kwargs))
@@ -283,7 +271,7 @@ def _pydantic_stream(original: Any) -> Any:
                 yield streamed
                 is_whole = streamed.get().state == "complete"
             finally:
-                asking.finish(lambda: [_of_pydantic(self, args, kwargs, streamed.get())], is_whole=is_whole)
+                asking.finish(lambda: _of_pydantic(self, args, kwargs, streamed.get()), is_whole=is_whole)
 
     return request_stream
 
@@ -292,7 +280,7 @@ def _agents_stream(original: Any) -> Any:
     @functools.wraps(original)
     async def stream_response(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         pieces: list[str] = []
-        asking = _Asking(lambda: [_of_agents(self, args, kwargs, None)])
+        asking = _Asking(lambda: _of_agents(self, args, kwargs, None))
         source, response = original(self, *args, **kwargs), None
         try:
             while True:
@@ -307,8 +295,9 @@ def _agents_stream(original: Any) -> Any:
                 yield event
         finally:
             block = {"type": "output_text", "text": "".join(pieces)}
-            said = response or _Spoken([{"type": "message", "role": "assistant", "content": [block]}])
-            asking.finish(lambda: [_of_agents(self, args, kwargs, said)], is_whole=response is not None)
+            broken_off = [{"type": "message", "role": "assistant", "content": [block]}]
+            said = response or SimpleNamespace(output=broken_off)
+            asking.finish(lambda: _of_agents(self, args, kwargs, said), is_whole=response is not None)
             if hasattr(source, "aclose"):
                 await source.aclose()
 
@@ -318,28 +307,22 @@ def _agents_stream(original: Any) -> Any:
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-class _Spoken(Struct):
-    """A response that broke off."""
-
-    output: list[Any]
-
-
-def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> ModelCall:
+def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> list[ModelCall]:
     names = ("system_instructions", "input", "model_settings", "tools")
     asked = {**dict(zip(names, args, strict=False)), **kwargs}
     request = {"model": str(getattr(model, "model", type(model).__name__)), "input": asked.get("input") or ""}
     request |= {"instructions": asked.get("system_instructions"), "metadata": {"carried_by": "openai_agents"}}
     if response is None:
-        return _call("openai_responses", request, None)
+        return [_call("openai_responses", request, None)]
     output = [item.model_dump(exclude_unset=True) if hasattr(item, "model_dump") else item for item in response.output]
-    return _call("openai_responses", request, {"status": "completed", "model": request["model"], "output": output})
+    return [_call("openai_responses", request, {"status": "completed", "model": request["model"], "output": output})]
 
 
-def _of_pydantic(model: Any, args: Any, kwargs: Any, response: Any) -> ModelCall:
+def _of_pydantic(model: Any, args: Any, kwargs: Any, response: Any) -> list[ModelCall]:
     messages = args[0] if args else kwargs["messages"]
     converted = [one for message in messages for one in _pydantic_messages(message)]
     said = None if response is None else next(_pydantic_messages(response))
-    return _chat("pydantic_ai", {"model": model.model_name, "messages": converted}, said)
+    return [_chat("pydantic_ai", {"model": model.model_name, "messages": converted}, said)]
 
 
 def _pydantic_messages(message: Any) -> Iterator[Json]:

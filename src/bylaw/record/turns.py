@@ -75,7 +75,7 @@ def lines_of(call: ModelCall, known: set[str]) -> list[Line]:
     known.difference_update(answer.call_ids)
     lines = [*results, _request_line(call, messages), _response_line(call, answer)]
     lines += [_result_line(result, call.ended) for result in answer.results]
-    lines += [_mark_line(item, call.ended) for item in answer.marks]
+    lines += [AnnotationLine(at=_time(call.ended), label=item["type"], data=item) for item in answer.marks]
     if answer.problem is not None:
         lines.append(_note("unreadable_answer", call, {"error": answer.problem}))
     if not call.is_whole:
@@ -112,23 +112,20 @@ def _request_line(call: ModelCall, messages: list[Any]) -> RequestLine:
     own = request.get("metadata")
     metadata = {"provider": call.wire.name, **(own if isinstance(own, dict) else {})}
     metadata |= {key: request[key] for key in _LINKS if request.get(key) is not None}
-    line = RequestLine(model=text_field(request, "model"), params=params, metadata=metadata)
-    line.at = _time(call.began)
-    line.messages = Raw(json.encode(messages))
-    line.tools = Raw(json.encode(tools if isinstance(tools, list) else []))  # the request was seen whole
-    return line
+    return RequestLine(
+        at=_time(call.began),
+        model=text_field(request, "model"),
+        params=params,
+        metadata=metadata,
+        messages=Raw(json.encode(messages)),
+        tools=Raw(json.encode(tools if isinstance(tools, list) else [])),  # the request was seen whole
+    )
 
 
 def _result_line(result: Result, at: float) -> ToolResultLine:
-    line = ToolResultLine(call_id=result.call_id, name=result.name, content=result.content, is_error=result.is_error)
-    line.at = _time(at)
-    return line
-
-
-def _mark_line(item: dict[str, Any], at: float) -> AnnotationLine:
-    line = AnnotationLine(label=item["type"], data=item)
-    line.at = _time(at)
-    return line
+    return ToolResultLine(
+        at=_time(at), call_id=result.call_id, name=result.name, content=result.content, is_error=result.is_error
+    )
 
 
 # The response
@@ -136,15 +133,14 @@ def _mark_line(item: dict[str, Any], at: float) -> AnnotationLine:
 
 def _response_line(call: ModelCall, answer: Answer) -> HandwrittenResponseLine:
     assert call.reply is not None
-    line = HandwrittenResponseLine(
+    return HandwrittenResponseLine(
+        at=_time(call.ended),
         model=text_field(call.reply, "model"),
         content=answer.content,
         stop_reason=answer.stop_reason if call.is_whole else None,
         latency_ms=round(call.latency_ms, 3),
         usage=call.reply.get("usage"),
     )
-    line.at = _time(call.ended)
-    return line
 
 
 def is_ended(wire: WireFormat, reply: Json) -> bool:
@@ -195,9 +191,8 @@ def _note(label: str, call: ModelCall, more: dict[str, Any]) -> AnnotationLine:
         "latency_ms": round(call.latency_ms, 3),
         **more,
     }
-    line = AnnotationLine(label=label, data={key: value for key, value in data.items() if value is not None})
-    line.at = _time(call.ended)
-    return line
+    data = {key: value for key, value in data.items() if value is not None}
+    return AnnotationLine(at=_time(call.ended), label=label, data=data)
 
 
 def _time(at: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bylaw.contract.agents import open_agent
-from bylaw.contract.agents.scripted_model import load_script
+from bylaw.contract.agents.scripted_model import ScriptedModel
 from bylaw.contract.faults.model import AnyFault, Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.contract.model import AgentSpec, McpServer
@@ -136,9 +136,9 @@ def test_scripted_agents_answer_without_faults_and_notice_broken_tools(tmp_path:
 def test_a_bad_script_is_reported(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(AgentUnreachable, match=reason):
-        load_script(tmp_path / "bad.yaml")
+        ScriptedModel.load(tmp_path / "bad.yaml")
     with pytest.raises(AgentUnreachable, match="cannot be read"):
-        load_script(tmp_path / "none.yaml")
+        ScriptedModel.load(tmp_path / "none.yaml")
 
 
 def test_a_command_that_is_not_an_mcp_server_is_unreachable(tmp_path: Path) -> None:

@@ -172,7 +172,11 @@ class ServerProcess:
         self._process.stdin.close()
         try:
             async with asyncio.timeout(READY_WITHIN):
-                await self._wait_until_ready()
+                while not await self._accepts_connections():
+                    if not self.is_alive:
+                        ended = await self.how_it_ended()
+                        raise AgentUnreachable(f"the command ended before it accepted connections: {ended}")
+                    await asyncio.sleep(_BETWEEN_TRIES)
         except TimeoutError:
             output = self._output.lines()
             await self.stop()
@@ -200,13 +204,6 @@ class ServerProcess:
             return None
         await self._output.close()
         return termination(self._process, self._output.lines())
-
-    async def _wait_until_ready(self) -> None:
-        while not await self._accepts_connections():
-            if not self.is_alive:
-                ended = await self.how_it_ended()
-                raise AgentUnreachable(f"the command ended before it accepted connections: {ended}")
-            await asyncio.sleep(_BETWEEN_TRIES)
 
     async def _accepts_connections(self) -> bool:
         try:

@@ -305,13 +305,10 @@ _MAX_DEPTH = 8
 
 def tool_names(agent: Any) -> set[str]:
     """Tools marked by `bylaw.tool`, tools inside a framework's agent, and tools in the agent's module."""
-    names = set(marked_names())
     seen: set[int] = set()
-    names.update(_found(agent, seen, 0))
-    for value in _globals_of(agent):
-        if _is_framework(value):
-            names.update(_found(value, seen, 0))
-    return names
+    module = sys.modules.get(getattr(agent, "__module__", None) or type(agent).__module__)
+    beside = [] if module is None else [value for value in vars(module).values() if _is_framework(value)]
+    return {*marked_names(), *(name for value in (agent, *beside) for name in _found(value, seen, 0))}
 
 
 def _found(value: Any, seen: set[int], depth: int) -> Iterator[str]:
@@ -347,9 +344,3 @@ def _is_tool(value: Any) -> bool:
     return bool(kinds & {"BaseTool", "FunctionTool", "Tool", "CustomTool"}) and isinstance(
         _attribute(value, "name"), str
     )
-
-
-def _globals_of(agent: Any) -> list[Any]:
-    """The values in the module that defines the agent."""
-    module = sys.modules.get(getattr(agent, "__module__", None) or type(agent).__module__)
-    return list(vars(module).values()) if module is not None else []

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,26 +63,14 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True):
         messages = [message for message in wire.messages(request) if isinstance(message, dict)]
         last = messages[-1] if messages else {}
         role, text = _role(last), _text(last.get("content")).lower()
-        number = 1 + sum(_begins_answer(messages, at) for at in range(len(messages)))
+        # some formats state one answer as several messages, which count as one
+        number = 1 + sum(role == "assistant" for role, _ in groupby(map(_role, messages)))
         for reply in self.replies:
             when = reply.when
             contains = when.contains is None or when.contains.lower() in text
             if contains and when.last_role in (None, role) and when.nth in (None, number):
                 return reply
         return None
-
-
-def load_script(path: Path) -> Script:
-    """Raises AgentUnreachable if the file cannot be used."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MOST)
-        return msgspec.convert(yaml.safe_load(text), Script)
-    except OSError as error:
-        raise AgentUnreachable(f"the scripted model `{path}` cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
-        reason = str(error).splitlines()[0]
-        raise AgentUnreachable(f"the scripted model `{path}` cannot be used: {reason}") from None
 
 
 def _role(message: Json) -> str:
@@ -99,11 +88,6 @@ def _text(content: Any) -> str:
     if isinstance(content, dict):
         return _text(content.get("text", content.get("content")))
     return ""
-
-
-def _begins_answer(messages: list[Json], at: int) -> bool:
-    """Some formats state one answer as several messages, which count as one."""
-    return _role(messages[at]) == "assistant" and (at == 0 or _role(messages[at - 1]) != "assistant")
 
 
 # The reply, as each provider sends it
@@ -220,8 +204,16 @@ class ScriptedModel:
 
     @classmethod
     def load(cls, path: Path) -> ScriptedModel:
-        """Raises AgentUnreachable."""
-        return cls(load_script(path))
+        """Raises AgentUnreachable if the file cannot be used."""
+        try:
+            with path.open("rb") as file:
+                text = file.read(_MOST)
+            return cls(msgspec.convert(yaml.safe_load(text), Script))
+        except OSError as error:
+            raise AgentUnreachable(f"the scripted model `{path}` cannot be read: {error.strerror}") from None
+        except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
+            reason = str(error).splitlines()[0]
+            raise AgentUnreachable(f"the scripted model `{path}` cannot be used: {reason}") from None
 
     @asynccontextmanager
     async def fetch(self, request: Outgoing) -> AsyncIterator[Reply]:

@@ -233,8 +233,8 @@ def _wrong_leaf(value: Any, random: Random, texts: list[str]) -> Any:
 def _wrong_text(text: str, random: Random, texts: list[str]) -> str:
     """Dates move and digits change. A text without digits is replaced by another of the result, or shuffled."""
     if _ISO_DATE.search(text):
-        days = random.choice((-1, 1)) * random.randint(3, 300)
-        return _ISO_DATE.sub(lambda found: _moved(found.group(), days), text)
+        moved = timedelta(days=random.choice((-1, 1)) * random.randint(3, 300))
+        return _with_dates(text, lambda day: day + moved)
     if _DIGITS.search(text):
         return _DIGITS.sub(lambda found: _other_number(found.group(), random), text)
     others = [other for other in texts if other != text]
@@ -246,11 +246,14 @@ def _wrong_text(text: str, random: Random, texts: list[str]) -> str:
     return shuffled if shuffled != text else text[::-1] if text[::-1] != text else text + text[-1:]
 
 
-def _moved(iso: str, days: int) -> str:
-    try:
-        return (date.fromisoformat(iso) + timedelta(days=days)).isoformat()
-    except ValueError:  # such as 30 February
-        return iso
+def _with_dates(text: str, change: Callable[[date], date]) -> str:
+    def changed(found: re.Match[str]) -> str:
+        try:
+            return change(date.fromisoformat(found.group())).isoformat()
+        except ValueError:  # such as 30 February
+            return found.group()
+
+    return _ISO_DATE.sub(changed, text)
 
 
 def _other_number(digits: str, random: Random) -> str:
@@ -263,7 +266,7 @@ def _aged_leaf(value: Any, key: str) -> Any:
     if isinstance(value, date):  # datetimes are dates too
         return _year_back(value)
     if isinstance(value, str):
-        return _ISO_DATE.sub(lambda found: _iso_year_back(found.group()), value)
+        return _with_dates(value, _year_back)
     if isinstance(value, int | float) and not isinstance(value, bool) and _TIME_KEY.search(key.lower()):
         return _epoch_year_back(value)
     return value
@@ -274,13 +277,6 @@ def _year_back(value: date | datetime) -> date | datetime:
         return value.replace(year=value.year - 1)
     except ValueError:  # 29 February
         return value.replace(year=value.year - 1, day=28)
-
-
-def _iso_year_back(iso: str) -> str:
-    try:
-        return _year_back(date.fromisoformat(iso)).isoformat()
-    except ValueError:
-        return iso
 
 
 def _epoch_year_back(value: float) -> float:

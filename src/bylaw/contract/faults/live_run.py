@@ -88,34 +88,17 @@ class LiveRun:
         """Go on with the next message of a conversation."""
         self._over.clear()
 
-    def call_tool(
-        self,
-        name: str,
-        arguments: Any,
-        function: Callable[[], Any],
-        *,
-        call_id: str | None = None,
-        lens: Lens = WHOLE,
-        defaults: Mapping[str, Any] = _NONE,
-    ) -> Any:
-        call = _ToolCall(self, name, arguments, call_id, lens, defaults)
+    def call_tool(self, name: str, arguments: Any, function: Callable[[], Any], **more: Any) -> Any:
+        """`more`: `call_id`, `lens` and `defaults` of the call, as `_ToolCall` takes them."""
+        call = _ToolCall(self, name, arguments, **more)
         with call.recorded():
             if call.delay:
                 self.wait(call.delay)
             call.fail()
             return call.result(call.replacement() if call.is_replaced else function())
 
-    async def acall_tool(
-        self,
-        name: str,
-        arguments: Any,
-        function: Callable[[], Awaitable[Any]],
-        *,
-        call_id: str | None = None,
-        lens: Lens = WHOLE,
-        defaults: Mapping[str, Any] = _NONE,
-    ) -> Any:
-        call = _ToolCall(self, name, arguments, call_id, lens, defaults)
+    async def acall_tool(self, name: str, arguments: Any, function: Callable[[], Awaitable[Any]], **more: Any) -> Any:
+        call = _ToolCall(self, name, arguments, **more)
         with call.recorded():
             if call.delay:
                 await asyncio.sleep(call.delay)
@@ -137,7 +120,14 @@ class _ToolCall:
     """A call of a tool from its beginning to its result."""
 
     def __init__(
-        self, run: LiveRun, name: str, arguments: Any, call_id: str | None, lens: Lens, defaults: Mapping[str, Any]
+        self,
+        run: LiveRun,
+        name: str,
+        arguments: Any,
+        *,
+        call_id: str | None = None,
+        lens: Lens = WHOLE,
+        defaults: Mapping[str, Any] = _NONE,
     ) -> None:
         self._run = run
         self._name = name

@@ -101,9 +101,9 @@ class OpenAiChat(_OpenAi):
 
     def with_broken_calls(self, reply: Json, change: Change) -> Json:
         altered = copy.deepcopy(reply)
-        for message in _messages(altered):
-            for function in _functions(message):
-                function["arguments"] = change(str(function.get("arguments") or ""))
+        calls = [call for message in _messages(altered) for call in objects_in(message.get("tool_calls"))]
+        for function in objects_in([call.get("function") for call in calls]):
+            function["arguments"] = change(str(function.get("arguments") or ""))
         return altered
 
     def answer(self, reply: Json) -> Json:
@@ -142,10 +142,6 @@ def _messages(reply: Json) -> list[Json]:
 def _text(message: Json) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else ""
-
-
-def _functions(message: Json) -> list[Json]:
-    return objects_in([call.get("function") for call in objects_in(message.get("tool_calls"))])
 
 
 def _parts(choice: Json) -> Iterator[Json]:

@@ -45,18 +45,15 @@ def _async(original: Any) -> Any:
     @functools.wraps(original)
     async def _request(session: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
         taking_part = participants(str(method).upper(), _address(session, str_or_url))
-        if taking_part is None or _fake_protocol.get() is not None or _opens_socket(kwargs):
+        # a websocket begins as a request whose reply never ends
+        is_socket = any(str(name).lower() == "upgrade" for name in kwargs.get("headers") or ())
+        if taking_part is None or _fake_protocol.get() is not None or is_socket:
             return await original(session, method, str_or_url, **kwargs)
         signature.bind(session, method, str_or_url, **kwargs)  # a call with wrong arguments is the agent's own mistake
         library = _Aiohttp(session, method, str_or_url, kwargs, original)
         return await acarry(taking_part, library.outgoing, library)
 
     return _request
-
-
-def _opens_socket(kwargs: dict[str, Any]) -> bool:
-    """A websocket begins as a request whose reply never ends."""
-    return any(str(name).lower() == "upgrade" for name in kwargs.get("headers") or ())
 
 
 def _connect(original: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import responses
 from typing import Any, Protocol
@@ -21,8 +21,8 @@ BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 BROKEN_OFF = "the connection was broken off"
 
 
-class Library(Protocol):
-    """What each library does in its own way. `reply` is the library's own response object."""
+class Limits(Protocol):
+    """How a library waits and fails."""
 
     read_timeout: float | None
     """seconds it waits for a reply; None: forever"""
@@ -30,19 +30,21 @@ class Library(Protocol):
     def failure(self, kind: Breakdown) -> Exception: ...
 
 
-class SyncLibrary(Library, Protocol):
+class Library(Limits, Protocol):
+    """What each library does in its own way; `reply` is its own response object. All are awaitables in async ones."""
+
     def send(self, request: Outgoing) -> Any: ...
 
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
         """The library's response object with this content."""
         ...
 
-    def trickle(self, reply: Incoming, pieces: Iterator[bytes]) -> Any:
+    def trickle(self, reply: Incoming, pieces: Any) -> Any:
         """The same, with a body that arrives in these pieces."""
         ...
 
-    def read(self, reply: Any) -> Incoming:
-        """The whole reply, decompressed."""
+    def read(self, reply: Any) -> Any:
+        """The whole reply, decompressed, as `Incoming`."""
         ...
 
     def observe(self, reply: Any, exchange: Exchange) -> Any:
@@ -50,19 +52,7 @@ class SyncLibrary(Library, Protocol):
         ...
 
 
-class AsyncLibrary(Library, Protocol):
-    def send(self, request: Outgoing) -> Awaitable[Any]: ...
-
-    def build(self, reply: Incoming, cut_after: int | None) -> Awaitable[Any]: ...
-
-    def trickle(self, reply: Incoming, pieces: AsyncIterator[bytes]) -> Awaitable[Any]: ...
-
-    def read(self, reply: Any) -> Awaitable[Incoming]: ...
-
-    def observe(self, reply: Any, exchange: Exchange) -> Awaitable[Any]: ...
-
-
-def carry(participants: Participants, request: Outgoing, library: SyncLibrary) -> Any:
+def carry(participants: Participants, request: Outgoing, library: Library) -> Any:
     exchange = participants.begin(request)
     try:
         participants.wait(bounded(exchange.delay, library))
@@ -88,7 +78,7 @@ def carry(participants: Participants, request: Outgoing, library: SyncLibrary) -
     return built
 
 
-async def acarry(participants: Participants, request: Outgoing, library: AsyncLibrary) -> Any:
+async def acarry(participants: Participants, request: Outgoing, library: Library) -> Any:
     exchange = participants.begin(request)
     try:
         await pause(bounded(exchange.delay, library))
@@ -124,22 +114,22 @@ async def pause(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-def bounded(delay: float, library: Library) -> float:
+def bounded(delay: float, library: Limits) -> float:
     return delay if library.read_timeout is None else min(delay, library.read_timeout)
 
 
-def raise_failure(exchange: Exchange, library: Library) -> None:
+def raise_failure(exchange: Exchange, library: Limits) -> None:
     if library.read_timeout is not None and exchange.delay > library.read_timeout:
         raise library.failure("timeout")
     if exchange.fails is not None:
         raise library.failure(exchange.fails)
 
 
-def pace_of(exchange: Exchange, library: Library) -> Pace:
+def pace_of(exchange: Exchange, library: Limits) -> Pace:
     return Pace(exchange.body_seconds, library.read_timeout, lambda: library.failure("timeout"))
 
 
-def raise_late_failure(exchange: Exchange, library: Library) -> None:
+def raise_late_failure(exchange: Exchange, library: Limits) -> None:
     """Once the reply was read: it comes too late, or never."""
     if exchange.fails is not None:
         raise library.failure(exchange.fails)

@@ -50,7 +50,8 @@ class _Urllib3:
         self._original = original
         self._was_read: Incoming | None = None
         self._headers: Any = None
-        self.read_timeout = _read_timeout(pool, self._call.get("timeout"))
+        read = getattr(pool._get_timeout(self._call.get("timeout")), "_read", None)
+        self.read_timeout: float | None = read if isinstance(read, int | float) else None
 
     @property
     def outgoing(self) -> Outgoing:
@@ -138,11 +139,6 @@ def _text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _read_timeout(pool: Any, timeout: Any) -> float | None:
-    read = getattr(pool._get_timeout(timeout), "_read", None)
-    return read if isinstance(read, int | float) else None
-
-
 def _release_and_end(reply: Any, exchange: Exchange) -> Callable[[], None]:
     """The exchange ends at the latest when its connection returns to the pool."""
     release = weakref.WeakMethod(
@@ -188,14 +184,10 @@ class _ObservedSource:
         self._has_waited = False
 
     def read(self, *args: Any, **kwargs: Any) -> bytes:
-        with self._stream.failures():
-            data = self._source.read(*args, **kwargs)
-        return self._reported(data)
+        return self._reported(self._source.read, *args, **kwargs)
 
     def read1(self, *args: Any, **kwargs: Any) -> bytes:
-        with self._stream.failures():
-            data = self._source.read1(*args, **kwargs)
-        return self._reported(data)
+        return self._reported(self._source.read1, *args, **kwargs)
 
     @property
     def fp(self) -> Any:
@@ -210,14 +202,15 @@ class _ObservedSource:
 
     def _safe_read(self, size: int) -> bytes:
         """urllib3 reads each chunk of a chunked body, and the line end after it, with this method."""
-        with self._stream.failures():
-            data: bytes = self._source._safe_read(size)
         if self._ends_chunk:
             self._ends_chunk = False
-            return data
+            with self._stream.failures():
+                line: bytes = self._source._safe_read(size)
+            return line
         left = getattr(self._reply(), "chunk_left", None)
+        data = self._reported(self._source._safe_read, size)
         self._ends_chunk = left is None or size >= left
-        return self._reported(data)
+        return data
 
     def close(self) -> None:
         self._exchange.end()
@@ -226,7 +219,9 @@ class _ObservedSource:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
-    def _reported(self, data: bytes) -> bytes:
+    def _reported(self, read: Callable[..., bytes], *args: Any, **kwargs: Any) -> bytes:
+        with self._stream.failures():
+            data = read(*args, **kwargs)
         if not self._has_waited:
             self._has_waited = True
             self._stream.wait()
