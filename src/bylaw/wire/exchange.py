@@ -139,8 +139,6 @@ def _decompress(encoding: str, data: bytes, *, whole: bool) -> bytes | None:
 def _decompress_zstd(data: bytes, *, whole: bool) -> bytes | None:
     import zstandard
 
-    if whole and not _is_whole_zstd(data):
-        return None
     body = bytearray()
     try:
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
@@ -148,11 +146,11 @@ def _decompress_zstd(data: bytes, *, whole: bool) -> bytes | None:
                 body += piece
     except zstandard.ZstdError:
         return None
-    return bytes(body) if len(body) <= MOST_KEPT else None
+    return None if len(body) > MOST_KEPT or (whole and not _is_whole_zstd(data)) else bytes(body)
 
 
 def _is_whole_zstd(data: bytes) -> bool:
-    """Whether the last frame is complete. The result is thrown away, piece by piece."""
+    """Whether the last frame is complete. INVARIANT: the data is known to be small, because all of it is expanded."""
     import zstandard
 
     try:

@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import gzip
 import json
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from bylaw.contract.checks import has_no_pii, readings
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import AgentSpec
+from bylaw.wire.exchange import MOST_KEPT, Incoming, decompress
 from bylaw.wire.formats import FORMATS, format_named
 
 CARD = ("Your card is 4111 11", "11 1111 ", "1111.")
@@ -182,6 +184,18 @@ def test_a_stream_that_is_cut_off_is_an_error(wire: Any, content_type: str) -> N
 def test_any_stream_that_is_cut_off_is_an_error(content_type: str, body: bytes) -> None:
     read = read_reply(200, body, None, content_type)
     assert isinstance(read, Failure) and ("cut off" in read.reason or "no JSON that can be read" in read.reason), read
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_small_reply_that_expands_to_much_is_given_up_early(whole: bool) -> None:
+    pack = zstandard.ZstdCompressor().compressobj()
+    body = b"".join(pack.compress(bytes(1 << 20)) for _ in range(128)) + pack.flush()
+    tracemalloc.start()
+    try:
+        assert decompress(Incoming(200, {"content-encoding": "zstd"}, body), whole=whole) is None
+        assert tracemalloc.get_traced_memory()[1] < 4 * MOST_KEPT
+    finally:
+        tracemalloc.stop()
 
 
 PACKED = gzip.compress(b"Your order is on its way. " * 20)
