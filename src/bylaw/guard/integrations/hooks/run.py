@@ -167,7 +167,9 @@ def _attempt(event: HookEvent, options: HookOptions) -> Attempt:
 
 
 def _record(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
-    attempt, state = _attempt(event, options), _state(guard, event)
+    attempt, session = _attempt(event, options), guard.session_key(event.session)
+    with guard._sessions.transaction(session) as transaction:
+        state = guard._sessions.read(transaction, session)[1]
     call_id, texts = find_call(guard, event, attempt, state), []
     if call_id is None and event.never_ran:
         return allow()
@@ -220,12 +222,6 @@ def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:
     data = {"how": how, "what": how, "why": None, "tool": event.tool, "call_id": event.call_id, **about}
     with guard.store.transaction(session) as transaction:
         transaction.append_to_both(EventRow(session, "hook", time.time(), data))
-
-
-def _state(guard: Guard, event: HookEvent) -> SessionState:
-    session = guard.session_key(event.session)
-    with guard._sessions.transaction(session) as transaction:
-        return guard._sessions.read(transaction, session)[1]
 
 
 def find_call(guard: Guard, event: HookEvent, attempt: Attempt, state: SessionState) -> str | None:
@@ -427,13 +423,11 @@ def is_trusted(file: Path) -> bool:
         folders = [folder.stat() for folder in real.parents]
     except OSError:
         return False
-    return not any(map(_is_open, (found, *folders))) and all(map(_is_ours, (found, *folders)))
-
-
-def _is_open(found: os.stat_result) -> bool:
-    """Whether others can write there. The mode of a link says nothing."""
-    return bool(found.st_mode & stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX and not stat.S_ISLNK(found.st_mode)
+    return all(map(_is_ours, (found, *folders)))
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    return found.st_uid in (os.getuid(), 0)
+    """Whether others neither own it nor can write there. The mode of a link says nothing."""
+    mode = found.st_mode
+    is_open = mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not stat.S_ISLNK(mode)
+    return not is_open and found.st_uid in (os.getuid(), 0)

@@ -63,7 +63,10 @@ class HookService:
 
     def run(self) -> None:
         """Answer until `close`, or until it was idle for too long, or Bylaw was updated."""
-        _load()
+        import bylaw.guard.guard  # so that the first hook does not wait for it
+        import bylaw.guard.stores.sqlite
+        import bylaw.rules  # noqa: F401
+
         installed = _installed()
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             while _installed() == installed:
@@ -112,12 +115,6 @@ def _is_served(path: str) -> bool:
         trial.connect(path)
         return True
     return False
-
-
-def _load() -> None:
-    import bylaw.guard.guard
-    import bylaw.guard.stores.sqlite
-    import bylaw.rules  # noqa: F401
 
 
 def _serve(connection: socket.socket) -> None:

@@ -20,11 +20,10 @@ from bylaw.guard.service.console.render import (
     path_part,
     plain_value,
     pretty,
-    rule_lines,
 )
+from bylaw.guard.service.console.rulebook import lines_of
 from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, ServiceError
-from bylaw.guard.service.operations.reviews import ReviewView
 from bylaw.guard.service.operations.sessions import CallView, RunView
 from bylaw.guard.stores.records import ReviewRecord
 from bylaw.text.redaction import marker
@@ -84,6 +83,7 @@ def review(visit: Visit) -> Response:
         claimed_by, claimed_at = _claim(visit, view.review)
     before = None if view.similar is None else view.similar.decision.arguments
     story: list[Any] = [*view.conversation, *view.calls]
+    first = next((one for one in view.rules if one.file and one.line), None)
     return visit.render(
         "review.html",
         current="reviews",
@@ -92,7 +92,7 @@ def review(visit: Visit) -> Response:
         rules=view.rules,
         similar=view.similar,
         rows=argument_rows(view.review.arguments, before, compare=view.similar is not None),
-        source=_source(visit, view),
+        source=[] if first is None else lines_of(visit.operations.rules.active(), first),
         story=sorted(story, key=lambda one: one.seq)[-_MOST_STORY:],
         claimed_by=claimed_by,
         claimed_at=claimed_at,
@@ -149,15 +149,6 @@ def _arguments(text: str) -> Any:
     if _REDACTED in text:
         raise BadRequest(f"`{_REDACTED}…]` stands for a secret that is not stored; write the value, or reject the call")
     return arguments
-
-
-def _source(visit: Visit, view: ReviewView) -> list[tuple[int, str]]:
-    """The lines of the first rule that paused the call."""
-    rule = next((one for one in view.rules if one.file and one.line), None)
-    if rule is None or rule.line is None:
-        return []
-    text = visit.operations.rules.active().version.files.get(str(rule.file), "")
-    return rule_lines(text, rule.line, rule.end_line)
 
 
 # -- incidents --------------------------------------------------------------------------------------------------------

@@ -77,8 +77,13 @@ def activity_plot(buckets: Sequence[Bucket], *, label: str, zone: tzinfo = UTC) 
     parts = [_grid(ceiling, base)]
     for number, bucket in enumerate(buckets):
         parts.append(_bar(bucket, number * step, step, ceiling, base, zone))
-    parts += _ticks([clock_time(bucket.start, zone) for bucket in buckets], base)
-    return _svg("activity", _HEIGHT, f"{label}: {_summary(buckets)}", parts)
+    last = len(buckets) - 1
+    for number in sorted({0, len(buckets) // 4, len(buckets) // 2, 3 * len(buckets) // 4, last}):
+        part = number / max(1, last)
+        parts.append(_text(100 * part, base + 16, clock_time(buckets[number].start, zone), part))
+    totals = {action: sum(bucket.counts.get(action, 0) for bucket in buckets) for action in _STACK}
+    summary = ", ".join(f"{count:,} {action}" for action, count in totals.items() if count) or "no decisions"
+    return _svg("activity", _HEIGHT, f"{label}: {summary}", parts)
 
 
 def small_plot(counts: Sequence[int], *, label: str, action: str = "block") -> Markup:
@@ -152,12 +157,6 @@ def _bar(bucket: Bucket, left: float, step: float, ceiling: int, base: int, zone
     return Markup("<g><title>{}</title>{}{}</g>").format(title, catch, bars)
 
 
-def _ticks(labels: Sequence[str], base: int) -> list[Markup]:
-    count = len(labels)
-    chosen = sorted({0, count // 4, count // 2, 3 * count // 4, count - 1})
-    return [_text(100 * n / max(1, count - 1), base + 16, labels[n], n / max(1, count - 1)) for n in chosen]
-
-
 def _text(x: float, y: float, text: str, part: float) -> Markup:
     """A label of the axis; the first and the last stay inside of the plot."""
     anchor = "start" if part <= 0 else "end" if part >= 1 else "middle"
@@ -210,11 +209,6 @@ def _round_up(most: int) -> int:
             if step * size >= most:
                 return step * size
         size *= 10
-
-
-def _summary(buckets: Sequence[Bucket]) -> str:
-    totals = {action: sum(bucket.counts.get(action, 0) for bucket in buckets) for action in _STACK}
-    return ", ".join(f"{count:,} {action}" for action, count in totals.items() if count) or "no decisions"
 
 
 def clock_time(at: float, zone: tzinfo) -> str:

@@ -54,7 +54,7 @@ def rule(visit: Visit) -> Response:
         current="rules",
         name=name,
         rule=found,
-        lines=_lines(view, found),
+        lines=lines_of(view, found),
         plot=activity_plot(buckets, label="Matches in 24 hours", zone=visit.zone),
         hits=sum(bucket.total for bucket in buckets) - sum(noticed),
         noticed=sum(noticed),
@@ -71,7 +71,7 @@ def _find(view: RuleSetView, name: str) -> RuleView | None:
     return next(iter([*exact, *(one for one in view.rules if (one.agent, one.id) == (agent, id))]), None)
 
 
-def _lines(view: RuleSetView, rule: RuleView | None) -> list[tuple[int, str]]:
+def lines_of(view: RuleSetView, rule: RuleView | None) -> list[tuple[int, str]]:
     if rule is None or rule.line is None:
         return []
     return rule_lines(view.version.files.get(str(rule.file), ""), rule.line, rule.end_line)
@@ -109,17 +109,12 @@ def version(visit: Visit) -> Response:
     active = visit.operations.rules.active().version
     diffs: list[tuple[str, list[DiffLine]]] = []
     if before is not None:
-        old = visit.operations.rules.version(before).version.files
-        diffs = _diffs(old, view.version.files)
+        old, new = visit.operations.rules.version(before).version.files, view.version.files
+        found = [(base_name(name), diff_lines(old.get(name, ""), new.get(name, ""))) for name in sorted({*old, *new})]
+        diffs = [(name, lines) for name, lines in found if lines]
     return visit.render(
         "version.html", current="rules", view=view, version=view.version, before=before, diffs=diffs, active=active.id
     )
-
-
-def _diffs(old: Any, new: Any) -> list[tuple[str, list[DiffLine]]]:
-    names = sorted({*old, *new})
-    found = [(base_name(name), diff_lines(old.get(name, ""), new.get(name, ""))) for name in names]
-    return [(name, lines) for name, lines in found if lines]
 
 
 def compare_version(visit: Visit) -> Response:
