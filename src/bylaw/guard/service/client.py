@@ -133,33 +133,24 @@ class GuardClient(Guard):
     def _without_service(self, attempt: Attempt, problem: Exception) -> Decision:
         """The call may have been counted nevertheless: it is released as soon as the service answers."""
         about: dict[str, Any] = {"session": attempt.session, "call_id": attempt.call_id or "", "agent": attempt.agent}
-        if isinstance(problem, ServiceRefused | NoAnswer):
+        blocked = {**about, "action": Action.BLOCK, "denial": DenialClass.TRANSIENT}
+        late = self._numbered({"call_id": attempt.call_id, "session": attempt.session})
+        if isinstance(problem, ServiceRefused):
             reason = f"the guard's service refuses the request: {problem}"
-            if isinstance(problem, NoAnswer):
-                reason = f"the guard's service gives no decision: {problem}"
-                if problem.status != 429:  # else it has not looked at the call
-                    self._keep("/v1/release", self._numbered({"call_id": attempt.call_id, "session": attempt.session}))
-            return Decision(
-                action=Action.BLOCK, decided_by="service", reason=reason, denial=DenialClass.TRANSIENT, **about
-            )
-        reason = f"the guard's service cannot be reached: {problem}"
+            return Decision(decided_by="service", reason=reason, **blocked)
+        if isinstance(problem, NoAnswer):
+            if problem.status != 429:  # else it has not looked at the call
+                self._keep("/v1/release", late)
+            reason = f"the guard's service gives no decision: {problem}"
+            return Decision(decided_by="service", reason=reason, **blocked)
+        about |= {"decided_by": "on_unreachable", "reason": f"the guard's service cannot be reached: {problem}"}
         if self._on_unreachable == "allow":
             call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
             notes = ("the call was not judged: on_unreachable is `allow`",)
             self._keep("/v1/past_calls", attempt_body(attempt))  # judged as soon as the service answers
-            return Decision(
-                action=Action.ALLOW, decided_by="on_unreachable", reason=reason, notes=notes, call=call, **about
-            )
-        self._keep("/v1/release", self._numbered({"call_id": attempt.call_id, "session": attempt.session}))
-        advice = "try again later; the call was not judged"
-        return Decision(
-            action=Action.BLOCK,
-            decided_by="on_unreachable",
-            reason=reason,
-            denial=DenialClass.TRANSIENT,
-            advice=advice,
-            **about,
-        )
+            return Decision(action=Action.ALLOW, notes=notes, call=call, **about)
+        self._keep("/v1/release", late)
+        return Decision(advice="try again later; the call was not judged", **{**blocked, **about})
 
     def ask(self, attempt: Attempt, *, timeout: float) -> Decision:
         if not is_time(timeout):
