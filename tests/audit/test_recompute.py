@@ -27,7 +27,7 @@ from bylaw.guard.stores.records import AuditHead, AuditRow, Digest
 from bylaw.model.events import Message, Origin, Request, Response
 from tests.audit.support import RULES, kinds, verified
 from tests.guard.strategies import Rules, arguments, mixed_rules, tools
-from tests.guard.support import Clock, guard
+from tests.guard.support import Clock, attempt, guard
 
 SECRET = "sk-live-0123456789abcdef0123"
 BOTH = [
@@ -285,6 +285,18 @@ def test_truths_of_other_predicates_are_not_taken(asked: Any) -> None:
     assert {reason: left.seqs for reason, left in report.unrecomputed.items()} == {
         "the recorded predicates on redacted arguments are not those of its rules": [1, 2]
     }
+
+
+@pytest.mark.parametrize("said", ["pay, please", "pay now"])
+def test_a_verdict_on_what_the_user_has_said_is_recomputed(said: str) -> None:
+    formula = 'G (tool(pay) -> O user("please"))'
+    rules = [{"id": "polite", "kind": "temporal", "params": {"formula": formula}, "then": "block"}]
+    store = MemoryStore()
+    guarding = guard(rules, store=store)
+    guarding.observe(Message(origin=Origin("default"), role="user", content=said))
+    guarding.observe(Response(origin=Origin("default"), text="I will"))
+    assert guarding.decide(attempt("pay")).allowed is ("please" in said)
+    _all_recomputed(verified(store, rules))
 
 
 def test_a_counter_that_is_called_like_a_secret_is_no_secret() -> None:

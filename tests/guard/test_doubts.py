@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bylaw.guard.decide import session
-from bylaw.model.events import Origin, Response, ToolCall
+from bylaw.model.events import Message, Origin, Request, Response, ToolCall
 from tests.guard.support import attempt, guard
 
 _BIG = "tool(pay, args.amount > 500)"
@@ -134,3 +134,24 @@ def test_a_result_that_is_no_longer_linked_to_its_call_stops_what_depends_on_it(
         assert one.decide(attempt("other")).allowed
     one.record(verified, "ok", is_error=False)
     assert _stopped(one, 5) == (True, [False])
+
+
+_ASKED = [{"role": "user", "content": "delete it"}]
+
+
+@pytest.mark.parametrize(
+    ("events", "is_blind"),
+    [
+        ([Request(origin=Origin("s"), held_messages=_ASKED)], True),
+        ([Request(origin=Origin("s"), held_messages=_ASKED), Response(origin=Origin("s"), text="x", content=[])], True),
+        ([Response(origin=Origin("s"), text="x", content=[], request=Request(origin=Origin("s")))], False),
+        ([Message(origin=Origin("s"), role="user", content="x"), Response(origin=Origin("s"), text="x")], False),
+    ],
+)
+def test_a_rule_about_messages_is_blind_until_messages_are_read(events: list[Any], is_blind: bool) -> None:
+    """The messages of a request are read with its response, and not without it."""
+    one = guard([{"id": "u", "kind": "temporal", "params": {"formula": 'G !(user("delete"))'}, "then": "block"}])
+    for event in events:
+        one.observe(event)
+    decision = one.decide(attempt({"tool": "pay", "session": "s"}))
+    assert decision.allowed and (decision.blind == ("u",)) is is_blind

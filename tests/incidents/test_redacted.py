@@ -15,7 +15,7 @@ from bylaw.guard.incidents.follow import replay
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import Detection, EventRow, Following
-from bylaw.model.events import Origin, Request, Response, Usage
+from bylaw.model.events import Message, Origin, Request, Response, Usage
 from tests.guard.support import attempt, guard, policies
 from tests.incidents.support import World, all_of, append, summary
 
@@ -188,6 +188,26 @@ def test_what_is_not_written_of_requests_and_responses() -> None:
     assert step.unjudged == {"tokens": 1, "user": 1, "asked": 2}
 
 
+WHEN_LONG = {
+    **USER,
+    "id": "long",
+    "when": {"path": "response.usage.output_tokens", "op": ">", "value": 50},
+}
+
+
+def test_a_rule_on_messages_with_a_condition_that_is_not_written() -> None:
+    """What the user has said is written, and how many tokens the answer has is not."""
+    rules = both(WHEN_LONG)
+    world, other = World(rules), World([])
+    for one in (world, other):
+        one.guard.observe(Message(origin=Origin("s"), at=one.clock.now + 1, role="user", content="delete it"))
+        usage = Usage(input_tokens=90, output_tokens=90)
+        one.guard.observe(Response(origin=Origin("s"), at=one.clock.now + 2, text="fine", content=[], usage=usage))
+    assert world.follow().unjudged == {}
+    assert set(found(world)) == {"long"}
+    assert other.follow(rules).unjudged == {"long": 1}
+
+
 STOPS = {"id": "stops", "kind": "required_stop_reason", "params": {"allowed": ["end_turn"]}, "then": "block"}
 CONSTANT = {"id": "constant", "kind": "temporal", "params": {"formula": 'G (text("x") -> true)'}, "then": "block"}
 
@@ -198,7 +218,7 @@ def test_a_recomputation_and_the_follow_up_agree_on_what_is_written(rule: Any) -
     (policy,) = rules.policies.all
     said = Response(origin=Origin("s"), text="fine", stop_reason="end_turn")
     lost = [rule["id"]] if rule in (TOKENS, WHEN_ASKED) else []
-    assert list(rules_on_event(policy, said, redacted=False)) == lost
+    assert rules_on_event(policy, said, redacted=False) == set(lost)
     assert rules.lost_by(said, redacted=False) == {f"{policy.hash}/{id}" for id in lost}
 
 

@@ -15,7 +15,7 @@ from bylaw.engine.matching import compile_names, compile_predicate
 from bylaw.engine.temporal.shape import atoms
 from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.chain import Chain
-from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.policy import MESSAGES, CompiledPolicy
 from bylaw.model.canonical import short_digest
 from bylaw.model.condition import ArgumentIs
 from bylaw.model.demand import (
@@ -33,9 +33,9 @@ from bylaw.model.demand import (
     Values,
     looks_at_arguments,
 )
-from bylaw.model.events import Event, ToolCall
+from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.rule import Rule
-from bylaw.model.temporal import ResultOf, Says, Seen, ToolIs, UserSays, walk
+from bylaw.model.temporal import ResultOf, Says, Seen, ToolIs, walk
 
 Place: TypeAlias = list[str | int]
 """a path into a value: keys and indices"""
@@ -150,13 +150,24 @@ def rules_on_result(policy: CompiledPolicy, tool: str | None) -> Iterator[str]:
             yield rule.id
 
 
-def rules_on_event(policy: CompiledPolicy, event: Event, *, redacted: bool) -> Iterator[str]:
-    """Rules that look at a part of the event which is not recorded. Recorded are text, stop reason and model, without
-    secrets."""
-    for index, _, _ in policy.calls.route(event).session:
-        rule = policy.calls.rules[index]
-        if not is_recorded(rule) or (redacted and looks_at_text(rule)):
-            yield rule.id
+def rules_on_event(policy: CompiledPolicy, event: Event, *, redacted: bool) -> set[str]:
+    """Rules whose state is unknown after an observed event, since they look at a part of it that is not recorded. Of a
+    response, text, stop reason, model and calls are recorded, without secrets; the messages of its request are not."""
+    routed = {policy.calls.rules[index].id for index, _, _ in policy.calls.route(event).session}
+    if not isinstance(event, Response):
+        return routed if redacted else set()
+    unrecorded, texts, messages = _by_sight(policy)
+    found = routed & (unrecorded | texts if redacted else unrecorded)
+    return found if event.request is None else found | messages
+
+
+@lru_cache(maxsize=1024)
+def _by_sight(policy: CompiledPolicy) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Rules that look at parts of a response that are not recorded, at its text, and at messages."""
+    rules = policy.calls.rules
+    unrecorded = frozenset(rule.id for rule in rules if not is_recorded(rule))
+    texts = frozenset(rule.id for rule in rules if looks_at_text(rule))
+    return unrecorded, texts, frozenset(id for id, needs in policy.needs.items() if MESSAGES in needs)
 
 
 def _atoms_about(rule: Rule, tool: str | None) -> list[ToolIs | ResultOf]:
@@ -167,7 +178,7 @@ def _atoms_about(rule: Rule, tool: str | None) -> list[ToolIs | ResultOf]:
 
 
 def is_recorded(rule: Rule) -> bool:
-    """Whether rows hold everything that the rule can look at in a response."""
+    """Whether rows hold everything that the rule can look at in a response, apart from its request."""
     if rule.when:
         return False
     match rule.demand:
@@ -176,8 +187,7 @@ def is_recorded(rule: Rule) -> bool:
         case Always(probe=StopReasonIn() | FitsSchema()):
             return True
         case Temporal(formula=formula):
-            asks_user = any(isinstance(atom, UserSays) for atom in atoms(formula))
-            return not asks_user and not any(isinstance(part, Seen) for part in walk(formula))
+            return not any(isinstance(part, Seen) for part in walk(formula))
         case _:
             return False
 

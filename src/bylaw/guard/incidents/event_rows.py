@@ -13,14 +13,13 @@ from msgspec.structs import replace
 
 from bylaw.engine.matching import RedactedArguments
 from bylaw.guard.decide.chain import Chain, Policies
-from bylaw.guard.decide.policy import MESSAGES, CompiledPolicy, inline_form
+from bylaw.guard.decide.policy import CompiledPolicy, inline_form
 from bylaw.guard.decide.records import attempt_of, recorded_event
 from bylaw.guard.decide.redaction import (
-    is_recorded,
-    looks_at_text,
     overlaps,
     predicate_digest,
     rules_on_arguments,
+    rules_on_event,
     rules_on_places,
     rules_on_result,
 )
@@ -30,7 +29,7 @@ from bylaw.guard.stores.records import EventRow
 from bylaw.model.canonical import canonical_json
 from bylaw.model.condition import ArgumentIs, Reach, reach_of
 from bylaw.model.demand import Attempt as AttemptDemand
-from bylaw.model.events import Event, Origin, Request, Response, ToolCall, ToolResult
+from bylaw.model.events import Event, Origin, ToolCall, ToolResult
 from bylaw.model.rule import Action, ExecutionMode, GuardPolicy, GuardRule, Scope
 
 FOLDED = frozenset({"decision", "taken", "result", "observation", "session", "run", "release", "review"})
@@ -208,7 +207,6 @@ class Rules:
         self.hash = joined_hash([policy.hash for policy in self.policies.all])
         modes = (None, *get_args(ExecutionMode))
         self._guards = frozenset(guard_hash(without_repeats(fill_mode(policies, mode))) for mode in modes)
-        self._by_response = {policy.hash: _ResponseRules(policy) for policy in self.policies.all}
 
     @property
     def have_windows(self) -> bool:
@@ -226,14 +224,12 @@ class Rules:
     def lost_by(self, event: Event, *, redacted: bool) -> set[str]:
         """Rules whose state is unknown after the event."""
         found: set[str] = set()
-        ids: Iterable[str]
         for policy in self.policies.all:
-            if isinstance(event, ToolResult):
-                ids = rules_on_result(policy, event.name) if redacted else ()
-            elif isinstance(event, Response | Request):
-                ids = self._by_response[policy.hash].unknown(event, redacted=redacted)
-            else:
-                ids = _routed(policy, event) if redacted else ()
+            ids: Iterable[str] = ()
+            if not isinstance(event, ToolResult):
+                ids = rules_on_event(policy, event, redacted=redacted)
+            elif redacted:
+                ids = rules_on_result(policy, event.name)
             found.update(rule_key(policy, id) for id in ids)
         return found
 
@@ -314,22 +310,3 @@ def partial_call(call: ToolCall, chain: Chain, redacted: Redacted) -> PartialCal
     if isinstance(call.arguments, dict):
         call = replace(call, arguments=RedactedArguments(call.arguments, truths))
     return PartialCall(call, frozenset(doubtful), frozenset(lost))
-
-
-class _ResponseRules:
-    """The rules of a policy by what they look at in a response. Its text, stop reason, model and calls are recorded."""
-
-    def __init__(self, policy: CompiledPolicy) -> None:
-        self._policy = policy
-        self._unrecorded = frozenset(rule.id for rule in policy.calls.rules if not is_recorded(rule))
-        self._texts = frozenset(rule.id for rule in policy.calls.rules if looks_at_text(rule))
-        self._messages = frozenset(id for id, needs in policy.needs.items() if MESSAGES in needs)
-
-    def unknown(self, event: Response | Request, *, redacted: bool) -> set[str]:
-        if isinstance(event, Request):
-            return set(self._messages)
-        routed = set(_routed(self._policy, event))
-        found = routed & (self._unrecorded - self._messages)
-        if redacted:
-            found |= routed & self._texts
-        return found if event.request is None else found | self._messages
