@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from bylaw.guard.json_values import Refused, check_json
 from bylaw.guard.model import Limits
+from bylaw.guard.service.console import Visit
 from bylaw.guard.service.console.plots import ACTIONS, Bucket, Lane, Mark, activity_plot, timeline_plot
 from bylaw.guard.service.console.render import (
     BASE,
@@ -22,7 +23,6 @@ from bylaw.guard.service.console.render import (
     pretty,
 )
 from bylaw.guard.service.console.rulebook import lines_of
-from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, ServiceError
 from bylaw.guard.service.operations.sessions import CallView, RunView
 from bylaw.guard.stores.records import ReviewRecord

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
+from bylaw.guard.service.console import Visit
 from bylaw.guard.service.console.render import BASE, plain_value, pretty
 from bylaw.guard.service.console.rulebook import show_checked
-from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest, NotFound
 from bylaw.guard.stores.records import AuditRow, Credential
 

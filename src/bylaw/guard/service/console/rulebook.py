@@ -6,9 +6,9 @@ from typing import Any
 
 from starlette.responses import Response
 
+from bylaw.guard.service.console import Visit
 from bylaw.guard.service.console.plots import ACTIONS, NOTICED, Bucket, activity_plot, small_plot
 from bylaw.guard.service.console.render import DiffLine, base_name, diff_lines, path_part, rule_lines
-from bylaw.guard.service.console.visit import Visit
 from bylaw.guard.service.errors import BadRequest
 from bylaw.guard.service.operations.rules import RuleSetView
 from bylaw.guard.service.rule_versions import RuleView
