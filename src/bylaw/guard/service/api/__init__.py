@@ -191,13 +191,14 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(one: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    names = re.findall(r"{(\w+)}", one.path)
+    words = re.sub(r"{\w+}", "one", one.path).strip("/").replace("/", "_")
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for name in names
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"{(\w+)}", one.path)
     ]
     plain = {"type": "string"} if one.media != "application/json" else schemas[repr(one.returns)]
     operation: dict[str, Any] = {
-        "operationId": operation_id(one),
+        "operationId": f"{one.method.lower()}_{words}",
         "summary": one.summary,
         "tags": [one.noun],
         "x-scope": one.scope,
@@ -213,14 +214,7 @@ def _operation(one: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def operation_id(one: Endpoint) -> str:
-    words = re.sub(r"{\w+}", "one", one.path).strip("/").replace("/", "_")
-    return f"{one.method.lower()}_{words}"
-
-
 def _query(one: Endpoint) -> list[dict[str, Any]]:
-    if one.query is Nothing:
-        return []
     _, found = msgspec.json.schema_components([one.query], ref_template=_REF)
     schema = found[one.query.__name__]
     required = schema.get("required", ())

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from bylaw.guard.service.api import Asked, Endpoint, Nothing, calls, desk, document, rules
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
-from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported
+from bylaw.guard.service.errors import BadRequest, Unauthorized, Unavailable, Unsupported
 from bylaw.guard.service.gate import JSON, json_response
 from bylaw.guard.service.messages import Health
 from bylaw.guard.service.operations.record import encode_view
@@ -175,8 +175,8 @@ class Answer:
 def _let_through(who: Any, scope: Any, *, or_operator: bool = False) -> Principal:
     if not isinstance(who, Principal):
         raise Unauthorized("this needs a key: `Authorization: Bearer KEY`")
-    if not who.may(scope) and not (or_operator and who.may("operator")):
-        raise Forbidden(f"this needs the scope `{scope}`")
+    if not (or_operator and who.may("operator")):
+        who.require(scope)
     return who
 
 

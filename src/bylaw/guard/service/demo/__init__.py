@@ -43,6 +43,7 @@ class Agent:
     def __init__(self, guard: BaseGuard, session: str, agent: str, above: Agent | None = None) -> None:
         self.guard, self.session, self.agent, self.above = guard, session, agent, above
         self.run = f"{session}/{agent}"
+        self.origin = Origin(session, self.run, agent=agent)
         guard.start_run(session, self.run, agent=agent, parent_run=None if above is None else above.run)
 
     def call(self, tool: str, review: str | None = None, **arguments: Any) -> Decision:
@@ -66,12 +67,11 @@ class Agent:
         return decision
 
     def hear(self, text: str) -> None:
-        origin = Origin(self.session, self.run, agent=self.agent)
-        self.guard.observe(Message(origin=origin, role="user", content=text))
+        self.guard.observe(Message(origin=self.origin, role="user", content=text))
 
     def say(self, text: str) -> None:
-        origin = Origin(self.session, self.run, agent=self.agent)
-        self.guard.observe(Response(origin=origin, text=text, content=[{"type": "text", "text": text}], model="demo-1"))
+        content = [{"type": "text", "text": text}]
+        self.guard.observe(Response(origin=self.origin, text=text, content=content, model="demo-1"))
 
 
 def question(guard: BaseGuard, number: int, random: Random) -> Script:
