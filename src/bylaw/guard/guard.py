@@ -28,7 +28,7 @@ from bylaw.guard.tools import Handling, OnDenied, OnError, Tool, arun_call, invo
 from bylaw.model.rule import GuardPolicy
 
 if TYPE_CHECKING:
-    from bylaw.guard.backtest.backtest import ShadowReport
+    from bylaw.guard.backtest.report import ShadowReport
     from bylaw.guard.incidents.follow import Follower, Replayed
     from bylaw.guard.incidents.incidents import Incidents
     from bylaw.guard.stores.records import Incident
@@ -216,7 +216,7 @@ class Guard(BaseGuard):
         Counters of rules that count the same go on. If the new rules cannot be used, this raises as `Guard(…)` does,
         and the old rules stay in force. Decisions that are being made use either the old rules or the new ones.
         """
-        source = self._rules if rules is None else self._rules.replaced(rules)
+        source = self._rules if rules is None else structs.replace(self._rules, rules=rules)
         policies = source.load()
         refuse_pausing_options(policies, self.options)
         changed = self._replace_rules(policies)

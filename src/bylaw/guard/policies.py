@@ -222,9 +222,6 @@ class RuleSource(Struct, frozen=True):
         """Raises InputError for rules that cannot be used."""
         return with_mode(select_version(load_policies(self.rules, inputs=self.inputs), self.version), self.mode)
 
-    def replaced(self, rules: GuardRules) -> RuleSource:
-        return replace(self, rules=rules)
-
     def files(self) -> list[str]:
         """The files that the rules are read from. Raises ValueError if there are none."""
         rules = self.rules

@@ -214,11 +214,6 @@ def write_switch(transaction: Transaction, agent: str, why: str | None, now: flo
     transaction.append_audit(now, {"kind": "switch", **data})
 
 
-def write_row(transaction: Transaction, session: str, kind: str, now: float, data: Mapping[str, Any]) -> None:
-    """A row without values that need redaction: `run`, `release`."""
-    transaction.append_to_both(EventRow(session, kind, now, dict(data)))
-
-
 # -- decisions that were made while the store could not be written ----------------------------------------------------
 
 

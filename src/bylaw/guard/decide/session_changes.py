@@ -28,7 +28,7 @@ from bylaw.guard.model import Decision, check_names, check_type
 from bylaw.guard.policies import doubt_agent
 from bylaw.guard.reviews import expire_open
 from bylaw.guard.stores.ports import GuardStore, Transaction
-from bylaw.guard.stores.records import SessionRecord
+from bylaw.guard.stores.records import EventRow, SessionRecord
 from bylaw.model.events import Event, Origin, ToolCall
 from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.redactor import Redactor
@@ -114,7 +114,7 @@ class SessionChanges:
             released = release_call(state, call_id)
             if transaction is not None:
                 row = {"call_id": call_id, **self._about(record)}
-                records.write_row(transaction, key, "release", at, row)
+                transaction.append_to_both(EventRow(key, "release", at, row))
             return released
 
         return self._change_once(key, change, request, later=False)
@@ -187,7 +187,7 @@ class SessionChanges:
             state.announce(run, agent, parent_run)
             if transaction is not None:
                 row = {"run": run, "agent": agent, "parent_run": parent_run, **self._about(record)}
-                records.write_row(transaction, session, "run", self._clock(), row)
+                transaction.append_to_both(EventRow(session, "run", self._clock(), row))
 
     def terminate(self, session: str, why: str = "an operator") -> None:
         """No further call of this session runs."""

@@ -318,7 +318,6 @@ def replay(
     scratch: GuardStore | None = None,
     since: float | None = None,
     write: bool = False,
-    notify: bool = False,
     each: Callable[[Incident], object] | None = None,
     batch: int = REPLAY_BATCH,
     clock: Callable[[], float] = time.time,
@@ -343,7 +342,7 @@ def replay(
         replayed.events, replayed.unjudged, replayed.ahead = total.events, total.unjudged, total.ahead
         if write:
             pages = followed_pages(scratch, Detection, size=REPLAY_PAGE)
-            replayed.written = sum(_write_page(store, page, since, notify=notify, now=clock()) for page in pages)
+            replayed.written = sum(_write_page(store, page, since, now=clock()) for page in pages)
         for incident in each_followed(scratch, Incident):
             if incident.count and (since is None or incident.last_seen >= since):
                 replayed.count += 1
@@ -351,9 +350,9 @@ def replay(
         return replayed
 
 
-def _write_page(store: GuardStore, page: Sequence[Detection], since: float | None, *, notify: bool, now: float) -> int:
+def _write_page(store: GuardStore, page: Sequence[Detection], since: float | None, *, now: float) -> int:
     with store.transaction("") as transaction:
-        writer = IncidentWriter(transaction, now=now, notify=notify)
+        writer = IncidentWriter(transaction, now=now, notify=False)
         for one in page:
             if since is None or one.when >= since:
                 writer.add(replace(one, version=0, incident=""))

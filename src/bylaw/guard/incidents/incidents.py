@@ -190,9 +190,9 @@ class Incidents:
         """Oldest first."""
         return self._store.followed(Incident, status=status, session=session, limit=limit)
 
-    def each(self, *, session: str | None = None) -> Iterator[Incident]:
+    def each(self) -> Iterator[Incident]:
         """All of them, oldest first."""
-        return each_followed(self._store, Incident, session=session)
+        return each_followed(self._store, Incident)
 
     def get(self, incident_id: str) -> Incident | None:
         with self._store.transaction("") as transaction:

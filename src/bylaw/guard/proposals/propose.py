@@ -101,21 +101,15 @@ def _gather_trace(source: TraceSource, facts: Facts, options: ProposalOptions, r
     sessions = OpenSessions(begin, end)
     for event in source:
         known, held_out = sessions.of(event.origin.session)
+        is_other = held_out or (options.agent is not None and event.origin.agent != options.agent)
         if isinstance(event, SessionEnd):
             sessions.end(event.origin.session, complete=event.complete)
-        elif not held_out:
-            _add_event(facts, known, event, options.agent)
+        elif isinstance(event, ToolCall) and not is_other:
+            facts.call(event, known)
+        elif isinstance(event, ToolResult) and not is_other:
+            known.add_result(event)
     sessions.end_all(complete=source.complete)
     report.resumed += sessions.resumed
-
-
-def _add_event(facts: Facts, session: SessionFacts, event: Event, agent: str | None) -> None:
-    if agent is not None and event.origin.agent != agent:
-        return
-    if isinstance(event, ToolCall):
-        facts.call(event, session)
-    elif isinstance(event, ToolResult):
-        session.add_result(event)
 
 
 def _make_ids_unique(proposals: Sequence[Proposal]) -> None:

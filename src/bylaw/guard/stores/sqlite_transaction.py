@@ -114,8 +114,8 @@ class SqliteTransaction:
             with suppress(StoreUnavailable):  # raised after the rollback
                 if self.commitments:
                     self._vouch()
-                if self._added:
-                    self._move_head()
+                if self._added and self._head is not None:  # once, since a transaction may add several links
+                    self.execute(_MOVE_HEAD, ("{}:{}".format(*self._head),))
         cursor, self._cursor = self._cursor, None
         assert cursor is not None
         self._connections.end(cursor, commit=kind is None and self._failure is None)
@@ -204,12 +204,6 @@ class SqliteTransaction:
             self._failure = unavailable(self._connections.path, "is damaged: the head of its audit is missing")
             raise self._failure
         return decode_head(row[0])
-
-    def _move_head(self) -> None:
-        """Once, at the commit: a transaction may add several links."""
-        assert self._head is not None
-        seq, hash = self._head
-        self.execute(_MOVE_HEAD, (f"{seq}:{hash}",))
 
     def review(self, review_id: str) -> ReviewRecord | None:
         row = self.execute("SELECT record FROM reviews WHERE id = ?", (to_column(review_id),)).fetchone()
