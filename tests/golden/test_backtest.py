@@ -7,8 +7,14 @@ from msgspec.structs import replace
 
 import bylaw
 from bylaw.guard.backtest import RENDERERS
-from bylaw.guard.backtest.backtest import ShadowReport, ShadowTally
-from bylaw.guard.backtest.report import BacktestReport, Example, render_shadow_json, render_shadow_terminal
+from bylaw.guard.backtest.report import (
+    BacktestReport,
+    Example,
+    ShadowReport,
+    ShadowTally,
+    render_shadow_json,
+    render_shadow_terminal,
+)
 from bylaw.guard.proposals.report import ProposalReport, render_json, render_rule_file, render_terminal
 from tests.backtest.support import NO_RESULT, Session, trace
 from tests.golden.conftest import Golden
