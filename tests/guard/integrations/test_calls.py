@@ -113,9 +113,9 @@ def test_a_call_that_is_suspended_keeps_its_decision(guard: bylaw.Guard) -> None
     book = attempt(calls, "book", {})
     decision = calls.decide(book)
     with pytest.raises(InterruptedError):
-        calls.run(book, decision, stop, lambda result: (result, None))
+        calls.run(book, decision, stop, lambda result: (result, None), str)
     assert calls.decide(book) is decision, "a limit of one is not used up by its own first half"
-    assert calls.run(book, decision, lambda call: call.tool, lambda result: (result, None)) == "book"
+    assert calls.run(book, decision, lambda call: call.tool, lambda result: (result, None), str) == "book"
     assert not calls.decide(attempt(calls, "book", {}, "c2"))
 
 
@@ -123,7 +123,7 @@ def test_an_exception_of_the_tool_is_recorded_and_passed_on(guard: bylaw.Guard) 
     calls = Calls(guard)
     book = attempt(calls, "book", {})
     with pytest.raises(ZeroDivisionError):
-        calls.run(book, calls.decide(book), lambda call: 1 / 0, lambda result: (result, None))
+        calls.run(book, calls.decide(book), lambda call: 1 / 0, lambda result: (result, None), str)
     assert not calls.decide(attempt(calls, "book", {}, "c2")), "it counts as made"
 
 

@@ -16,7 +16,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import BaseGroupChat
 from autogen_core.tools import TextResultContent, ToolResult, Workbench
 
-from bylaw.guard.integrations.calls import Calls, Recorded
+from bylaw.guard.integrations.calls import Calls
 from bylaw.guard.model import Call
 from bylaw.guard.tools import CannotRun
 
@@ -114,7 +114,8 @@ async def _decided(
 
     try:
         given = dict(arguments) if arguments is not None else None
-        return await calls.acall(calls.attempt(name, given, call_id, context, None), invoke, _read, refuse)
+        attempt = calls.attempt(name, given, call_id, context, None)
+        return await calls.acall(attempt, invoke, lambda result: (result.to_text(), result.is_error), refuse)
     except Exception as problem:
         end(problem)
         return refuse(f"{type(problem).__name__}: {problem}")
@@ -127,7 +128,3 @@ async def _check(workbench: Any, name: str, call: Call) -> None:
 
 def _raise(problem: Exception) -> None:
     raise problem
-
-
-def _read(result: Any) -> Recorded:
-    return result.to_text(), result.is_error

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,9 +37,13 @@ from bylaw.model.events import Origin, Response
 from bylaw.model.rule import Action
 from bylaw.model.verdict import Verdict
 
+K = TypeVar("K")
+V = TypeVar("V")
 Session: TypeAlias = str | Callable[[Any], str] | None
 Recorded: TypeAlias = tuple[Any, bool | None]
 """what a call returned, and whether that is an error"""
+Read: TypeAlias = Callable[[Any], Recorded]
+Refuse: TypeAlias = Callable[[str], Any]
 
 
 class CallOptions(TypedDict, total=False):
@@ -192,9 +196,7 @@ class Calls:
         if attempt.call_id is None:  # nothing tells it from the next one
             return
         with self._lock:
-            self._waiting[attempt.session, attempt.call_id] = (attempt, decision)
-            if len(self._waiting) > MOST_WAITING:
-                del self._waiting[next(iter(self._waiting))]
+            keep_recent(self._waiting, (attempt.session, attempt.call_id), (attempt, decision), MOST_WAITING)
 
     def _answered(self, attempt: Attempt, paused: Decision, answer: Answer | None) -> Decision:
         """The decision after the answer, given here or to the guard's own reviews; `paused` while there is none."""
@@ -255,23 +257,33 @@ class Calls:
     # -- calls that may run ---------------------------------------------------------------------------------------
 
     def run(
-        self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Callable[[Any], Recorded]
+        self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Read, refuse: Refuse
     ) -> Any:
-        """Run the call that was allowed, and record what `read` finds in its result. Raises CannotRun if it cannot be
-        run as it was approved."""
-        with self._running(attempt, decision) as call:
-            result = invoke(call)
+        """Run the call if it was allowed, and record what `read` finds in its result; `refuse` makes a result of the
+        reason not to."""
+        if not decision:
+            return refuse(self.refusal(decision))
+        try:
+            with self._running(attempt, decision) as call:
+                result = invoke(call)
+        except CannotRun as why:  # as it was approved
+            return refuse(self.refusal(decision, str(why)))
         content, is_error = read(result)
         self._report(self.guard.record(decision, plain_json(content), is_error=is_error))
         return result
 
     async def arun(
-        self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Callable[[Any], Recorded]
+        self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Read, refuse: Refuse
     ) -> Any:
-        with self._running(attempt, decision) as call:
-            result = invoke(call)
-            if inspect.isawaitable(result):
-                result = await result
+        if not decision:
+            return refuse(self.refusal(decision))
+        try:
+            with self._running(attempt, decision) as call:
+                result = invoke(call)
+                if inspect.isawaitable(result):
+                    result = await result
+        except CannotRun as why:
+            return refuse(self.refusal(decision, str(why)))
         content, is_error = read(result)
         self._report(await self.guard.arecord(decision, plain_json(content), is_error=is_error))
         return result
@@ -290,36 +302,14 @@ class Calls:
 
     # -- a whole call, in a framework without an approval of its own ------------------------------------------------
 
-    def call(
-        self,
-        attempt: Attempt,
-        invoke: Callable[[Call], Any],
-        read: Callable[[Any], Recorded],
-        refuse: Callable[[str], Any],
-    ) -> Any:
-        """Decide the call, wait for a person if it pauses, and run it; `refuse` makes a result of the reason not to."""
+    def call(self, attempt: Attempt, invoke: Callable[[Call], Any], read: Read, refuse: Refuse) -> Any:
+        """Decide the call, wait for a person if it pauses, and `run` it."""
         attempt, decision = self.settle(attempt)
-        if not decision:
-            return refuse(self.refusal(decision))
-        try:
-            return self.run(attempt, decision, invoke, read)
-        except CannotRun as why:
-            return refuse(self.refusal(decision, str(why)))
+        return self.run(attempt, decision, invoke, read, refuse)
 
-    async def acall(
-        self,
-        attempt: Attempt,
-        invoke: Callable[[Call], Any],
-        read: Callable[[Any], Recorded],
-        refuse: Callable[[str], Any],
-    ) -> Any:
+    async def acall(self, attempt: Attempt, invoke: Callable[[Call], Any], read: Read, refuse: Refuse) -> Any:
         attempt, decision = await self.asettle(attempt)
-        if not decision:
-            return refuse(self.refusal(decision))
-        try:
-            return await self.arun(attempt, decision, invoke, read)
-        except CannotRun as why:
-            return refuse(self.refusal(decision, str(why)))
+        return await self.arun(attempt, decision, invoke, read, refuse)
 
     def settle(self, attempt: Attempt) -> tuple[Attempt, Decision]:
         """The decision, after up to `wait` seconds for a person if the call pauses; the attempt has an id then."""
@@ -427,6 +417,13 @@ def report_change(call: str, matches: Sequence[Match]) -> None:
     _log.log(
         logging.ERROR if stops else logging.WARNING, "%s", f"{why}, which {stops} would have stopped" if stops else why
     )
+
+
+def keep_recent(known: dict[K, V], key: K, value: V, most: int) -> None:
+    """Add to a bounded map, whose oldest item is dropped."""
+    known[key] = value
+    if len(known) > most:
+        known.pop(next(iter(known)), None)
 
 
 def _with_id(attempt: Attempt) -> Attempt:

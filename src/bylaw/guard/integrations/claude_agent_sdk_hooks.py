@@ -22,7 +22,7 @@ from claude_agent_sdk import (
 )
 
 from bylaw.guard.guard import Guard
-from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls
+from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, keep_recent
 from bylaw.guard.model import Attempt, Call, Decision, Denied
 from bylaw.guard.tools import same_json
 from bylaw.model.rule import Action
@@ -67,7 +67,7 @@ class ClaudeCalls(Calls):
         if call.tool != attempt.tool:
             await self.guard.arelease(decision)
             return _denial(f"`{call.tool}` was approved in its place, which the model has to call itself")
-        self._keep_open(given["tool_use_id"], attempt, decision)
+        keep_recent(self._open, given["tool_use_id"], (attempt, decision), MOST_WAITING)
         if is_asked or not same_json(call.arguments, attempt.arguments or {}):  # the program has allowed this call
             return _output(permissionDecision="allow", updatedInput=call.arguments)
         return {}
@@ -100,11 +100,6 @@ class ClaudeCalls(Calls):
         edited = result.updated_input
         return Answer(approved=True, call=None if edited is None else Call(given["tool_name"], edited))
 
-    def _keep_open(self, id: str, attempt: Attempt, decision: Decision) -> None:
-        self._open[id] = (attempt, decision)
-        if len(self._open) > MOST_WAITING:
-            del self._open[next(iter(self._open))]
-
     async def permit(self, name: str, given: dict[str, Any], context: Any) -> Any:
         """`can_use_tool` for a call that the guard has allowed. If it changes the call, that is another attempt."""
         assert self.ask is not None
@@ -120,7 +115,7 @@ class ClaudeCalls(Calls):
         decision = await self.adecide(attempt)
         if decision.call is None or not decision or decision.call.tool != name:
             return PermissionResultDeny(message=str(Denied(decision)), interrupt=decision.action is Action.TERMINATE)
-        self._keep_open(context.tool_use_id, attempt, decision)
+        keep_recent(self._open, context.tool_use_id, (attempt, decision), MOST_WAITING)
         return replace(result, updated_input=decision.call.arguments)
 
     async def after(self, given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from crewai.hooks.dispatch import HookAborted, InterceptionPoint, register, unregister
 from msgspec.structs import replace
 
-from bylaw.guard.integrations.calls import MOST_WAITING, Calls, Running, running
+from bylaw.guard.integrations.calls import MOST_WAITING, Calls, Running, keep_recent, running
 from bylaw.guard.model import Attempt, Decision, Denied
 from bylaw.guard.tools import same_json
 from bylaw.model.rule import Action
@@ -75,9 +75,9 @@ class GuardHooks:
                 self._once(context.tool)
                 token = self.calls.begin(found.attempt, found.decision)
                 _made.set(found)
-            self._keep(given, found, token)
+            keep_recent(self._open, id(given), (given, found, token), MOST_WAITING)
         except Exception as problem:
-            self._keep(given, problem, None)
+            keep_recent(self._open, id(given), (given, problem, None), MOST_WAITING)
             raise HookAborted(f"the guard failed: {problem}", source="bylaw") from problem
         if not isinstance(found, _Made):
             raise HookAborted(str(found), source="bylaw")
@@ -156,8 +156,3 @@ class GuardHooks:
     def _is_mine(self, context: Any) -> bool:
         crew = self._crew
         return crew is None or getattr(context, "crew", None) is crew or getattr(context, "agent", None) in crew.agents
-
-    def _keep(self, given: Any, found: Any, token: Token[Running | None] | None) -> None:
-        self._open[id(given)] = (given, found, token)
-        if len(self._open) > MOST_WAITING:
-            self._open.pop(next(iter(self._open)), None)

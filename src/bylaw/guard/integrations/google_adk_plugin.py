@@ -14,7 +14,7 @@ from typing import Any
 from google.adk.plugins.base_plugin import BasePlugin
 
 from bylaw.guard.integrations.calls import Answer, Calls, Recorded
-from bylaw.guard.model import Attempt, Call, Decision
+from bylaw.guard.model import Call, Decision
 from bylaw.guard.tools import CannotRun
 from bylaw.model.rule import Action
 
@@ -56,8 +56,6 @@ class GuardPlugin(BasePlugin):  # type: ignore[misc]
         decision = await calls.adecide(attempt, _answer(context.tool_confirmation, tool.name))
         if decision.action is Action.PAUSE and decision.review is not None:
             return _pause(context, decision)
-        if not decision:
-            return {"error": calls.refusal(decision)}
 
         async def invoke(call: Call) -> Any:
             run = unguarded if call.tool == tool.name else await _other(context, call.tool)
@@ -66,15 +64,13 @@ class GuardPlugin(BasePlugin):  # type: ignore[misc]
                 raise Suspended(result)
             return result
 
-        return await self._run(attempt, decision, invoke)
+        def read(result: Any) -> Recorded:
+            return (None if isasyncgen(result) else result), None  # a stream of a live run is still to come
 
-    async def _run(self, attempt: Attempt, decision: Decision, invoke: Any) -> Any:
         try:
-            return await self.calls.arun(attempt, decision, invoke, _read)
+            return await calls.arun(attempt, decision, invoke, read, lambda reason: {"error": reason})
         except Suspended as waiting:
             return waiting.args[0]
-        except CannotRun as why:
-            return {"error": self.calls.refusal(decision, str(why))}
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
         if llm_response.partial:  # the whole response follows
@@ -113,7 +109,3 @@ async def _other(context: Any, name: str) -> Any:
     if tool is None:
         raise CannotRun(f"`{name}` was approved in its place, which is no tool of this agent")
     return getattr(tool.run_async, "unguarded", tool.run_async)
-
-
-def _read(result: Any) -> Recorded:
-    return (None if isasyncgen(result) else result), None  # a stream of a live run is still to come

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
 
-from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded, read_answer
+from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded, keep_recent, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun
 from bylaw.model.rule import Action
@@ -55,13 +55,7 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         decision = self.calls.decide(attempt)
         while decision.action is Action.PAUSE:
             decision = self.calls.decide(attempt, self._ask(attempt, decision))
-        if not decision:
-            return self._refuse(place, request, self.calls.refusal(decision))
-        invoke = lambda call: handler(_replaced(request, attempt, call))  # noqa: E731
-        try:
-            return self.calls.run(attempt, decision, invoke, lambda result: self._read(place, result))
-        except CannotRun as why:
-            return self._refuse(place, request, self.calls.refusal(decision, str(why)))
+        return self.calls.run(attempt, decision, *self._around(request, handler, attempt, place))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         attempt, place = self._attempt(request)
@@ -74,12 +68,7 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
                 is_idle.set()
                 await self._let_others_finish(place)
                 decision = await self.calls.adecide(attempt, self._ask(attempt, decision), hold=True)
-            if not decision:
-                return self._refuse(place, request, self.calls.refusal(decision))
-            invoke = lambda call: handler(_replaced(request, attempt, call))  # noqa: E731
-            return await self.calls.arun(attempt, decision, invoke, lambda result: self._read(place, result))
-        except CannotRun as why:
-            return self._refuse(place, request, self.calls.refusal(decision, str(why)))
+            return await self.calls.arun(attempt, decision, *self._around(request, handler, attempt, place))
         finally:
             self._busy.pop(place, None)
             is_idle.set()
@@ -123,20 +112,24 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
             self.calls.answer(given["review"], answer)
         return None
 
-    def _refuse(self, place: tuple[Any, ...], request: Any, text: str) -> Any:
-        call = request.tool_call
-        return self._keep(place, ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error"))
+    def _around(self, request: Any, handler: Any, attempt: Attempt, place: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        """How the call is made, what is recorded of its result, and what the model is told in place of one."""
 
-    def _read(self, place: tuple[Any, ...], result: Any) -> Recorded:
-        """What is recorded of a result. A tool may return a `Command` instead of a message."""
-        self._keep(place, result)
-        return (result.content, result.status == "error") if isinstance(result, ToolMessage) else (str(result), None)
+        def read(result: Any) -> Recorded:
+            """A tool may return a `Command` instead of a message."""
+            self._keep(place, result)
+            is_message = isinstance(result, ToolMessage)
+            return (result.content, result.status == "error") if is_message else (str(result), None)
+
+        def refuse(text: str) -> Any:
+            call = request.tool_call
+            return self._keep(place, ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error"))
+
+        return lambda call: handler(_replaced(request, attempt, call)), read, refuse
 
     def _keep(self, place: tuple[Any, ...], result: Any) -> Any:
         if place[1] is not None:  # without a task, nothing tells one call from the next with its id
-            self._made[place] = result
-            if len(self._made) > MOST_WAITING:
-                self._made.pop(next(iter(self._made)), None)
+            keep_recent(self._made, place, result, MOST_WAITING)
         return result
 
 

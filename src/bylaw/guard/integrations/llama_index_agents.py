@@ -17,7 +17,7 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import HumanResponseEvent, InputRequiredEvent
 from workflows.runtime.types.results import WaitingForEvent
 
-from bylaw.guard.integrations.calls import Answer, Calls, Recorded, read_answer
+from bylaw.guard.integrations.calls import Answer, Calls, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
 from bylaw.guard.tools import CannotRun
 from bylaw.model.rule import Action
@@ -35,8 +35,6 @@ class LlamaIndexCalls(Calls):
         decision = await self.adecide(attempt)
         if decision.action is Action.PAUSE and decision.review is not None:
             decision = await self.adecide(attempt, await _ask(context, attempt, decision))
-        if not decision:
-            return _refusal(name, given, self.refusal(decision))
 
         async def invoke(allowed: Call) -> Any:
             other = tool if allowed.tool == name else await find(allowed.tool)
@@ -44,10 +42,10 @@ class LlamaIndexCalls(Calls):
                 raise CannotRun(f"`{allowed.tool}` was approved in its place, which is no tool of this agent")
             return await call(context, other, allowed.arguments)
 
-        try:
-            return await self.arun(attempt, decision, invoke, _read)
-        except CannotRun as why:
-            return _refusal(name, given, self.refusal(decision, str(why)))
+        def refuse(reason: str) -> ToolOutput:
+            return ToolOutput(content=reason, tool_name=name, raw_input=given, raw_output=reason, is_error=True)
+
+        return await self.arun(attempt, decision, invoke, lambda output: (output.content, output.is_error), refuse)
 
     async def said(self, context: Any, output: Any) -> None:
         await self.aobserve(
@@ -113,11 +111,3 @@ async def _ask(context: Any, attempt: Attempt, decision: Decision) -> Answer | N
         timeout=None,
     )
     return read_answer(given.get("response", None), given, attempt.tool)
-
-
-def _refusal(name: str, given: Any, reason: str) -> ToolOutput:
-    return ToolOutput(content=reason, tool_name=name, raw_input=given, raw_output=reason, is_error=True)
-
-
-def _read(output: Any) -> Recorded:
-    return output.content, output.is_error

@@ -77,13 +77,9 @@ class OpenAIAgentsCalls(Calls):
                 return result
 
             try:
-                if decision:
-                    return await self.arun(attempt, decision, invoke, lambda result: (result, None))
-                return self.refusal(decision)
+                return await self.arun(attempt, decision, invoke, lambda result: (result, None), str)
             except Suspended as waiting:
                 return waiting.args[0]
-            except CannotRun as why:
-                return self.refusal(decision, str(why))
             except Denied as denied:
                 raise AgentDenied(denied.decision, denied.reason) from None
 

@@ -41,8 +41,6 @@ class GuardedToolset(WrapperToolset[Any]):  # type: ignore[misc]
         decision = await calls.adecide(attempt, _answer(ctx))
         if decision.action is Action.PAUSE:
             raise ApprovalRequired({"review": decision.review, "reason": decision.reason, "notes": [*decision.notes]})
-        if not decision:
-            raise ToolFailed(calls.refusal(decision))
 
         async def invoke(call: Call) -> Any:
             if call.tool == name and same_json(call.arguments, attempt.arguments):
@@ -56,10 +54,7 @@ class GuardedToolset(WrapperToolset[Any]):  # type: ignore[misc]
                 raise CannotRun(f"the call that was approved does not fit `{call.tool}`: {why}") from None
             return await self.wrapped.call_tool(call.tool, arguments, replace(ctx, tool_name=call.tool), other)
 
-        try:
-            return await calls.arun(attempt, decision, invoke, _read)
-        except CannotRun as why:
-            raise ToolFailed(calls.refusal(decision, str(why))) from None
+        return await calls.arun(attempt, decision, invoke, _read, _refuse)
 
 
 @dataclass(init=False)
@@ -148,6 +143,10 @@ def _answer(ctx: Any) -> Answer | None:
         return None
     about = ctx.tool_call_metadata if isinstance(ctx.tool_call_metadata, dict) else {}
     return Answer(approved=True, by=about.get("by"), note=about.get("note"))
+
+
+def _refuse(reason: str) -> Any:
+    raise ToolFailed(reason) from None
 
 
 def _read(result: Any) -> Recorded:

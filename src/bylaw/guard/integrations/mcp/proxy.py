@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from msgspec import UNSET, Struct
 
 from bylaw.guard.guard import Guard
-from bylaw.guard.integrations.calls import Calls
+from bylaw.guard.integrations.calls import Calls, keep_recent
 from bylaw.guard.integrations.mcp.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -112,9 +112,7 @@ class McpProxy:
 
     def _pass_on(self, message: Message) -> None:
         if is_request(message.body):
-            self._asked[key_of(message.body["id"])] = None
-            if len(self._asked) > _MOST_ASKED:
-                del self._asked[next(iter(self._asked))]
+            keep_recent(self._asked, key_of(message.body["id"]), None, _MOST_ASKED)
         self.to_server(message)
 
     def _call(self, message: Message, id: str | int) -> None:
@@ -266,10 +264,7 @@ class McpProxy:
         if isinstance(result, dict) and result.get("resultType") == "input_required":
             state = result.get("requestState")
             if isinstance(state, str):  # the call goes on when the client repeats it with its answer
-                self._continued[state] = (attempt, decision)
-                if len(self._continued) > MOST_CONTINUED:
-                    del self._continued[next(iter(self._continued))]
-                return
+                return keep_recent(self._continued, state, (attempt, decision), MOST_CONTINUED)
         is_error = result is None or (isinstance(result, dict) and result.get("isError") is True)
         try:
             self.calls.record(decision, body.get("error") if result is None else result, is_error)
