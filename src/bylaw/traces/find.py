@@ -90,18 +90,16 @@ def _in_folder(folder: str) -> list[str]:
     for where, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         entered.add(os.path.realpath(where))
         folders[:] = [name for name in folders if os.path.realpath(os.path.join(where, name)) not in entered]
-        found += [os.path.join(where, name) for name in names if _is_trace(where, name)]
+        for name in names:
+            lowered = name.lower()
+            if lowered.endswith(SUFFIXES) or (lowered.endswith(_TABLES) and is_table(os.path.join(where, lowered))):
+                found.append(os.path.join(where, name))
     return sorted(filter(_may_be_read, found))
 
 
 def _may_be_read(path: str) -> bool:
     """Not a pipe, a socket or a device: reading one may wait for ever. A broken link is reported when it is read."""
     return os.path.isfile(path) or not os.path.exists(path)
-
-
-def _is_trace(folder: str, name: str) -> bool:
-    lowered = name.lower()
-    return lowered.endswith(SUFFIXES) or (lowered.endswith(_TABLES) and is_table(os.path.join(folder, lowered)))
 
 
 def _refuse(problem: OSError) -> None:

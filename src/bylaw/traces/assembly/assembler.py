@@ -17,7 +17,6 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.events import Event, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.traces.assembly.content import (
     EVERYTHING,
@@ -103,7 +102,7 @@ class Assembler(SessionBuffers):
             if type(event) is Response and event.turn in self._bare:
                 message, help = self._bare.pop(event.turn)
                 if not event.tool_calls:
-                    self._warn(event, "unread-content", message, help)
+                    self._problems.warn_of(event.source, "unread-content", message, help)
                     events[at] = replace(event, unread=EVERYTHING)
         return events
 
@@ -257,8 +256,13 @@ class Assembler(SessionBuffers):
             return
         else:
             result = replace(result, call_id=call_id, turn=buffer.turn_without_call(call_id))
-            if not buffer.lost_turns:
-                self._miss_call(buffer, result)
+            if not buffer.lost_turns:  # a tool was called, and no recorded call is the one that this answers
+                if not self.has_orphan:  # once for the whole file
+                    self.has_orphan = True
+                    of = "" if result.name is None else f" of `{result.name}`"
+                    message = WITHOUT_CALL.format(of)
+                    self._problems.warn_of(result.source, "result-without-call", message, WITHOUT_CALL_HELP)
+                self.lack_call(buffer, result.name or EVERYTHING[0])
         self._events.append(result)
 
     def paired_result(self, buffer: SessionBuffer, known: KnownCall, result: ToolResult) -> None:
@@ -303,16 +307,13 @@ class Assembler(SessionBuffers):
         if not same_call(known.call, call):
             message = f"call `{call.call_id}` is recorded twice, with a different name or different arguments"
             help = f"the one in the response is used, `{known.call.name}`, and rules about either tool are inconclusive"
-            self._warn(call, "disagreeing-call", message, help)
-            self._doubt(buffer, known.call, call)
-
-    def _doubt(self, buffer: SessionBuffer, known: ToolCall, call: ToolCall) -> None:
-        """Nobody knows which of two records of one call is right: its response tells, or the second is a call too."""
-        if known.turn != buffer.turn or not self._grows(buffer):
-            own = f"{call.call_id}.again{len(buffer.calls)}"
-            self._events.append(replace(call, turn=known.turn, call_id=own))
-            return
-        self._mark_unread(buffer, known.name, call.name)
+            self._problems.warn_of(call.source, "disagreeing-call", message, help)
+            # nobody knows which of the two is right: the response tells, or the second is a call too
+            if known.call.turn == buffer.turn and self._grows(buffer):
+                self._mark_unread(buffer, known.call.name, call.name)
+            else:
+                own = f"{call.call_id}.again{len(buffer.calls)}"
+                self._events.append(replace(call, turn=known.call.turn, call_id=own))
 
     def _mark_unread(self, buffer: SessionBuffer, *tools: str) -> None:
         """The latest response, which still grows, tells that rules about these tools cannot be decided."""
@@ -325,20 +326,14 @@ class Assembler(SessionBuffers):
     def _guess(self, buffer: SessionBuffer, call: ToolCall, result: ToolResult) -> None:
         """Nothing says that a result answers this call, and not another one: its pairing is a guess."""
         if not fits_name(call, result.name):
-            self._warn(result, "disagreeing-call", OTHER_NAME.format(result.name, call.name), OTHER_NAME_HELP)
+            self._problems.warn_of(
+                result.source, "disagreeing-call", OTHER_NAME.format(result.name, call.name), OTHER_NAME_HELP
+            )
             self.lack_call(buffer, result.name or EVERYTHING[0])
         elif not self.has_guess:  # once for the whole file
             self.has_guess = True
-            self._warn(call, "guessed-call", GUESSED.format(call.name), GUESSED_HELP)
+            self._problems.warn_of(call.source, "guessed-call", GUESSED.format(call.name), GUESSED_HELP)
         self.lack_call(buffer, call.name)
-
-    def _miss_call(self, buffer: SessionBuffer, result: ToolResult) -> None:
-        """A result shows that a tool was called, and no call of the session is recorded that it could answer."""
-        if not self.has_orphan:  # once for the whole file
-            self.has_orphan = True
-            of = "" if result.name is None else f" of `{result.name}`"
-            self._warn(result, "result-without-call", WITHOUT_CALL.format(of), WITHOUT_CALL_HELP)
-        self.lack_call(buffer, result.name or EVERYTHING[0])
 
     def lack_call(self, buffer: SessionBuffer, tool: str) -> None:
         """A call of this tool was made, `*` for any tool, which could not be read: the latest response tells it."""
@@ -389,7 +384,7 @@ class Assembler(SessionBuffers):
         number = len(response.tool_calls)
         call_id = call.call_id or f"t{buffer.turn}.{number}"
         if known is not None and known.call.turn == buffer.turn:
-            self._warn(call, "duplicate-call-id", SHARED_ID.format(call_id))
+            self._problems.warn_of(call.source, "duplicate-call-id", SHARED_ID.format(call_id))
             recorded, call_id = call_id, f"t{buffer.turn}.{number}"
             buffer.share(recorded, call_id)
         origin = origin_beside(call.origin, response.origin)
@@ -435,12 +430,6 @@ class Assembler(SessionBuffers):
             buffer.pending = waiting
             self._join_pending(buffer)
         buffer.implied = turn
-
-    def _warn(self, about: Event, code: str, message: str, help: str | None = None) -> None:
-        line = about.source.line if about.source is not None and about.source.line is not None else 1
-        file = self._problems.file
-        span = Span(file, line, 1, line, 2)
-        self._problems.add(Diagnostic(code=code, message=message, severity="warning", file=file, span=span, help=help))
 
     def _give_up(self, buffer: SessionBuffer, count: int) -> None:
         """Emit the oldest requests without a response: they waited too long, or nothing follows."""

@@ -134,8 +134,15 @@ class Conversation:
 
     def add_read_result(self, result: Result, source: Locator, at: str | float | None) -> None:
         """The same for a result as a message holds it."""
-        about = {"name": result.name, "is_error": result.is_error, "arguments": result.arguments}
-        self.add_result(source, at, result.call_id, result.content, **about)
+        self.add_result(
+            source,
+            at,
+            result.call_id,
+            result.content,
+            name=result.name,
+            is_error=result.is_error,
+            arguments=result.arguments,
+        )
 
     def add_answer(
         self,

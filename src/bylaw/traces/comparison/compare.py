@@ -22,7 +22,7 @@ from rapidfuzz.distance import Levenshtein
 from bylaw.model.canonical import json_type
 from bylaw.model.events import Response
 from bylaw.model.ports import TextSimilarity
-from bylaw.text.decisions import json_shape
+from bylaw.text.json_text import json_shape
 from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.assembly.sessions import REPEATED
 from bylaw.traces.comparison.align import Pair, align

@@ -45,7 +45,11 @@ class Step:
     @cached_property
     def shape(self) -> tuple[str, ...]:
         """One token per call: name and sorted argument keys."""
-        return tuple(_shape(call) for call in self.response.tool_calls)
+        found = [(call.name, arguments(call)) for call in self.response.tool_calls]
+        return tuple(
+            f"{name}({','.join(sorted(given)) if isinstance(given, dict) else type(given).__name__})"
+            for name, given in found
+        )
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
@@ -79,12 +83,6 @@ def _decided(value: Any, depth: int = 0) -> Any:
 
 
 _MOST_NESTED = 20
-
-
-def _shape(call: ToolCall) -> str:
-    found = arguments(call)
-    keys = ",".join(sorted(found)) if isinstance(found, dict) else type(found).__name__
-    return f"{call.name}({keys})"
 
 
 class Recording(Struct, dict=True, eq=False):
@@ -131,30 +129,31 @@ class Recording(Struct, dict=True, eq=False):
     def system_prompt(self) -> str:
         return "\n".join(_system(_texts(self.first_request)))
 
+    @property
+    def last_request(self) -> Request | None:
+        return next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
+
     @cached_property
     def begins_again(self) -> bool:
         """Whether it holds several runs that were recorded with one id: requests repeat the conversation, and the one
         with which the last request's conversation began is word for word the session's first.
         """
-        last = next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
-        answers = sum(role in ("assistant", "model") for role, _ in _texts(last))
+        answers = sum(role in ("assistant", "model") for role, _ in _texts(self.last_request))
         at = len(self.steps) - 1 - answers
         return answers > 0 and at > 0 and _texts(self.steps[at].response.request) == _texts(self.first_request)
 
     @cached_property
     def user_messages(self) -> tuple[str, ...]:
         """All that the user said, as the last request repeats it."""
-        last = next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
-        return tuple(text for role, text in _texts(last) if role == "user" and text)
+        return tuple(text for role, text in _texts(self.last_request) if role == "user" and text)
 
     @cached_property
     def context(self) -> Context:
         """The last request repeats the session: its last message of the assistant is the last step but one."""
-        last = next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
         parts: list[str] = []
         ends: list[int] = []
         length = start = 0
-        for role, text in _texts(last):
+        for role, text in _texts(self.last_request):
             if role in ("assistant", "model"):
                 ends.append(length)
             elif length < _MOST_CONTEXT:

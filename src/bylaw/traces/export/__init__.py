@@ -274,8 +274,11 @@ def open_destination(
             yield out
         return
     draft = os.path.join(os.path.dirname(final), f".{secrets.token_hex(8)}.part")
+    mode = _OWNERS if private else _ANYBODYS  # before the umask; the owner may always read and write
+    if not private and like is not None and os.path.exists(like):
+        mode = _OWNERS | (_ANYBODYS & os.stat(like).st_mode)
     try:
-        with _created(draft, path, _OWNERS if private else _mode(like)) as file, _compressed(file, path) as out:
+        with _created(draft, path, mode) as file, _compressed(file, path) as out:
             yield out
         refuse_existing(path, overwrite=overwrite)
         os.replace(draft, final)
@@ -294,13 +297,6 @@ def refuse_existing(path: str, *, overwrite: bool) -> None:
 
 def is_special(path: str) -> bool:
     return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
-
-
-def _mode(like: str | None) -> int:
-    """Permissions, before the umask. The owner may always read and write."""
-    if like is None or not os.path.exists(like):
-        return _ANYBODYS
-    return _OWNERS | (_ANYBODYS & os.stat(like).st_mode)
 
 
 def _created(draft: str, path: str, mode: int) -> IO[bytes]:

@@ -75,7 +75,11 @@ class AdkReader(ChatReader):
             return
         author = text_field(event, "author")
         is_user = author == "user" or (author is None and content.get("role") == "user")
-        role = "user" if is_user else content.get("role") if _has_results(content) else "model"
+        has_results = any(
+            isinstance(part, dict) and (part.get("functionResponse") or part.get("function_response"))
+            for part in content.get("parts") or ()
+        )
+        role = "user" if is_user else content.get("role") if has_results else "model"
         if not is_user and author is not None:
             conversation.speak_as(author)
         for message in chat_message(self._order.content({"parts": [], **content, "role": role})):
@@ -91,13 +95,6 @@ class AdkReader(ChatReader):
             record.warn("unread-content", LOGGED_TWICE.format(id), path)
             self._assembler.lack_call(self._assembler.buffer_for(conversation.origin), EVERYTHING[0])
         return same is not None
-
-
-def _has_results(content: dict[str, Any]) -> bool:
-    return any(
-        isinstance(part, dict) and (part.get("functionResponse") or part.get("function_response"))
-        for part in content.get("parts") or ()
-    )
 
 
 def _outer(event: dict[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class AgentlogReader(AssemblingReader):
             buffer = self._find(meta, record.parent if self._by_id else None)
         source = Locator(self._file, place) if type(place) is int else locator(self._file, place)
         if messages and buffer.may_lack_results(line):
-            from bylaw.traces.formats.repeated_results import add_results_of_request
+            from bylaw.traces.formats.bodies import add_results_of_request
 
             add_results_of_request(assembler, buffer, message_pieces(line), source)
         request = Request(
@@ -154,14 +154,14 @@ class AgentlogReader(AssemblingReader):
         if not is_certain and not self._is_unclear:
             self._is_unclear = True  # once is enough
             message = UNCLEAR.format(self._sessions.current.origin.session)
-            self._warn(place, line, ("payload", "messages"), "unclear-session", message, UNCLEAR_HELP)
+            self._problems.warn(place, line, ("payload", "messages"), "unclear-session", message, UNCLEAR_HELP)
 
     def _response(self, record: ChatResponse, line: bytes, place: int | Place) -> None:
         payload, meta, parent, at = record.payload, record.meta, record.parent, record.ts
         content, text, uses = read_content(payload.content)
         if content and not (len(content) == 1 and text):
             for kind in unread_kinds(content):
-                self._warn(place, line, ("payload", "content"), "unread-content", UNREAD_BLOCK.format(kind))
+                self._problems.warn(place, line, ("payload", "content"), "unread-content", UNREAD_BLOCK.format(kind))
         assembler = self._assembler
         buffer, sessions = self._buffer, self._sessions
         if buffer is not sessions.current or meta != self._meta or sessions.waiting:
@@ -179,7 +179,7 @@ class AgentlogReader(AssemblingReader):
                 self._problems.report(place, line, path, code="wrong-type", message=str(call))
                 return
             for call_id, _ in shared:
-                self._warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
+                self._problems.warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
         usage = plain_usage(payload.usage)
         response = Response(
             origin=origin,
@@ -208,7 +208,7 @@ class AgentlogReader(AssemblingReader):
     def _usage(self, payload: ResponsePayload, line: bytes, place: int | Place) -> Usage | None:
         usage, unread = read_usage(payload.usage, payload.model)
         for message in unread:
-            self._warn(place, line, ("payload", "usage"), "bad-usage", message)
+            self._problems.warn(place, line, ("payload", "usage"), "bad-usage", message)
         return usage
 
     def _rest(self, record: Any, place: int | Place) -> None:
@@ -318,14 +318,3 @@ class AgentlogReader(AssemblingReader):
             origin = Origin(buffer.origin.session, *(None if part is None else str(part) for part in who))
             self._origins[key] = origin
         return origin
-
-    def _warn(
-        self,
-        place: int | Place,
-        line: bytes,
-        path: tuple[str | int, ...],
-        code: str,
-        message: str,
-        help: str | None = None,
-    ) -> None:
-        self._problems.report(place, line, path, code=code, message=message, help=help, severity="warning")

@@ -125,6 +125,21 @@ decode_record: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(ChatRequest,
 decode_unread: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(UnreadRequest, *_REST)]).decode
 
 
+class _Keyed(Struct, gc=False):
+    payload: dict[str, Raw]
+
+
+_decode_keyed = decoder_of(_Keyed)
+
+
+def _payload_of(line: bytes) -> dict[str, Any]:
+    """What a record holds, by key, as JSON; decoded only when a rule asks for it."""
+    try:
+        return _decode_keyed(line).payload
+    except REFUSED:
+        return {key: msgspec.json.encode(value) for key, value in decode_deferred(line)["payload"].items()}
+
+
 class _WholePayload(Struct, gc=False):
     messages: list[Any] | None = None
 
@@ -141,46 +156,19 @@ def messages_in(line: bytes) -> list[Any] | None:
     try:
         return _decode_whole(line).payload.messages
     except REFUSED:
-        whole = decode_deferred(line)
-        messages: list[Any] = whole["payload"]["messages"]
+        messages: list[Any] = decode_deferred(line)["payload"]["messages"]
         return messages
 
 
-class _Keyed(Struct, gc=False):
-    payload: dict[str, Raw]
-
-
-_decode_keyed = decoder_of(_Keyed)
-
-
 def others_in(line: bytes) -> dict[str, Any] | None:
-    """What else the record of a request holds, such as `context`; read only when a rule asks for it."""
-    payload: dict[str, Any]
-    try:
-        payload = _decode_keyed(line).payload
-    except REFUSED:
-        payload = {key: msgspec.json.encode(value) for key, value in decode_deferred(line)["payload"].items()}
-    others = payload.keys() - RequestPayload.__struct_fields__
-    return {key: decode_deferred(raw) for key, raw in payload.items() if key in others} if others else None
-
-
-class _RawPayload(Struct, gc=False):
-    messages: Raw = Raw(b"[]")
-
-
-class _RawRequest(Struct, gc=False):
-    payload: _RawPayload
-
-
-_decode_raw = decoder_of(_RawRequest)
+    """What else the record of a request holds, such as `context`."""
+    others = {key: raw for key, raw in _payload_of(line).items() if key not in RequestPayload.__struct_fields__}
+    return {key: decode_deferred(raw) for key, raw in others.items()} or None
 
 
 def raw_messages_in(line: bytes) -> bytes:
     """All messages of a request's record, as JSON."""
-    try:
-        return bytes(_decode_raw(line).payload.messages)
-    except REFUSED:
-        return msgspec.json.encode(messages_in(line))
+    return bytes(_payload_of(line).get("messages", b"[]"))
 
 
 _decode_pieces = decoder_of(list[Raw])

@@ -11,6 +11,8 @@ import re
 import zlib
 from typing import Any
 
+from msgspec import Struct
+
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import list_field, object_field, text_field
 
@@ -54,12 +56,11 @@ def is_finished(events: list[dict[str, Any]]) -> bool:
     )
 
 
-class _Stream:
+class _Stream(Struct, eq=False):
     """The events of one response so far."""
 
-    def __init__(self) -> None:
-        self.id: str | None = None
-        self.events: list[dict[str, Any]] = []
+    id: str | None = None
+    events: list[dict[str, Any]] = []
 
     @property
     def is_finished(self) -> bool:
@@ -162,18 +163,14 @@ def _joined(chunks: list[dict[str, Any]]) -> dict[str, Any]:
         if not isinstance(candidate, dict):
             continue
         for part in list_field(object_field(candidate, "content"), "parts"):
-            if parts and _is_text_of(part, parts[-1]):
+            both = [one for one in (part, *parts[-1:]) if isinstance(one, dict) and isinstance(one.get("text"), str)]
+            # two pieces of one text, or of one thought
+            if len(both) == 2 and both[0].get("thought") == both[1].get("thought"):
                 parts[-1] = {**parts[-1], **part, "text": parts[-1]["text"] + part["text"]}
             else:
                 parts.append(part)
         stop |= {key: candidate[key] for key in ("finishReason", "finish_reason") if candidate.get(key)}
     return {**body, "candidates": [{"content": {"role": "model", "parts": parts}, **stop}]}
-
-
-def _is_text_of(part: Any, last: Any) -> bool:
-    """Whether two parts are pieces of one text, or of one thought."""
-    both = [one for one in (part, last) if isinstance(one, dict) and isinstance(one.get("text"), str)]
-    return len(both) == 2 and part.get("thought") == last.get("thought")
 
 
 _STREAMS = ("data:", "event:", ":")

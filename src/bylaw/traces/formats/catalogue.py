@@ -35,11 +35,6 @@ class Format(Struct, frozen=True):
     def claims(self) -> Callable[[Any], bool]:
         return _load(self.reader, self.claims_by or "")
 
-    @property
-    def resembles(self) -> Callable[[Any], bool]:
-        """Of `pairs` only: whether a record may be of this format if no other one claims it."""
-        return _load(self.reader, "resembles")
-
     def open(self, opened: Opened) -> Reader:
         reader: Reader = _load(self.reader, self.reader.partition(":")[2])(opened)
         return reader

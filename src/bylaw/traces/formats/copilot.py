@@ -232,20 +232,17 @@ def _messages(request: dict[str, Any]) -> Iterator[Any]:
         yield {**answered, "content": text_field(one, "response"), **({"tool_calls": issued} if issued else {})}
         for call in calls:
             if isinstance(result := returned.get(str(call.get("id"))), dict):
-                yield {"role": "tool", "tool_call_id": call.get("id"), "content": _text(result.get("content"))}
+                content = result.get("content")
+                shown = content if isinstance(content, list) else [content]
+                values = [one.get("value", one) if isinstance(one, dict) else one for one in shown]
+                only = values[0] if len(values) == 1 else values
+                yield {"role": "tool", "tool_call_id": call.get("id"), "content": only}
     parts = [part for part in list_field(request, "response") if isinstance(part, dict)]
     others = [part for part in parts if part.get("kind") == _INVOCATION and str(part.get("toolCallId")) not in known]
     texts = "".join(part["value"] for part in parts if isinstance(part.get("value"), str) and "kind" not in part)
     if others or (texts and not rounds):  # what subagents called is in no round
         calls = [call_of(part.get("toolCallId"), part.get("toolId"), part.get("toolSpecificData")) for part in others]
         yield {**answered, "content": None if rounds else texts, **({"tool_calls": calls} if calls else {})}
-
-
-def _text(content: Any) -> Any:
-    """The only part of a result, or all of them."""
-    parts = content if isinstance(content, list) else [content]
-    values = [part.get("value", part) if isinstance(part, dict) else part for part in parts]
-    return values[0] if len(values) == 1 else values
 
 
 # Copilot CLI's sessions: one event a line, with a `type`, its `data`, an id and the id of the event before it

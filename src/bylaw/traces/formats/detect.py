@@ -56,8 +56,11 @@ def detect(samples: Iterable[Any]) -> str | None:
         claim = next((name for name, format in CATALOGUE.items() if format.has_claims and format.claims(value)), None)
         if claim is not None:
             return claim
-    if unclear and found in (None, "chat") and any(map(CATALOGUE["pairs"].resembles, unclear)):
-        return "pairs"
+    if unclear and found in (None, "chat"):
+        from bylaw.traces.formats.pairs import resembles  # few files need it
+
+        if any(map(resembles, unclear)):
+            return "pairs"
     return _chat_dialect(values) if found == "chat" else found
 
 
@@ -121,10 +124,8 @@ def _chat_dialect(values: list[Any]) -> str:
         for message in messages
     ):
         return "openai"
-    contents = [message.get("content") for message in messages]
-    blocks = [
-        block for content in contents if isinstance(content, list) for block in content if isinstance(block, dict)
-    ]
+    contents = [content for message in messages if isinstance(content := message.get("content"), list)]
+    blocks = [block for content in contents for block in content if isinstance(block, dict)]
     if any("type" not in block and not _CONVERSE_BLOCKS.isdisjoint(block) for block in blocks):
         return "bedrock"
     if any(isinstance(value, dict) and "system" in value for value in values):

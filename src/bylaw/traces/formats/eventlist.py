@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
 from bylaw.model.events import Locator
-from bylaw.traces.assembly.content import AssistantContent
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.chat_message import item_of, time_of
-from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer
+from bylaw.traces.formats.reader import ConversationReader, Opened, PendingAnswer, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, suggest, text_field, type_name
 
 KINDS = ("user_message", "agent_message", "tool_call", "tool_result")
@@ -27,21 +24,10 @@ _ERROR_FLAGS = ("is_error", "isError", "error")
 _CALL_ID = ("call_id", "tool_call_id", "id")
 
 
-class _PendingResponse(Struct):
-    """The response that is being collected."""
-
-    record: Record
-    path: Path
-    at: str | float | None
-    answer: AssistantContent
-    places: list[Locator] = []
-    """where each call stands"""
-
-
 class EventListReader(ConversationReader):
     def __init__(self, opened: Opened) -> None:
         super().__init__(opened)
-        self._pending: _PendingResponse | None = None
+        self._pending: PendingAnswer | None = None
 
     def read_record(self, record: Record) -> None:
         value = record.value
@@ -90,9 +76,9 @@ class EventListReader(ConversationReader):
         pending.answer.add_call(_first(event, _CALL_ID), name, _first(event, _ARGUMENTS))
         pending.places.append(record.locator(item_of(path)))
 
-    def _response(self, record: Record, event: dict[str, Any], path: Path) -> _PendingResponse:
+    def _response(self, record: Record, event: dict[str, Any], path: Path) -> PendingAnswer:
         if self._pending is None:
-            self._pending = _PendingResponse(record, path, time_of(event), AssistantContent())
+            self._pending = PendingAnswer(record, path, time_of(event))
         return self._pending
 
     def end_answer(self, conversation: Conversation) -> None:

@@ -52,7 +52,7 @@ class CallOrder:
 
     def __init__(self) -> None:
         self._made = 0
-        self._waiting: list[tuple[str, Any]] = []
+        self._waiting: list[tuple[str | None, Any]] = []
 
     def content(self, content: dict[str, Any]) -> dict[str, Any]:
         """A message with an id in each call and each result; what is null is left out."""
@@ -63,23 +63,19 @@ class CallOrder:
         if not isinstance(part, dict):
             return part
         part = {key: value for key, value in part.items() if value is not None}
-        for keys, named in ((_CALLS, self._call), (_RESULTS, self._result)):
-            key = next((key for key in keys if isinstance(part.get(key), dict)), None)
-            if key is not None and not part[key].get("id"):
-                return {**part, key: {**part[key], "id": named(part[key].get("name"))}}
-        return part
-
-    def _call(self, name: Any) -> str:
-        self._made += 1
-        self._waiting.append((f"call {self._made}", name))
-        return self._waiting[-1][0]
-
-    def _result(self, name: Any) -> str | None:
-        found = next((one for one in self._waiting if one[1] == name), None)
-        if found is None:
-            return None
-        self._waiting.remove(found)
-        return found[0]
+        key = next((key for key in (*_CALLS, *_RESULTS) if isinstance(part.get(key), dict)), None)
+        if key is None or part[key].get("id"):
+            return part
+        name = part[key].get("name")
+        found: tuple[str | None, Any]
+        if key in _CALLS:
+            self._made += 1
+            found = (f"call {self._made}", name)
+            self._waiting.append(found)
+        else:
+            found = next((one for one in self._waiting if one[1] == name), (None, name))
+            self._waiting = [one for one in self._waiting if one is not found]
+        return {**part, key: {**part[key], "id": found[0]}}
 
 
 class GeminiReader(ChatReader):

@@ -27,7 +27,6 @@ from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, Too
 from bylaw.traces.records.archive import entry_names
 from bylaw.traces.records.layout import Layout
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Place, Problems
 
 _MARKS = frozenset(("approval", "score", "error", "sample_limit", "interrupt", "compaction", "branch"))
 _MOST_LEVELS = 50
@@ -227,7 +226,9 @@ class InspectReader(ChatReader):
             )
             return
         source = record.locator(item_of(path))
-        sample = Sample(value, source, partial(_warn, self._problems, record.place))
+        message = f"a sample names more than {MOST >> 20} MiB of attachments: the others are left as names"
+        warn = partial(self._problems.warn, record.place, b"", (), "too-long", message)
+        sample = Sample(value, source, warn)
         recorded = {"task_id": value["id"], "epoch": value.get("epoch"), "scores": value.get("scores")}
         metadata = {key: item for key, item in recorded.items() if item is not None}
         spans = spans_of(sample)
@@ -250,8 +251,3 @@ class InspectReader(ChatReader):
             if label not in marks:
                 self._annotate(Origin(session), source, label, value[key])
         self._assembler.end_session(buffer, complete=not cut)
-
-
-def _warn(problems: Problems, place: int | Place) -> None:
-    message = f"a sample names more than {MOST >> 20} MiB of attachments: the others are left as names"
-    problems.report_at(place, "", 0, code="too-long", message=message, severity="warning")

@@ -83,23 +83,20 @@ class McpReader(AssemblingReader):
 
     def read(self, block: Block) -> list[Event]:
         for record in records_of(block, self._problems):
-            if isinstance(record.value, list):
-                self._messages(record, record.value)
-            else:
+            if not isinstance(record.value, list):
                 self._message(record, record.value)
+                continue
+            calls = sum(isinstance(one, dict) and one.get("method") == "tools/call" for one in record.value)
+            self._batch = f"batch {record.line}" if calls > 1 else None
+            for value in record.value:
+                self._message(record, value)
+            self._batch = None
         return self._assembler.take()
 
     def notes(self) -> list[str]:
         count = self._unmatched
         found = [f"{count} answers belong to no request of the file"] if count else []
         return [*super().notes(), *found]
-
-    def _messages(self, record: Record, batch: list[Any]) -> None:
-        calls = sum(isinstance(one, dict) and one.get("method") == "tools/call" for one in batch)
-        self._batch = f"batch {record.line}" if calls > 1 else None
-        for value in batch:
-            self._message(record, value)
-        self._batch = None
 
     def _message(self, record: Record, value: Any) -> None:
         message = _message_in(value) if isinstance(value, dict) else None

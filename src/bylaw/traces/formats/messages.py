@@ -100,8 +100,9 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     if known in ("assistant", "tool"):
         if isinstance(content, str) and (written := _written_calls(content)) is not None:
             return [{**message, "role": "assistant", "content": None, "tool_calls": written}]
-        if isinstance(content, dict) and _is_definition(content):
-            return []
+        function = content.get("function") if isinstance(content, dict) and content.get("type") == "function" else None
+        if isinstance(function, dict) and "arguments" not in function:
+            return []  # the definition of a tool, which some recorders list among the messages
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         return _of_parts({**value, **content}, known)
     return [message]
@@ -118,12 +119,6 @@ def _written_calls(text: str) -> list[Any] | None:
 def _is_call(value: Any) -> bool:
     function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
     return isinstance(function, dict) and "name" in function and "arguments" in function
-
-
-def _is_definition(value: dict[str, Any]) -> bool:
-    """Whether this is the definition of a tool, which some recorders list among the messages."""
-    function = value.get("function")
-    return value.get("type") == "function" and isinstance(function, dict) and "arguments" not in function
 
 
 def _unwrap(value: dict[str, Any], level: int = 0) -> dict[str, Any]:

@@ -113,6 +113,7 @@ def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) 
         end = start + took
     span_id = text(ids, "span_id", "spanId", "id") or ""
     above = value.get("parentSpanContext")
+    dropped = [value[key] for key in ("droppedAttributesCount", "dropped_attributes") if type(value.get(key)) is int]
     return Span(
         id=span_id,
         parent=text(value, "parent_id", "parent_span_id", "parentId", "parentSpanId")
@@ -129,15 +130,10 @@ def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) 
         events=list(_events(value.get("events"))),
         links=tuple(_links(value.get("links"))),
         error=_error(value, attributes),
-        dropped=_dropped(value, attributes),
+        # Python's recorder does not say what it dropped, but then the span has as many as it may
+        dropped=max(0, dropped[0]) if dropped else int(len(attributes) == _MOST_ATTRIBUTES),
         source=Locator(file, line, f"span {span_id}" if span_id else None),
     )
-
-
-def _dropped(value: dict[str, Any], attributes: dict[str, Any]) -> int:
-    """How many attributes the recorder dropped. Python's does not say, but then the span has as many as it may."""
-    counts = [value[key] for key in ("droppedAttributesCount", "dropped_attributes") if type(value.get(key)) is int]
-    return max(0, counts[0]) if counts else int(len(attributes) == _MOST_ATTRIBUTES)
 
 
 def _links(links: Any) -> Iterator[str]:

@@ -79,10 +79,8 @@ def is_javascript(head: bytes) -> bool:
 
 def describe_values(values: Sequence[Any]) -> str | None:
     """What a file of JSON records looks like that is in no trace format; None if it may be an unknown one."""
-    first = values[0] if values else None
-    if isinstance(first, list) and first:
-        first = first[0]
-    if not isinstance(first, dict):
+    first = _first_object(values)
+    if first is None:
         return None
     if not _SECTIONS.isdisjoint(first) or any(keys <= first.keys() for keys in _RULE_KEYS):
         return "a rule file"

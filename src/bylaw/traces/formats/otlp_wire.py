@@ -178,14 +178,13 @@ def _is_usual(export: Export) -> bool:
         if not one.scopeLogs or one.scope_logs:
             return False
         for logs in one.scopeLogs:
-            if not logs.logRecords or logs.log_records or any(map(_is_unusual, logs.logRecords)):
+            if not logs.logRecords or logs.log_records:
                 return False
+            for log in logs.logRecords:
+                times = log.time_unix_nano or log.observed_time_unix_nano
+                if log.trace_id or log.span_id or times or log.event_name or not (log.attributes or log.body):
+                    return False
     return True
-
-
-def _is_unusual(log: LogRecord) -> bool:
-    others = log.trace_id or log.span_id or log.time_unix_nano or log.observed_time_unix_nano or log.event_name
-    return bool(others) or not (log.attributes or log.body)
 
 
 def with_usual_keys(value: Any) -> Any:

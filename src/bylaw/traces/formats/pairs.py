@@ -18,7 +18,7 @@ from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
-from bylaw.traces.formats.bodies import RequestBody, read_answer, read_request
+from bylaw.traces.formats.bodies import RequestBody, add_repeated_results, read_answer, read_request
 from bylaw.traces.formats.body_text import (
     StreamedResponses,
     decode_base64,
@@ -33,7 +33,6 @@ from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant
 from bylaw.traces.formats.messages import chat_message, first_answer, parsed
 from bylaw.traces.formats.reader import LOGGED_TWICE, ConversationReader, LoggedRecords, Opened, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
-from bylaw.traces.formats.repeated_results import add_repeated_results
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
 
 _REQUESTS = ("request", "body", "request_body", "requestBody", "input", "kwargs")
@@ -122,7 +121,9 @@ def _pair(record: dict[str, Any], path: Path) -> Pair | None:
     answer = next((found for body in bodies if (found := read_answer(body)) is not None), None)
     is_certain = answer is not None
     if answer is None:
-        answer = next((found for body in bodies if (found := _bare_answer(body)) is not None), None)
+        # the message of an answer, logged without its body
+        bare = [body for body in bodies if isinstance(body, dict) and body.get("role") == ASSISTANT]
+        answer = next(filter(None, (first_answer(chat_message(body, ASSISTANT)) for body in bare)), None)
     if answer is None and (not any(key in record for key in _RESPONSES) or "object" in record):
         alone = read_answer(record)
         if alone is None or path:
@@ -137,13 +138,6 @@ def _pair(record: dict[str, Any], path: Path) -> Pair | None:
             is_certain = is_certain and not is_list
             return Pair(request, fields, answer or _text_answer(record, request), record, path, is_certain)
     return None if answer is None or path else Pair(None, {}, answer, record)
-
-
-def _bare_answer(body: Any) -> dict[str, Any] | None:
-    """The message of an answer, logged without its body."""
-    if not isinstance(body, dict) or body.get("role") != ASSISTANT:
-        return None
-    return first_answer(chat_message(body, ASSISTANT))
 
 
 def _text_answer(record: dict[str, Any], request: RequestBody) -> dict[str, Any] | None:
@@ -250,11 +244,14 @@ class PairsReader(ConversationReader):
         return [*self._sessions.notes(), *super().notes(), *cut]
 
     def _is_logged(self, record: Record, pair: Pair, path: Path) -> bool:
-        """Whether a pair with the same id and request was read before."""
-        id = _id_of(pair)
-        same = None if id is None else self._logged.repeats(id, pair.answer)
+        """Whether a pair with the same id of a call and the same request was read before."""
+        id = text_field(pair.record, "litellm_call_id") or text_field(pair.record, "id")
+        if id is None or pair.answer is None:
+            return False
+        asked = pair.answer if pair.request is None else pair.request.messages  # some servers give all one id
+        same = self._logged.repeats((id, hash(msgspec.json.encode(asked))), pair.answer)
         if same is False:
-            record.warn("unread-content", LOGGED_TWICE.format(id[0] if id else ""), path)
+            record.warn("unread-content", LOGGED_TWICE.format(id), path)
             self._assembler.lack_call(self._sessions.current, EVERYTHING[0])
         return same is not None
 
@@ -324,13 +321,6 @@ class PairsReader(ConversationReader):
             self._is_unclear = True  # once is enough
             record.warn("unclear-session", UNCLEAR.format(self._sessions.current.origin.session), path)
         return self._sessions.current
-
-
-def _id_of(pair: Pair) -> tuple[str, int] | None:
-    """What tells a pair apart from others: the id of the call that its log names, and the request."""
-    id = text_field(pair.record, "litellm_call_id") or text_field(pair.record, "id")
-    asked = pair.answer if pair.request is None else pair.request.messages  # some servers give all responses one id
-    return None if id is None or pair.answer is None else (id, hash(msgspec.json.encode(asked)))
 
 
 def _moment(record: dict[str, Any], keys: tuple[str, ...]) -> tuple[float | None, str | float | None]:

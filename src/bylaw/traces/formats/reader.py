@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 
 from bylaw.model.events import Annotation, Event, Locator, Origin, SessionStart, Usage
 from bylaw.traces.assembly.assembler import Assembler
@@ -33,7 +33,7 @@ from bylaw.traces.assembly.sessions import (
     Survey,
     survey,
 )
-from bylaw.traces.formats.record import Path, Record, records_of
+from bylaw.traces.formats.record import Path, Record, object_field, records_of
 from bylaw.traces.records.files import BrokenCompression, Input
 from bylaw.traces.records.jsontext import Undecoded
 from bylaw.traces.records.layout import Layout, Records
@@ -131,14 +131,11 @@ class _Listed(Struct, eq=False, frozen=True):
         size = len(self.items)
         if not 0 < size <= len(items) or self.items[-1] != items[size - 1]:
             return 0
-        is_later = size < len(items) or _has_id(items[-1])
+        last = items[-1]
+        inner = object_field(last, "kwargs") or object_field(last, "data") or last
+        has_id = isinstance(inner, dict) and isinstance(inner.get("id"), str)
+        is_later = size < len(items) or has_id
         return size if is_later and self.items == items[:size] else 0
-
-
-def _has_id(item: Any) -> bool:
-    fields = item if isinstance(item, dict) else {}
-    inner = next((fields[key] for key in ("kwargs", "data") if isinstance(fields.get(key), dict)), fields)
-    return isinstance(inner.get("id"), str)
 
 
 class ConversationReader(AssemblingReader, ABC):
@@ -253,6 +250,17 @@ class ConversationReader(AssemblingReader, ABC):
             if len(self._left) > _MOST_LEFT:
                 self._sessions.end(self._left.pop(0).conversation.origin.session)
         self._listed = self._open = None
+
+
+class PendingAnswer(Struct, eq=False):
+    """An answer that is being collected, for formats in which it consists of several items."""
+
+    record: Record
+    path: Path
+    at: str | float | None = None
+    answer: AssistantContent = field(default_factory=AssistantContent)
+    places: list[Locator] = []
+    """where each call stands"""
 
 
 def unanswered_notes(assembler: Assembler) -> list[str]:

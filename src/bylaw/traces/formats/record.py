@@ -75,7 +75,7 @@ class Record(Struct, frozen=True):
         self.problems.report(self.place, self.raw, path, code=code, message=message, help=help)
 
     def warn(self, code: str, message: str, path: Path = ()) -> None:
-        self.problems.report(self.place, self.raw, path, code=code, message=message, severity="warning")
+        self.problems.warn(self.place, self.raw, path, code, message)
 
     def malformed(self, error: MalformedRecord, path: Path = ()) -> None:
         self.bad(error.code, error.message, (*path, *error.path), help=error.help)

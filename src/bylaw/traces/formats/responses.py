@@ -17,11 +17,10 @@ from bylaw.traces.assembly.content import AssistantContent
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.bodies import PARAMS
+from bylaw.traces.formats.bodies import PARAMS, add_results_of_request
 from bylaw.traces.formats.chat_message import item_of, time_of
-from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer
+from bylaw.traces.formats.reader import ConversationReader, Opened, PendingAnswer, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
-from bylaw.traces.formats.repeated_results import add_results_of_request
 from bylaw.traces.formats.responses_items import (
     MARKS,
     RESULTS,
@@ -76,14 +75,6 @@ def _conversation_id(response: dict[str, Any]) -> str | None:
     return named if isinstance(named, str) else text_field(named, "id") if isinstance(named, dict) else None
 
 
-class _PendingResponse(Struct, eq=False):
-    """The response that is being collected."""
-
-    record: Record
-    path: Path
-    answer: AssistantContent
-
-
 class _Answered(Struct, eq=False):
     """The latest whole response: items may follow it."""
 
@@ -107,7 +98,7 @@ class ResponsesReader(ConversationReader):
 
     def __init__(self, opened: Opened) -> None:
         super().__init__(opened)
-        self._pending: _PendingResponse | None = None
+        self._pending: PendingAnswer | None = None
         self._chains: dict[str, str] = {}
         """the session of each response, by its id"""
         self._named: dict[str, str] = {}
@@ -155,7 +146,7 @@ class ResponsesReader(ConversationReader):
         try:
             kind = kind_of(item)
             if is_output(item, kind):
-                pending = self._pending = self._pending or _PendingResponse(record, path, AssistantContent())
+                pending = self._pending = self._pending or PendingAnswer(record, path)
                 add_output(item, kind, pending.answer)
                 return
         except MalformedRecord as error:
@@ -199,10 +190,10 @@ class ResponsesReader(ConversationReader):
 
     def _collect(
         self, conversation: Conversation, record: Record, response: dict[str, Any], path: Path
-    ) -> _PendingResponse:
+    ) -> PendingAnswer:
         """The answer in the output of a response."""
         source = record.locator(item_of(path))
-        pending = _PendingResponse(record, path, AssistantContent())
+        pending = PendingAnswer(record, path)
         for index, item in enumerate(response["output"]):
             try:
                 kind = kind_of(item)
@@ -243,7 +234,7 @@ class ResponsesReader(ConversationReader):
                 if len(known) > _MOST_CHAINED:
                     del known[next(iter(known))]
 
-    def _add_answer(self, conversation: Conversation, pending: _PendingResponse, response: dict[str, Any]) -> None:
+    def _add_answer(self, conversation: Conversation, pending: PendingAnswer, response: dict[str, Any]) -> None:
         record, path, at = pending.record, pending.path, time_of(response)
         source = record.locator(item_of(path))
         usage, unread = read_usage(response.get("usage"), None)

@@ -103,13 +103,13 @@ class Problems:
     def settle(self) -> None:
         """Raises InputError if there are errors."""
         if self._errors:
-            raise InputError([*self._errors, *([self._more(self._first_left)] if self._first_left else ())])
-
-    def _more(self, first: Diagnostic) -> Diagnostic:
-        stopped = self._left == MOST_COUNTED
-        noun = "record is bad" if self._left == 1 else "records are bad"
-        message = f"{self._left:,} more {noun}{', and reading stopped here' if stopped else ''}"
-        return Diagnostic(code="more-problems", message=message, file=self.file, span=first.span)
+            if self._first_left is None:
+                raise InputError(self._errors)
+            stopped = ", and reading stopped here" if self._left == MOST_COUNTED else ""
+            noun = "record is bad" if self._left == 1 else "records are bad"
+            message, span = f"{self._left:,} more {noun}{stopped}", self._first_left.span
+            more = Diagnostic(code="more-problems", message=message, file=self.file, span=span)
+            raise InputError([*self._errors, more])
 
     def report_file(self, code: str, message: str) -> None:
         """An error that concerns the whole file."""
@@ -129,6 +129,23 @@ class Problems:
         except (IndexError, ValueError, RecursionError):  # repaired, or nested too deeply to be walked
             offset = 0
         self.report_at(place, text, offset, **details)
+
+    def warn(
+        self,
+        place: int | Place,
+        raw: bytes,
+        path: tuple[str | int, ...],
+        code: str,
+        message: str,
+        help: str | None = None,
+    ) -> None:
+        self.report(place, raw, path, code=code, message=message, help=help, severity="warning")
+
+    def warn_of(self, source: Locator | None, code: str, message: str, help: str | None = None) -> None:
+        """A warning about what was read from a record, which is no longer at hand."""
+        line = source.line if source is not None and source.line is not None else 1
+        span = Span(self.file, line, 1, line, 2)
+        self.add(Diagnostic(code=code, message=message, severity="warning", file=self.file, span=span, help=help))
 
     def report_at(
         self,

@@ -79,9 +79,7 @@ class UnknownKeys:
             self._count += 1
             if self._count <= MOST_UNKNOWN:
                 message, help = f"unknown key `{key}`", suggest(key, known)
-                self._problems.report(
-                    place, raw, (key,), code="unknown-key", message=message, severity="warning", help=help
-                )
+                self._problems.warn(place, raw, (key,), "unknown-key", message, help)
             del value[key]
         return msgspec.json.encode(value)
 
@@ -99,33 +97,6 @@ def _known_keys(value: Any) -> tuple[str, ...] | None:
     return KNOWN_KEYS.get(kind) if isinstance(kind, str) else None
 
 
-class Completeness:
-    """Whether a file is complete: by its header, its last line, or the last line of each recording in it."""
-
-    def __init__(self, header: Header) -> None:
-        self._is_complete = header.complete is True
-        self._open: set[str | None] = set()
-        """recordings that have begun and not ended"""
-
-    def add(self, line: TraceStartLine | TraceEndLine) -> None:
-        if isinstance(line, TraceStartLine):
-            self._open.add(line.recording)
-        elif line.recording is None:
-            self._is_complete = line.complete
-        elif line.complete:
-            self._is_complete = True
-            self._open.discard(line.recording)
-
-    @property
-    def is_complete(self) -> bool:
-        return self._is_complete and not self._open
-
-    def notes(self) -> list[str]:
-        count = len(self._open)
-        cut = "a recording was" if count == 1 else f"{count:,} recordings were"
-        return [f"{cut} cut off before the end"] if count else []
-
-
 class LineReader:
     """The part of both readers that decodes lines and handles those that are not events."""
 
@@ -135,20 +106,28 @@ class LineReader:
     def __init__(self, problems: Problems, header: Header) -> None:
         self.header: dict[str, Any] = header.header
         self.complete = header.complete is True
+        """by the header, by the last line, or by the last line of each recording in the file"""
+        self._open: set[str | None] = set()
+        """recordings that have begun and not ended"""
         self._problems = problems
         self._file = problems.file
-        self._completeness = Completeness(header)
         self._unknown_keys = UnknownKeys(problems)
         self._origins = Origins()
         self._has_begun = False
         self._notes: list[str] = []
 
     def finish(self) -> list[Event]:
-        self.complete = self._completeness.is_complete
+        self.complete = self.complete and not self._open
         return []
 
     def notes(self) -> list[str]:
-        return [*self._notes, *self._completeness.notes(), *self._unknown_keys.notes()]
+        count = len(self._open)
+        cut = "a recording was" if count == 1 else f"{count:,} recordings were"
+        cut_notes = [f"{cut} cut off before the end"] if count else []
+        return [*self._notes, *cut_notes, *self._own_notes(), *self._unknown_keys.notes()]
+
+    def _own_notes(self) -> list[str]:
+        return []
 
     def _decode_again(self, place: int | Place, raw: bytes, decode: Callable[[bytes], R]) -> tuple[R, bytes] | None:
         """A line that was refused, without its unknown keys; None if it is not an event, or was reported."""
@@ -162,20 +141,22 @@ class LineReader:
         return decode_typed_again(place, self._unknown_keys.remove(place, raw), self._problems, decode, ALL_KINDS)
 
     def _mark(self, line: TraceStartLine | TraceEndLine) -> None:
-        self._completeness.add(line)
-        if isinstance(line, TraceEndLine):
-            self.header = line.header or self.header
-            self._notes.extend(line.notes)
-            self._problems.carry(line.problems, line.skipped)
+        if isinstance(line, TraceStartLine):
+            self._open.add(line.recording)
+            return
+        if line.recording is None or line.complete:
+            self.complete = line.complete
+        if line.recording is not None and line.complete:
+            self._open.discard(line.recording)
+        self.header = line.header or self.header
+        self._notes.extend(line.notes)
+        self._problems.carry(line.problems, line.skipped)
 
     def _source(self, line: Line, place: int | Place) -> Locator | None:
         source = line.source
         if source is msgspec.UNSET:
             return Locator(self._file, place) if type(place) is int else locator(self._file, place)
         return source
-
-    def _warn(self, raw: bytes, place: int | Place, path: tuple[str, ...], code: str, message: str) -> None:
-        self._problems.report(place, raw, path, code=code, message=message, severity="warning")
 
 
 NO_REQUEST = "no request on line {} can be linked to"
@@ -304,7 +285,7 @@ class CanonicalReader(LineReader):
         if line.tools_of is not UNSET:
             base = self._followed.get(line.tools_of)
             if base is None:
-                self._warn(raw, place, ("tools_of",), "broken-link", NO_REQUEST.format(line.tools_of))
+                self._problems.warn(place, raw, ("tools_of",), "broken-link", NO_REQUEST.format(line.tools_of))
             else:
                 line.tools = base.held_tools  # type: ignore[assignment]  # deferred, as in other formats
         if line.follows is UNSET:
@@ -313,7 +294,7 @@ class CanonicalReader(LineReader):
         base = self._followed.get(number)
         pieces = None if base is None else self._pieces(base)
         if pieces is None or not 0 <= count <= len(pieces) or self._copied > MOST_COPIED:
-            self._warn(raw, place, ("follows",), "broken-link", NO_REQUEST.format(number))
+            self._problems.warn(place, raw, ("follows",), "broken-link", NO_REQUEST.format(number))
             line.messages = UNSET
             return
         if count < len(pieces):  # another branch
@@ -354,7 +335,7 @@ class CanonicalReader(LineReader):
             return request_of(link, self._origins.of(link, link.session), self._source(link, place))
         if link in self._unlinked:
             return self._unlinked[link]
-        self._warn(raw, place, ("request",), "broken-link", NO_REQUEST.format(link))
+        self._problems.warn(place, raw, ("request",), "broken-link", NO_REQUEST.format(link))
         return None
 
     # Calls on the lines below
@@ -386,7 +367,7 @@ class CanonicalReader(LineReader):
         line, place = pending.line, pending.place
         if pending.missing:
             message = f"call `{pending.missing[0]}` of this response is not on the lines below it"
-            self._warn(pending.raw, place, ("calls",), "broken-link", message)
+            self._problems.warn(place, pending.raw, ("calls",), "broken-link", message)
         origin, source = self._origins.of(line, line.session), self._source(line, place)
         self._out.append(response_of(line, origin, source, pending.request, tuple(pending.calls)))
         self._out.extend(map(self._links.linked, pending.events))

@@ -112,9 +112,8 @@ class HandwrittenReader(LineReader):
         super().finish()
         return self._assembler.take_all()
 
-    def notes(self) -> list[str]:
-        ours = [*self._sessions.notes(), *unanswered_notes(self._assembler)]
-        return [*self._notes, *self._completeness.notes(), *ours, *self._unknown_keys.notes()]
+    def _own_notes(self) -> list[str]:
+        return [*self._sessions.notes(), *unanswered_notes(self._assembler)]
 
     def _read_line(self, line: Any, raw: bytes, place: int | Place) -> None:
         if isinstance(line, (TraceStartLine, TraceEndLine)):
@@ -131,7 +130,7 @@ class HandwrittenReader(LineReader):
         origin, source = self._origins.of(line, buffer.origin.session), self._source(line, place)
         if isinstance(line, HandwrittenRequestLine):
             if line.messages and buffer.may_lack_results(raw):
-                from bylaw.traces.formats.repeated_results import add_results_of_request
+                from bylaw.traces.formats.bodies import add_results_of_request
 
                 add_results_of_request(assembler, buffer, messages_in(raw) or (), source)
             request = Request(
@@ -169,15 +168,7 @@ class HandwrittenReader(LineReader):
             if not sessions.request(messages, None) and not self._is_unclear:
                 self._is_unclear = True  # once is enough
                 message = UNCLEAR.format(sessions.current.origin.session)
-                self._problems.report(
-                    place,
-                    raw,
-                    ("messages",),
-                    code="unclear-session",
-                    message=message,
-                    help=UNCLEAR_HELP,
-                    severity="warning",
-                )
+                self._problems.warn(place, raw, ("messages",), "unclear-session", message, UNCLEAR_HELP)
         elif isinstance(line, (ToolCallLine, ToolResultLine)):
             sessions.act(None, None, line.call_id or None, is_result=isinstance(line, ToolResultLine))
 
@@ -202,12 +193,12 @@ class HandwrittenReader(LineReader):
                 self._problems.report(place, raw, path, code="wrong-type", message=str(call))
                 return
             for call_id, _ in shared:
-                self._warn(raw, place, ("content",), "duplicate-call-id", SHARED_ID.format(call_id))
+                self._problems.warn(place, raw, ("content",), "duplicate-call-id", SHARED_ID.format(call_id))
         for kind in unread_kinds(content):
-            self._warn(raw, place, ("content",), "unread-content", UNREAD_BLOCK.format(kind))
+            self._problems.warn(place, raw, ("content",), "unread-content", UNREAD_BLOCK.format(kind))
         usage, unread = read_usage(line.usage, line.model)
         for message in unread:
-            self._warn(raw, place, ("usage",), "bad-usage", message)
+            self._problems.warn(place, raw, ("usage",), "bad-usage", message)
         response = Response(
             origin=origin,
             turn=turn,

@@ -15,8 +15,6 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.diagnostic import Span as Place
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import (
@@ -76,7 +74,7 @@ class SessionSpans:
         for number, (when, span, origin) in enumerate(_dated(spans)):
             about = span.about
             if span.dropped:
-                self._warn(span, "unread-content", DROPPED.format(span.dropped), DROPPED_HELP)
+                self._problems.warn_of(span.source, "unread-content", DROPPED.format(span.dropped), DROPPED_HELP)
             if type(about) is ModelCall:
                 unread = frozenset(EVERYTHING if span.dropped else ())
                 turn = Turn(span, when, about, self._read_answer(span, about), origin, unread)
@@ -97,7 +95,13 @@ class SessionSpans:
         steps.sort()  # no two are equal in their first three parts
         if len(self._runs) > 1 and (has_unknown or not starts.isdisjoint(ends)):
             for run in mark_unordered([what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL)]):
-                self._warn_unordered(run)
+                if self._assembler.has_unordered:  # told once for the whole file
+                    break
+                self._assembler.has_unordered = True
+                name, other = run.tool.name, run.unordered[0]
+                message = f"times do not say whether `{name}` was called before the result of another call came"
+                help = f"here the result of `{other}`; rules that depend on such an order are inconclusive"
+                self._problems.warn_of(run.span.source, "unknown-order", message, help)
         for _, _, _, step, what in steps:
             step(what)
 
@@ -110,20 +114,13 @@ class SessionSpans:
                 run.disagrees = True
                 message = f"call `{run.tool.call_id}` is recorded twice, with a different name or different arguments"
                 help = "the call in the model's answer is used, and rules about either tool are inconclusive"
-                self._warn(run.span, "disagreeing-call", message, help)
+                self._problems.warn_of(run.span.source, "disagreeing-call", message, help)
         for run in self._runs:
             if run.is_guess and not self._assembler.has_guess:  # once for the whole file
                 self._assembler.has_guess = True
-                self._warn(run.span, "guessed-call", GUESSED.format(run.tool.name), GUESSED_HELP)
+                self._problems.warn_of(run.span.source, "guessed-call", GUESSED.format(run.tool.name), GUESSED_HELP)
             if run.tool.call_id is not None:
                 self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
-
-    def _warn_unordered(self, run: Run) -> None:
-        if not self._assembler.has_unordered:  # once for the whole file
-            self._assembler.has_unordered = True
-            message = f"times do not say whether `{run.tool.name}` was called before the result of another call came"
-            help = f"here the result of `{run.unordered[0]}`; rules that depend on such an order are inconclusive"
-            self._warn(run.span, "unknown-order", message, help)
 
     # A model's span
 
@@ -133,13 +130,15 @@ class SessionSpans:
         try:
             answer = read_assistant(call.answer)
         except MalformedRecord as error:
-            self._warn(span, "unread-content", f"the answer of this span is not read: {error.message}")
+            self._problems.warn_of(
+                span.source, "unread-content", f"the answer of this span is not read: {error.message}"
+            )
             return AssistantContent([call.answer])
         if is_cut_answer(call.answer.get("content")):
-            self._warn(span, "unread-content", CUT_ANSWER, CUT_HELP)
+            self._problems.warn_of(span.source, "unread-content", CUT_ANSWER, CUT_HELP)
             return AssistantContent([{"type": _CUT, "text": call.answer["content"]}])
         if not answer.uses and looks_like_call(call.answer):
-            self._warn(span, "unread-content", UNREAD_CALL)
+            self._problems.warn_of(span.source, "unread-content", UNREAD_CALL)
             return AssistantContent([*(answer.blocks or ()), call.answer])
         return answer
 
@@ -186,11 +185,11 @@ class SessionSpans:
                 calls = tuple(self._with_unordered(call, turn) for call in calls)
             content, text, _ = read_content(answer.blocks)
             for call_id, _ in shared:
-                self._warn(span, "duplicate-call-id", SHARED_ID.format(call_id))
+                self._problems.warn_of(span.source, "duplicate-call-id", SHARED_ID.format(call_id))
             for kind in unread_kinds(content):
                 if kind == _CUT:
                     continue  # told when the answer was read
-                self._warn(span, "unread-content", UNREAD_BLOCK.format(kind))
+                self._problems.warn_of(span.source, "unread-content", UNREAD_BLOCK.format(kind))
         response = Response(
             origin=turn.origin,
             turn=number,
@@ -258,7 +257,7 @@ class SessionSpans:
                 self._assembler.place_call(self._assembler.buffer_for(run.turn.origin), tool.call_id)
             return
         if not tool.name:
-            self._warn(span, "unread-content", NAMELESS)
+            self._problems.warn_of(span.source, "unread-content", NAMELESS)
             self._assembler.lack_call(self._assembler.buffer_for(run.origin), EVERYTHING[0])
             return
         tool.call_id = tool.call_id or span.id
@@ -329,11 +328,6 @@ class SessionSpans:
 
     def _annotate(self, span: Span, origin: Origin, label: str, data: Any) -> None:
         self._assembler.add(Annotation(origin=origin, at=span.at, source=span.source, label=label, data=data))
-
-    def _warn(self, span: Span, code: str, message: str, help: str | None = None) -> None:
-        file, line = span.source.file, span.source.line or 1
-        place = Place(file, line, 1, line, 2)
-        self._problems.add(Diagnostic(code=code, message=message, severity="warning", file=file, span=place, help=help))
 
 
 def _answered_at(span: Span) -> str | float | None:

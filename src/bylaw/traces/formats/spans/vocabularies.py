@@ -103,15 +103,11 @@ def _openinference_model(recorded: dict[str, Any]) -> ModelCall:
 
 def _openinference_input(attributes: dict[str, Any]) -> Any:
     found = elements(attributes, _INPUT) or unflatten(attributes, _INPUT)
-    return _prompt(attributes) if found is None else found
-
-
-def _prompt(attributes: dict[str, Any]) -> Any:
+    if found is not None:
+        return found
     prompts = unflatten(attributes, "llm.prompts")
-    found = (
-        [prompt.get("prompt") for prompt in prompts if isinstance(prompt, dict)] if isinstance(prompts, list) else []
-    )
-    texts = [prompt.get("text") if isinstance(prompt, dict) else prompt for prompt in found]
+    listed = [one.get("prompt") for one in prompts if isinstance(one, dict)] if isinstance(prompts, list) else []
+    texts = [one.get("text") if isinstance(one, dict) else one for one in listed]
     return texts or attributes.get("input.value")
 
 
