@@ -15,7 +15,7 @@ from bylaw.guard.incidents.follow import replay
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import Detection, EventRow, Following
-from bylaw.model.events import Message, Origin, Request, Response, Usage
+from bylaw.model.events import Message, Origin, Request, Response, ToolCall, Usage
 from tests.guard.support import attempt, guard, policies
 from tests.incidents.support import World, all_of, append, summary
 
@@ -206,6 +206,19 @@ def test_a_rule_on_messages_with_a_condition_that_is_not_written() -> None:
     assert world.follow().unjudged == {}
     assert set(found(world)) == {"long"}
     assert other.follow(rules).unjudged == {"long": 1}
+
+
+def test_an_observed_event_that_is_not_written() -> None:
+    rules = both({"id": "made", "kind": "temporal", "params": {"at_most": 1, "of": "pay"}, "then": "block"})
+    world, other = World(rules), World([])
+    for one in (world, other):
+        for call_id in "ab":
+            one.guard.observe(ToolCall(origin=Origin("s"), at=one.clock.now, name="pay", call_id=call_id))
+        one.decide("pay", call_id="c")
+    assert world.follow().unjudged == {}
+    assert [count for _, _, count in world.open()] == [2]  # as the guard has found
+    assert other.follow(rules).unjudged == {"made": 3}
+    assert other.open() == []
 
 
 STOPS = {"id": "stops", "kind": "required_stop_reason", "params": {"allowed": ["end_turn"]}, "then": "block"}

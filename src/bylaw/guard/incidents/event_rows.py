@@ -29,7 +29,7 @@ from bylaw.guard.stores.records import EventRow
 from bylaw.model.canonical import canonical_json
 from bylaw.model.condition import ArgumentIs, Reach, reach_of
 from bylaw.model.demand import Attempt as AttemptDemand
-from bylaw.model.events import Event, Origin, ToolCall, ToolResult
+from bylaw.model.events import Event, ToolCall, ToolResult
 from bylaw.model.rule import Action, ExecutionMode, GuardPolicy, GuardRule, Scope
 
 FOLDED = frozenset({"decision", "taken", "result", "observation", "session", "run", "release", "review"})
@@ -145,10 +145,10 @@ def _redacted(data: dict[str, Any]) -> Redacted | None:
     return ALL_REDACTED if "unwritten" in data and data.get("arguments_written") is not True else None
 
 
-def read_observation(row: EventRow, at: float) -> Event:
-    """The event as far as it was recorded: the messages of a request are not. Raises Unreadable."""
+def read_observation(row: EventRow, at: float) -> Event | None:
+    """As `recorded_event`. Raises Unreadable."""
     try:
-        return recorded_event(row.data, row.session, at) or Event(origin=Origin(row.session), at=at)
+        return recorded_event(row.data, row.session, at)
     except (KeyError, TypeError, AttributeError) as problem:
         raise Unreadable(f"event {row.seq}: {problem!r}") from problem
 

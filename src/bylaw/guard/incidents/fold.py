@@ -250,7 +250,12 @@ class Fold:
         return self._observed(row, found, event=result, call=result.call)
 
     def _observation(self, row: EventRow, at: float) -> Sequence[Found]:
-        event, found = observe_event(self._policies, self.state, read_observation(row, at))
+        read = read_observation(row, at)
+        if read is None:  # any rule may have looked at it
+            rules = [(policy, rule.id) for policy in self._policies.all for rule in policy.calls.rules]
+            self.lost |= {rule_key(policy, id) for policy, id in rules}
+            return list(self._broken(row, (), rules, agent=row.data.get("agent")))
+        event, found = observe_event(self._policies, self.state, read)
         self.lost |= self._rules.lost_by(event, redacted=bool(row.data.get("redacted")))
         return self._observed(row, found, event=event)
 
