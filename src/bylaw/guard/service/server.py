@@ -189,23 +189,20 @@ def _warn_undelivered(notification: Notification) -> None:
     _log.warning("%s is not delivered by %s: %s", notification.id, last.channel or "anybody", last.problem)
 
 
-class FollowUp:
+class FollowUp(threading.Thread):
     """Follows the event log with the rules in force, and looks at the rule files, in a thread of its own."""
 
     def __init__(self, config: ServeConfig, store: GuardStore, versions: RuleVersions) -> None:
+        super().__init__(name="bylaw-follow-up", daemon=True)
         self._config, self._store, self._versions = config, store, versions
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="bylaw-follow-up", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def end(self) -> None:
         self._end.set()
-        if self._thread.is_alive():
-            self._thread.join(GRACE)
+        if self.is_alive():
+            self.join(GRACE)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         files, config = list(self._config.policies), self._config
         watch = FileWatch(files, lambda: self._versions.read_again(files)) if config.watch else None
         while not self._end.is_set():

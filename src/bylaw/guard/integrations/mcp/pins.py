@@ -154,15 +154,13 @@ class ToolCheck:
     ) -> tuple[dict[str, Any], tuple[ToolPin, str] | None]:
         definition = definition_of(tool)
         digest = digest_of(definition)
+        self._is_approved[tool["name"]] = pin is None or pin.digest == digest
         if pin is None:
-            self._is_approved[tool["name"]] = True
             new = ToolPin(id=f"{server}/{own}", server=server, tool=own, digest=digest, definition=definition)
             return tool, (new, "first seen")
         if pin.digest == digest:
-            self._is_approved[tool["name"]] = True
             restored = replace(pin, waiting=None, status="approved")
             return tool, None if pin.waiting is None else (restored, "as before")
-        self._is_approved[tool["name"]] = False
         approved = {"name": tool["name"], **pin.definition}
         if pin.waiting is not None and digest_of(pin.waiting) == digest:
             return approved, None

@@ -117,8 +117,10 @@ def timeline_plot(lanes: Sequence[Lane], marks: Sequence[Mark], *, label: str) -
 
     height = _LANE * len(lanes) + _FOOT
     parts = [_lane(number, lane, place(lane.start), place(lane.end)) for number, lane in enumerate(lanes)]
-    for group in _near(marks, first, span):
-        parts.append(_mark(group, place(group[0].at)))
+    groups: dict[tuple[int, int], list[Mark]] = {}
+    for mark in marks:
+        groups.setdefault((mark.lane, int(_MARKS_A_LANE * (mark.at - first) / span)), []).append(mark)
+    parts += [_mark(group, place(group[0].at)) for group in groups.values()]
     base = _LANE * len(lanes)
     parts.append(Markup('<line class="base" x1="0" x2="100%" y1="{0}" y2="{0}"/>').format(base))
     parts += [
@@ -179,14 +181,6 @@ def _lane(number: int, lane: Lane, left: float, right: float) -> Markup:
     return band + Markup('<line class="run" x1="{:.3f}%" x2="{:.3f}%" y1="{}" y2="{}"><title>{}</title></line>').format(
         left, max(right, left + 0.3), middle, middle, lane.label
     )
-
-
-def _near(marks: Sequence[Mark], first: float, span: float) -> list[list[Mark]]:
-    groups: dict[tuple[int, int], list[Mark]] = {}
-    for mark in marks:
-        key = mark.lane, int(_MARKS_A_LANE * (mark.at - first) / span)
-        groups.setdefault(key, []).append(mark)
-    return list(groups.values())
 
 
 def _mark(group: Sequence[Mark], left: float) -> Markup:

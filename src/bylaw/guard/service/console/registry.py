@@ -181,12 +181,8 @@ _NOTIFICATIONS = {"": "All", "failed": "Failed", "pending": "Pending", "delivere
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
-def keys(visit: Visit) -> Response:
+def keys(visit: Visit, new: str | None = None, made: Credential | None = None) -> Response:
     visit.need("admin")
-    return _keys(visit)
-
-
-def _keys(visit: Visit, new: str | None = None, made: Credential | None = None) -> Response:
     found = sorted(visit.credentials.list(), key=lambda one: (one.status != "valid", -one.created_at))
     return visit.render(
         "keys.html",
@@ -217,7 +213,7 @@ def create_key(visit: Visit) -> Response:
         by=visit.by,
     )
     visit.form = {}
-    return _keys(visit, new, made)
+    return keys(visit, new, made)
 
 
 def revoke_key(visit: Visit) -> Response:

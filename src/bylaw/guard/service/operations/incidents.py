@@ -159,41 +159,37 @@ class IncidentOperations:
 
 
 def _review_task(review: ReviewRecord) -> Task:
-    pending = review.status == "pending"
-    return Task(
-        id=review.id,
-        kind=review.kind,
-        status="pending" if pending else "completed",
+    return _task(
+        review,
         session=review.session,
         run=review.run,
         agent=review.agent,
-        tool=review.tool,
         reason=review.reason,
         rules=review.rules,
-        created_at=review.created_at,
         expires_at=review.expires_at,
-        outcome=None if pending else review.status,
         completed_by=review.decided_by,
         completed_at=review.decided_at,
     )
 
 
 def _alert_task(alert: Alert) -> Task:
-    pending = alert.status == "pending"
-    return Task(
-        id=alert.id,
-        kind=alert.kind,
-        status="pending" if pending else "completed",
+    return _task(
+        alert,
         session=alert.call_session or alert.session,
-        tool=alert.tool,
         reason=alert.message,
         rules=(alert.rule,),
         severity=alert.severity.value,
-        created_at=alert.created_at,
-        outcome=None if pending else alert.status,
         completed_by=alert.acknowledged_by,
         completed_at=alert.acknowledged_at,
         incident=alert.incident,
+    )
+
+
+def _task(one: ReviewRecord | Alert, **about: Any) -> Task:
+    outcome = None if one.status == "pending" else one.status
+    status: TaskStatus = "pending" if outcome is None else "completed"
+    return Task(
+        id=one.id, kind=one.kind, status=status, outcome=outcome, tool=one.tool, created_at=one.created_at, **about
     )
 
 
