@@ -23,7 +23,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, Self, TypeAlias
 
@@ -235,7 +235,7 @@ class GuardClient(Guard):
         self, is_over: Callable[[], bool], session: str, *, complete: bool, request: str | None = None
     ) -> tuple[Any, ...]:
         check_names(session=session)
-        if not cache(is_over)():
+        if not is_over():
             return ()
         body = {"session": session, "complete": complete, "request_id": request}
         return verdicts_of(self._tell("/v1/sessions/end", body))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from difflib import SequenceMatcher
 from functools import cache
@@ -242,17 +242,14 @@ def argument_rows(now: Any, before: Any = None, *, compare: bool = False) -> lis
         rows = [ArgumentRow(path, "only", value) for path, value in new.items()]
         return rows[:MOST_ROWS]
     old = dict(_leaves(before, "", 0))
-    rows = [_row(path, new.get(path), old.get(path)) for path in [*new, *(path for path in old if path not in new)]]
+    rows = []
+    for path in {**new, **old}:
+        is_now, was = new.get(path), old.get(path)
+        same: ChangeKind = "same" if is_now == was else "changed"
+        kind: ChangeKind = "removed" if is_now is None else "added" if was is None else same
+        rows.append(ArgumentRow(path, kind, is_now, was))
     rows.sort(key=lambda row: row.kind == "same")
     return rows[:MOST_ROWS]
-
-
-def _row(path: str, now: str | None, before: str | None) -> ArgumentRow:
-    if now is None:
-        return ArgumentRow(path, "removed", None, before)
-    if before is None:
-        return ArgumentRow(path, "added", now)
-    return ArgumentRow(path, "same" if now == before else "changed", now, before)
 
 
 def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
@@ -288,7 +285,11 @@ def diff_lines(before: str, after: str, *, context: int = CONTEXT) -> list[DiffL
         if lines or group[0][1] > 0:
             lines.append(DiffLine("gap", "…"))
         for tag, old_from, old_to, new_from, new_to in group:
-            lines += _block(tag, old, new, (old_from, old_to, new_from, new_to))
+            if tag == "equal":
+                lines += [DiffLine("same", old[n], n + 1, n + 1 + new_from - old_from) for n in range(old_from, old_to)]
+                continue
+            lines += [DiffLine("removed", old[n], old=n + 1) for n in range(old_from, old_to)]
+            lines += [DiffLine("added", new[n], new=n + 1) for n in range(new_from, new_to)]
     return lines
 
 
@@ -311,15 +312,3 @@ def rule_lines(text: str, first: int, last: int | None = None) -> list[tuple[int
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
-
-
-def _block(tag: str, old: Sequence[str], new: Sequence[str], span: tuple[int, int, int, int]) -> Iterator[DiffLine]:
-    old_from, old_to, new_from, new_to = span
-    if tag == "equal":
-        for offset, text in enumerate(old[old_from:old_to]):
-            yield DiffLine("same", text, old_from + offset + 1, new_from + offset + 1)
-        return
-    for number in range(old_from, old_to):
-        yield DiffLine("removed", old[number], old=number + 1)
-    for number in range(new_from, new_to):
-        yield DiffLine("added", new[number], new=number + 1)
