@@ -105,7 +105,7 @@ def check_traces(
 
     Exit codes: 0 no violation found, 1 a rule broken, 2 bad input, 3 nothing was checked, 4 the judge did not answer.
     """
-    from bylaw.comply.inputs import RECORDED, read_prompt_file
+    from bylaw.comply.inputs import RECORDED, read_prompt_file, shared_prompt
     from bylaw.comply.model import ComplyReport
 
     if prompt_file == "-" and "-" in traces:
@@ -117,7 +117,10 @@ def check_traces(
         text = "" if prompt_file is None else read_prompt_file(prompt_file)
         loaded, unread = _load(traces, trace_format)
         if prompt_file is None:
-            text, prompt_file = _recorded_prompt(loaded), RECORDED
+            try:
+                text, prompt_file = shared_prompt(loaded), RECORDED
+            except ValueError as problem:
+                raise click.UsageError(str(problem)) from None
         prompt = _read_rules(text, loaded, tools_file, alias_file, rules_file, embeddings=embeddings)
     except InputError as problem:
         return report_bad_input("comply", problem.diagnostics, targets)
@@ -178,15 +181,6 @@ def _load(patterns: tuple[str, ...], trace_format: str | None) -> tuple[list[Tra
     if unread and not loaded:
         raise InputError(unread)
     return loaded, unread
-
-
-def _recorded_prompt(traces: Sequence[Trace]) -> str:
-    from bylaw.comply.inputs import shared_prompt
-
-    try:
-        return shared_prompt(traces)
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
 
 
 def _read_rules(

@@ -155,6 +155,7 @@ def _prompt_rule(
     sentence = _text(pin, "sentence") or rules[0].description
     start, end = (_number(pin, "start"), _number(pin, "end")) if changed is None else _place(sentence, changed)
     severity, tier = _text(pin, "severity"), _text(pin, "tier")
+    share: Any = pin.get("confidence")
     return PromptRule(
         rule_id=name,
         description=sentence or name,
@@ -167,7 +168,7 @@ def _prompt_rule(
             (one for one in RULE_SEVERITY.values() if one == severity), RULE_SEVERITY[rules[0].severity.value]
         ),
         tier=Tier(tier) if tier in tuple(Tier) else Tier.CERTAIN,
-        confidence=_share(pin.get("confidence")),
+        confidence=float(share) if type(share) in (int, float) and 0 <= share <= 1 else 1.0,
         items=tuple(_item(rule, pins.get(rule.id, {}), params.get(rule.id)) for rule in rules),
         undecided=_text(pin, "undecided"),
     )
@@ -175,8 +176,10 @@ def _prompt_rule(
 
 def _item(rule: Rule, pin: Mapping[str, Any], params: Any) -> EngineItem:
     part = _text(pin, "part")
+    known: tuple[Aspect, ...] = get_args(Aspect)
+    aspect: Aspect = next((one for one in known if one == pin.get("aspect")), "call")
     item = {"id": rule.id, "kind": rule.kind, "params": params if isinstance(params, dict) else {}}
-    return EngineItem(item, _aspect(pin), Tier(part) if part in tuple(Tier) else None)
+    return EngineItem(item, aspect, Tier(part) if part in tuple(Tier) else None)
 
 
 def _notes(file: str, top: Mapping[str, Any], prompt: str) -> tuple[str, ...]:
@@ -202,12 +205,3 @@ def _text(pin: Mapping[str, Any], key: str) -> str | None:
 def _number(pin: Mapping[str, Any], key: str) -> int:
     value = pin.get(key)
     return value if type(value) is int and value >= 0 else 0
-
-
-def _share(value: Any) -> float:
-    return float(value) if type(value) in (int, float) and 0 <= value <= 1 else 1.0
-
-
-def _aspect(pin: Mapping[str, Any]) -> Aspect:
-    known: tuple[Aspect, ...] = get_args(Aspect)
-    return next((aspect for aspect in known if aspect == pin.get("aspect")), "call")

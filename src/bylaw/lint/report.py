@@ -100,14 +100,12 @@ def _analysis_lines(analysis: Analysis | None) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for rule, reason in analysis.not_analysed.items():
         by_reason.setdefault(reason, []).append(f"`{rule}`")
-    lines += [f"not analysed: {_first_few(names)} ({reason})" for reason, names in by_reason.items()]
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        lines.append(f"not analysed: {', '.join(names[:5])}{more} ({reason})")
     if analysis.pairs_left:
         lines.append(f"not analysed: {count(analysis.pairs_left, 'more pair')} of rules")
     return lines
-
-
-def _first_few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 SECTIONS: tuple[SectionReader, ...] = (check_contract, check_ci, check_expected)

@@ -308,7 +308,8 @@ def _repetitions(rules: Sequence[Rule]) -> Iterator[Remark]:
         if not isinstance(rule.demand, Attempt):  # what a guard does about a call stands beside its rule
             groups.setdefault(repr((rule.scope, rule.when, _form(rule))), []).append(rule)
     for group in groups.values():
-        strictest = max(group, key=_strictness)  # the first one of equals
+        bounds = [-float(rule.demand.at_most) if isinstance(rule.demand, Tally) else 0.0 for rule in group]
+        strictest = group[bounds.index(max(bounds))]  # the first one of equals
         for rule in group:
             if rule is strictest or strictest.severity.rank < rule.severity.rank:
                 continue
@@ -328,10 +329,6 @@ def _form(rule: Rule) -> Any:
     if isinstance(demand, Tally) and demand.at_least == 0:
         return type(demand).__name__, demand.measure
     return type(demand).__name__, demand
-
-
-def _strictness(rule: Rule) -> float:
-    return -float(rule.demand.at_most) if isinstance(rule.demand, Tally) else 0.0
 
 
 # -- one rule ---------------------------------------------------------------------------------------------------------

@@ -155,8 +155,11 @@ def _look_up(prices: Prices, model: str) -> Price | None:
     dashed = name.replace(".", "-") if name.startswith("claude") else name  # `claude-opus-4.5` is `claude-opus-4-5`
     for candidate in (*_shorter(full), *_shorter(name), *_shorter(dashed)):
         price = prices.models.get(candidate)
+        if price is not None and regional and price.regional != 1:
+            long = price.long and LongRates(above=price.long.above, **_scaled(price.long, price.regional))
+            return Price(long=long, **_scaled(price, price.regional))
         if price is not None:
-            return _times(price, price.regional) if regional and price.regional != 1 else price
+            return price
     return prices.fallback.of(model) if prices.fallback else None
 
 
@@ -179,11 +182,6 @@ def _shorter(name: str) -> Iterator[str]:
     while suffix := _SUFFIX.search(name):
         name = name[: suffix.start()]
         yield name
-
-
-def _times(price: Price, factor: float) -> Price:
-    long = price.long and LongRates(above=price.long.above, **_scaled(price.long, factor))
-    return Price(long=long, **_scaled(price, factor))
 
 
 def _scaled(rates: Rates, factor: float) -> dict[str, float]:

@@ -96,19 +96,14 @@ def transcript_of(trace: Trace, given: Any = None) -> Transcript:
     """
     messages = _listed_messages(given) if trace.format == "events" else None
     lines = [
-        Line(index_of(event, position, trace.format), what, *_shown(content), tool=_tool_of(what, content))
+        Line(index_of(event, position, trace.format), what, *_shown(content), tool=tool)
         for position, event in enumerate(trace.events)
-        for what, content in _contents(event)
+        for what, tool, content in _contents(event)
         if messages is None or what not in _MESSAGES
     ]
     if messages is not None:
         lines = sorted((*lines, *messages), key=lambda line: line.index)
     return Transcript(tuple(lines))
-
-
-def _tool_of(what: str, content: Any) -> str:
-    name = content.get("name") if what.startswith("tool_") else None
-    return name if isinstance(name, str) else ""
 
 
 def _listed_messages(given: Any) -> list[Line] | None:
@@ -142,24 +137,22 @@ def _text(content: Any) -> str | None:
     return "".join(texts)
 
 
-def _contents(event: Event) -> Iterator[tuple[str, Any]]:
-    """What an event shows, under the name of an event of `check_compliance`."""
+def _contents(event: Event) -> Iterator[tuple[str, str, Any]]:
+    """What an event shows, under the name of an event of `check_compliance`, with its tool."""
     match event:
         case Request():
             for text in _new_messages(event.messages):
-                yield "user_message", text
+                yield "user_message", "", text
         case Message(role="user"):
-            yield "user_message", event.content
+            yield "user_message", "", event.content
         case Response() if event.text:
-            yield "agent_message", event.text
+            yield "agent_message", "", event.text
         case ToolCall():
             arguments = event.raw_arguments if event.arguments is None else event.arguments
-            yield "tool_call", {"name": event.name, "args": arguments}
+            yield "tool_call", event.name, {"name": event.name, "args": arguments}
         case ToolResult():
             name = event.call.name if event.name is None and event.call is not None else event.name
-            yield "tool_result", {"name": name, "content": event.content}
-        case _:
-            return
+            yield "tool_result", name or "", {"name": name, "content": event.content}
 
 
 def _new_messages(messages: list[Any] | None) -> Iterator[Any]:

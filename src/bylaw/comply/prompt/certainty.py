@@ -162,19 +162,16 @@ def sentences_before(
         if piece.strip(" ,.") and not piece.rstrip().endswith(":"):
             yield piece, any(one.items and at <= one.start < at + len(piece) for one in found[index])
     for before in range(index - 1, max(index - _MOST_BEFORE, -1), -1):
-        is_tied = not read[before + 1].leads and read[before].block == statement.block
-        if not is_tied and not (before == index - 1 and _is_scope(read[before], statement)):
-            return
-        rules = found[before]
-        yield read[before].text, bool(rules) and all(one.items for one in rules)
+        above, rules = read[before], found[before]
+        is_near = above.block == statement.block
+        is_tied = is_near and not read[before + 1].leads
+        if not is_tied:  # `For premium members.` on a line of its own
+            is_line = before == index - 1 and is_near and not statement.is_below and not above.parts
+            if not (is_line and _is_fragment(above.text) and limits_scope(above.text)):
+                return
+        yield above.text, bool(rules) and all(one.items for one in rules)
         if not is_tied:
             return
-
-
-def _is_scope(above: Statement, statement: Statement) -> bool:
-    """`For premium members.` on a line of its own."""
-    is_near = above.block == statement.block and not statement.is_below and not above.parts
-    return is_near and _is_fragment(above.text) and limits_scope(above.text)
 
 
 def _things(text: str) -> str:

@@ -120,9 +120,6 @@ class Sentence(Struct, frozen=True):
     body: int = 0
     """the position after a label such as `Refunds:`"""
 
-    def literals_in(self, start: int, end: int) -> list[Literal]:
-        return [literal for literal in self.literals if start <= literal.start and literal.end <= end]
-
     def quotes(self, name: str) -> bool:
         """Whether the name is between backticks or in quotes."""
         return any(literal.text == name for literal in self.literals)

@@ -126,8 +126,9 @@ def find_bound(text: str, tools: Sequence[str], sentence: Sentence, *, is_forbid
     if found is None or param is None:
         return None
     operator, value = found[0], whole(found[1])
-    if not _is_list(param, sentence):
-        types = sentence.tools.schema_types(param.name, param.tools)
+    types, name = sentence.tools.schema_types(param.name, param.tools), param.name
+    is_list = "array" in types or (types <= {None} and name.endswith("s") and not name.endswith(("ss", "us")))
+    if not is_list:
         if not types & {"number", "integer", None} and not any(isinstance(one, tuple) for one in types):
             return None  # `no more than 3 drugs` says nothing of a text named `drug`
         return Constraint(param, ((param.name, operator, value),))
@@ -217,11 +218,6 @@ def _params(tools: Sequence[str], sentence: Sentence) -> dict[str, tuple[str, ..
     if not tools or "*" in tools:
         return every
     return {param: own for param, takers in every.items() if (own := tuple(tool for tool in takers if tool in tools))}
-
-
-def _is_list(param: Param, sentence: Sentence) -> bool:
-    types = sentence.tools.schema_types(param.name, param.tools)
-    return "array" in types or (types <= {None} and param.name.endswith("s") and not param.name.endswith(("ss", "us")))
 
 
 def find_choice(text: str, literals: Sequence[Literal], tools: Sequence[str], sentence: Sentence) -> Constraint | None:

@@ -135,8 +135,9 @@ def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Coun
         return None
     if (not tools.is_any or count.number > 1) and _AT_ONCE.search(view.main):
         return None
-    if not count.entity and (thing := _thing(view, tools)):
-        count = replace(count, entity=thing)
+    if not count.entity:  # `a reservation can't be moved more than once`, if a parameter says which reservation
+        nouns = (found["noun"].lower() for found in _ONE_THING.finditer(view.main))
+        count = replace(count, entity=next((noun for noun in nouns if _entity_param(noun, tools.tools, view)), ""))
     unit = set(roots(count.unit))
     counts_calls = not count.unit or (unit and all(unit <= set(roots(tool)) for tool in tools.tools))
     return (count, tools) if counts_calls else None
@@ -169,12 +170,6 @@ def read_counts(view: View) -> Reading | None:
         forbidden="call_tool: more often",
         bounds=tuple(bounds),
     )
-
-
-def _thing(view: View, tools: Bound) -> str:
-    """`a reservation can't be moved more than once`: the thing that has a count of its own, if a parameter says it."""
-    nouns = (found["noun"].lower() for found in _ONE_THING.finditer(view.main))
-    return next((noun for noun in nouns if _entity_param(noun, tools.tools, view)), "")
 
 
 def limit_calls(view: View, count: Count, tools: Bound) -> Reading:

@@ -263,12 +263,13 @@ def forbid_calls(view: View, tools: Bound) -> Reading:
     if merely := _MERELY.search(view.main):
         return _narrowed(tools, merely[0])
     conditions = [read_condition(view, part, tools) for part in view.clause.parts]
-    unread = next((one for one in conditions if not one.is_read or _is_left_to_people(one)), None)
-    if unread:
-        return _undecided(tools, unread.reason)
+    for one in conditions:
+        # `unless A was not called` and `if the user did not say` are too twisted to be read.
+        is_twisted = one.is_negated and (one.part.word != "if" or one.said or one.failed)
+        if not one.is_read or is_twisted:
+            return _undecided(tools, one.reason)
     if not conditions:
-        also = (never(*one) for one in destructive_sql(view))
-        return _forbid(tools, never(tools.tools), *also)
+        return _forbid(tools, never(tools.tools), *(never(*one) for one in destructive_sql(view)))
     if len(conditions) == 1:
         return _forbid_under(view, tools, conditions[0])
     tests = [one for one in conditions if one.tests and one.part.word not in EXCEPTIONS and not one.is_negated]
@@ -277,11 +278,6 @@ def forbid_calls(view: View, tools: Bound) -> Reading:
         # `if the amount is over 500, never call A without B`
         return allow_only(view, tools, exceptions[0], tests[0].tests)
     return _undecided(tools, SEVERAL_CONDITIONS)
-
-
-def _is_left_to_people(condition: Condition) -> bool:
-    """`unless A was not called` and `if the user did not say` are too twisted to be read."""
-    return condition.is_negated and (condition.part.word != "if" or bool(condition.said) or condition.failed)
 
 
 def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:

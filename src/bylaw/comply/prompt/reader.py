@@ -50,6 +50,7 @@ _FIRST = any_case(
 _NAME = re.compile(r"\w+_\w+")
 _CALLED = any_case(r"\b(?:call|invoke|use|run)\b")
 _MOST_OWN_SENTENCES = 12
+"""that nobody says by chance, without places that are filled in"""
 _FARTHEST = 200
 """sentences before an exception or a permission that it may take something from"""
 MAX_STATEMENTS = 3_000
@@ -104,7 +105,8 @@ def extract_rules(
         today=stated_today(prompt) or today,
         embedder=embedder,
     )
-    every.sentences = _own_sentences(statements)
+    fits = (one.text for one in statements if 60 <= len(one.text) <= 200 and not set('{}<>[]`*"') & set(one.text))
+    every.sentences = tuple(islice(dict.fromkeys(fits), _MOST_OWN_SENTENCES))
     read = statements[:MAX_STATEMENTS]
     found = [_read(statement, every) for statement in read]
     for index, statement in enumerate(read[1:], 1):
@@ -120,7 +122,8 @@ def extract_rules(
     for index, some in enumerate(found):
         for number, rule in enumerate(some):  # in place: what is left open is no rule to those behind it
             some[number] = _weigh(rule, found, read, index, every, ruled)
-    banned = _banned_at_times(found)
+    open_bans = (rule.forbidden_action or "" for some in found for rule in some if not rule.items)
+    banned = {name for one in open_bans for name in _tools_called(one)}  # `touch-ups are free, do not call A`
     found = [[_contrast(rule, wanted, banned) for rule in some] for some in found]
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
@@ -138,12 +141,6 @@ def extract_rules(
             )
         )
     return tuple(_with_ids(rules))
-
-
-def _own_sentences(statements: Sequence[Statement]) -> tuple[str, ...]:
-    """Some sentences that nobody says by chance, without places that are filled in."""
-    fits = (one.text for one in statements if 60 <= len(one.text) <= 200 and not set('{}<>[]`*"') & set(one.text))
-    return tuple(islice(dict.fromkeys(fits), _MOST_OWN_SENTENCES))
 
 
 def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
@@ -239,12 +236,6 @@ def _wanted_calls(found: Sequence[list[PromptRule]], read: Sequence[Statement], 
             if called and (marker is None or marker.force in (Force.REQUIRE, Force.PERMIT)):
                 wanted.update(name for name in names if name in clause.main.text[called.start() :])
     return wanted
-
-
-def _banned_at_times(found: Sequence[list[PromptRule]]) -> set[str]:
-    """The tools that an undecided rule forbids: `touch-ups are free, do not call A`."""
-    said = (rule.forbidden_action or "" for some in found for rule in some if not rule.items)
-    return {name for one in said for name in _tools_called(one)}
 
 
 def _contrast(rule: PromptRule, wanted: set[str], banned: set[str]) -> PromptRule:

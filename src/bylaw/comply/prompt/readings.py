@@ -274,7 +274,7 @@ class View:
 
     def literals(self, part: Part | None = None) -> list[Literal]:
         part = part or self.clause.main
-        return self.sentence.literals_in(part.start, part.end)
+        return [one for one in self.sentence.literals if part.start <= one.start and one.end <= part.end]
 
     def texts(self, part: Part | None = None) -> list[Literal]:
         """The literals that are names of neither tools nor parameters."""
@@ -297,7 +297,9 @@ class View:
 
     def narrowing(self, text: str, bound: Bound, tests: Sequence[ArgTest] = ()) -> str:
         """The same for a phrase that says when: words for a finished call, and for these tests, do not narrow it."""
-        text = _without_gloss(without_class(text), bound)
+        text = without_class(text)
+        for tool in bound.tools if "(" in text else ():
+            text = re.sub(_GLOSS.format(re.escape(tool)), f" {tool} ", text)
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
         left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
         left = [word for word in left if not (tests and _QUOTED_WORD.fullmatch(word))]
@@ -308,13 +310,7 @@ _GLOSS = (
     r"\b(?:(?!(?:at|on|in|during|for|to|with|from|of|by|after|before|while|when|without|if|it|them)\b)[\w'-]+ ){{1,4}}"
     r"\({}\)"
 )
-
-
-def _without_gloss(text: str, bound: Bound) -> str:
-    """The text without the words that a tool's name in brackets repeats: `alert the teacher (notify_teacher)`."""
-    for tool in bound.tools if "(" in text else ():
-        text = re.sub(_GLOSS.format(re.escape(tool)), f" {tool} ", text)
-    return text
+"""words that a tool's name in brackets repeats: `alert the teacher (notify_teacher)`"""
 
 
 def extra_words(text: str, bound: Bound, sentence: Sentence) -> str:

@@ -100,7 +100,10 @@ def _read_flat(statement: Statement, tools: Tools) -> list[PromptRule]:
         parts = [
             Statement(text.strip(), at + len(text) - len(text.lstrip()), at + len(text.rstrip())) for at, text in places
         ]
-        return [rule for part in parts for rule in _read_forbidden_item(_marked(part, tools), tools)]
+        for part in parts:
+            first = re.match(r"[`*]*(\w+)", part.text)
+            part.forbidden = first is not None and first[1] in tools.specs
+        return [rule for part in parts for rule in _read_forbidden_item(part, tools)]
     rules: list[PromptRule] = []
     clauses = read_clauses(sentence)
     for clause in clauses:
@@ -269,12 +272,6 @@ def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
     text = never + part.text[:1].lower() + part.text[1:]
     shifted = Statement(text, part.start - len(never), part.end, part.tool)
     return [replace(rule, start=max(rule.start, part.start)) for rule in _read_alone(shifted, tools)]
-
-
-def _marked(part: Statement, tools: Tools) -> Statement:
-    """The item, marked as forbidden if it begins with the name of a tool."""
-    first = re.match(r"[`*]*(\w+)", part.text)
-    return replace(part, forbidden=first is not None and first[1] in tools.specs)
 
 
 def _actor(sentence: Sentence) -> Bound:

@@ -120,7 +120,8 @@ class Vocabulary:
             tool.name: frozenset(word for text in (tool.name, tool.description, *tool.params) for word in stems(text))
             for tool in tools
         }
-        self.names = {tool.name: _name_stems(tool.name) for tool in tools}
+        stemmed = {tool.name: frozenset(stems(tool.name)) for tool in tools}
+        self.names = {name: words - _NAME_FILLERS or words for name, words in stemmed.items()}
         """the words of each tool's name that say what it is about"""
         seen = Counter(word for words in self._words.values() for word in words)
         self._weight = {word: math.log((1 + len(tools)) / (0.5 + count)) for word, count in seen.items()}
@@ -138,11 +139,6 @@ class Vocabulary:
 
     def _length(self, words: Iterable[str]) -> float:
         return math.sqrt(sum(self.weight(word) ** 2 for word in words)) or 1.0
-
-
-def _name_stems(name: str) -> frozenset[str]:
-    every = frozenset(stems(name))
-    return every - _NAME_FILLERS or every
 
 
 # -- roots -------------------------------------------------------------------------------------------------------------

@@ -208,7 +208,8 @@ def _ibans(text: str) -> Iterator[Found]:
         length = _IBAN_LENGTHS.get(compact[:2].upper())
         if length is None or (compact[:2].islower() and len(compact) != length):  # a hash may begin like this
             continue
-        if len(compact) >= length and _has_valid_check_digits(compact[:length]):
+        digits = (str(int(character, 36)) for character in compact[4:length] + compact[:4])
+        if len(compact) >= length and int("".join(digits)) % 97 == 1:  # its check digits are valid
             yield Found("iban", start.start(), start.start() + _written_length(written, length))
 
 
@@ -219,10 +220,6 @@ def _written_length(written: str, characters: int) -> int:
         if not characters:
             return at + 1
     return len(written)
-
-
-def _has_valid_check_digits(iban: str) -> bool:
-    return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97 == 1
 
 
 _IBAN_LENGTHS = {

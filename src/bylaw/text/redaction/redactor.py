@@ -200,7 +200,9 @@ class Redactor:
     def _text(self, text: str, depth: int) -> str:
         if len(text) > LONGEST:
             return marker("long text")
-        name = text if len(text) < _SHORT else _digest(text) if self._inside_json or len(text) < _LONG else None
+        name: bytes | str | None = text if len(text) < _SHORT else None
+        if name is None and (self._inside_json or len(text) < _LONG):
+            name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if name is not None and name in self._clean:
             return text
         redacted = self._redact_text(text, depth)
@@ -282,10 +284,6 @@ _SCHEMA_TYPES = ("string", "integer", "number", "boolean", "object", "array", "n
 
 def _may_be_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[")
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _unused(name: str, taken: dict[Any, Any]) -> str:
