@@ -85,6 +85,14 @@ def test_kill_and_revive(tmp_path: Path) -> None:
     assert shell.decide({"tool": "look", "agent": "bot"})[0] == 0
 
 
+def test_a_switch_needs_a_name(tmp_path: Path) -> None:
+    """As in `--agent "$AGENT"` where the variable is not set: such a switch would stop nobody."""
+    shell = Shell(tmp_path)
+    assert shell.decide({"tool": "look", "agent": "bot"})[0] == 0
+    assert [shell.run(command, "--agent", "")[0] for command in ("kill", "revive")] == [2, 2]
+    assert shell.run("switches")[1] == "no agent is switched off\n"
+
+
 def test_prune_keeps_the_chain_whole(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     for _ in range(3):

@@ -315,6 +315,20 @@ def test_aask_of_a_store_that_is_gone_is_a_denial(tmp_path: Path) -> None:
         asyncio.run(bylaw.Guard(RULES).aask(bylaw.Attempt(tool="pay", session="s"), timeout="soon"))  # type: ignore[arg-type]
 
 
+def test_a_review_that_is_gone_is_a_denial(guard: bylaw.Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after it has expired and was pruned."""
+    monkeypatch.setattr(guard.reviews, "get", lambda review: None)
+    attempt = bylaw.Attempt(tool="pay", arguments={"amount": 900}, session="s")
+    for decision in (guard.ask(attempt, timeout=5), asyncio.run(guard.aask(attempt, timeout=5))):
+        assert not decision and decision.action is bylaw.Action.PAUSE and "the review is gone" in decision.reason
+
+
+def test_a_switch_needs_a_name(guard: bylaw.Guard) -> None:
+    for switch in (guard.kill, guard.revive):
+        with pytest.raises(ValueError, match="agent=''"):
+            switch("")
+
+
 async def _ticks() -> None:
     while True:
         await asyncio.sleep(0.001)

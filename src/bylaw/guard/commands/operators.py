@@ -174,6 +174,8 @@ def switches(store: str) -> ExitCode:
 def _switch(path: str, agent: str, why: str | None) -> ExitCode:
     from bylaw.guard.decide.records import REDACT, write_switch
 
+    if not agent:
+        raise click.UsageError("--agent is empty: name an agent, or leave the option out for all")
     why = REDACT(why)
     with open_store(path) as store, store.transaction("") as transaction:
         was_on = agent in transaction.switches()

@@ -39,7 +39,7 @@ from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Call, Decision, Match, Options
 from bylaw.guard.policies import joined_hash, without_repeats
-from bylaw.guard.reviews import Reviews, edited_attempt, open_review, review_advice
+from bylaw.guard.reviews import NotAnswered, Reviews, edited_attempt, open_review, review_advice
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
@@ -302,8 +302,10 @@ class BaseGuard(SessionChanges):
         decision = self.decide(attempt)
         if decision.action is not Action.PAUSE or decision.review is None:
             return decision
+        answered = None
         try:
-            answered = self.reviews.wait(decision.review, timeout=timeout)
+            with suppress(NotAnswered):  # there is no such review any more
+                answered = self.reviews.wait(decision.review, timeout=timeout)
         except StoreUnavailable as problem:  # whatever was answered, it cannot be read
             return replace(decision, reason=f"{decision.reason} ({problem})")
         return self._after_answer(attempt, decision, answered)

@@ -171,6 +171,8 @@ class SessionChanges:
         self._decider.switches = switches
 
     def _switch(self, agent: str, why: str | None) -> None:
+        if not agent:
+            raise ValueError("agent='': expected the name of an agent, or `*` for all")
         why = self._redact(why)
         with self.store.transaction("") as transaction:
             transaction.set_switch(agent, why)
