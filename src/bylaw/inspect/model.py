@@ -133,13 +133,17 @@ class Known(Struct):
             self.total += value
             self.turns += 1
 
+    @property
+    def sum(self) -> float | None:
+        """None if no turn recorded a value."""
+        return self.total if self.turns else None
 
-class SessionTotals(Struct, kw_only=True):
-    """Counts of one session."""
+
+class _Spent(Struct, kw_only=True):
+    """What sessions and whole traces have in common."""
 
     turns: int = 0
     calls: int = 0
-    tokens: Known = field(default_factory=Known)
     cost: Known = field(default_factory=Known)
     first: float | None = None
     """the earliest time recorded, in seconds since 1970"""
@@ -151,13 +155,17 @@ class SessionTotals(Struct, kw_only=True):
         return None if self.first is None or self.last is None else self.last - self.first
 
 
-class Totals(Struct, kw_only=True):
+class SessionTotals(_Spent, kw_only=True):
+    """Counts of one session."""
+
+    tokens: Known = field(default_factory=Known)
+
+
+class Totals(_Spent, kw_only=True):
     """Counts of a whole trace."""
 
     events: int = 0
-    turns: int = 0
     sessions: int = 0
-    calls: int = 0
     failed: int = 0
     """results that are errors"""
     shown: int = 0
@@ -177,10 +185,6 @@ class Totals(Struct, kw_only=True):
     all_tokens: Known = field(default_factory=Known)
     """input and output, also where only their sum was recorded"""
     latency_ms: Known = field(default_factory=Known)
-    cost: Known = field(default_factory=Known)
-    first: float | None = None
-    """the earliest time recorded, in seconds since 1970"""
-    last: float | None = None
 
 
 # -- two traces --------------------------------------------------------------------------------------------------------

@@ -172,17 +172,13 @@ class AgentTree:
             if len(self._known) >= _MOST_ORIGINS:
                 self._known.clear()
                 self._depths.clear()
-            found = self._known[origin] = self._add(origin)
+            parent = origin.parent_run or origin.parent_agent  # an unknown one has depth 0
+            found = 0 if parent is None else min(DEEPEST, self._depths.get((origin.session, parent), 0) + 1)
+            for name in (origin.run, origin.agent):
+                if name is not None:
+                    self._depths.setdefault((origin.session, name), found)
+            self._known[origin] = found
         return found
-
-    def _add(self, origin: Origin) -> int:
-        """One below its parent; an unknown parent has depth 0."""
-        parent = origin.parent_run or origin.parent_agent
-        depth = 0 if parent is None else min(DEEPEST, self._depths.get((origin.session, parent), 0) + 1)
-        for name in (origin.run, origin.agent):
-            if name is not None:
-                self._depths.setdefault((origin.session, name), depth)
-        return depth
 
 
 class _Draft(Struct):

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from bylaw.inspect.model import (
-    Called,
     Difference,
     Entry,
     EventEntry,
@@ -19,7 +18,6 @@ from bylaw.inspect.model import (
     Part,
     RequestEntry,
     SessionEntry,
-    SessionTotals,
     SideBySide,
     Totals,
     TurnEntry,
@@ -57,13 +55,14 @@ def totals_fields(totals: Totals) -> dict[str, Any]:
         **_pick(totals, "events", "sessions", "turns", "calls", "failed", "shown", "agents", "models", "tools"),
         **{name: _known(getattr(totals, name)) for name in sums},
         **_pick(totals, "first", "last"),
-        "by_session": {name: _session(one) for name, one in totals.by_session.items()},
+        "by_session": {
+            name: {
+                **_pick(one, "turns", "calls", "first", "last", "lasted"),
+                **{"tokens": _known(one.tokens), "cost": _known(one.cost)},
+            }
+            for name, one in totals.by_session.items()
+        },
     }
-
-
-def _session(totals: SessionTotals) -> dict[str, Any]:
-    sums = {name: _known(getattr(totals, name)) for name in ("tokens", "cost")}
-    return {**_pick(totals, "turns", "calls", "first", "last", "lasted"), **sums}
 
 
 def _pick(value: Any, *names: str) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def _pick(value: Any, *names: str) -> dict[str, Any]:
 
 
 def _known(known: Known) -> dict[str, Any]:
-    return {"total": known.total if known.turns else None, "turns": known.turns}
+    return {"total": known.sum, "turns": known.turns}
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
@@ -101,7 +100,10 @@ def _turn(entry: TurnEntry) -> dict[str, Any]:
         **_input(entry.input),
         "thoughts": [_part(part) for part in entry.thoughts],
         "text": response.text,
-        "calls": [_called(called) for called in entry.calls],
+        "calls": [
+            {**_event(one.call), "parallel": one.parallel, "results": list(map(_event, one.results))}
+            for one in entry.calls
+        ],
         "other_calls": entry.other_calls,
         "beside": [_event(event) for event in entry.beside],
         "stop_reason": response.stop_reason,
@@ -126,11 +128,6 @@ def _part(part: Part) -> dict[str, Any]:
     return {"kind": part.kind, **{name: value for name, value in fields.items() if value is not None}}
 
 
-def _called(called: Called) -> dict[str, Any]:
-    results = [_event(result) for result in called.results]
-    return {**_event(called.call), "parallel": called.parallel, "results": results}
-
-
 def _event(event: Event) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": event.kind, "turn": event.turn, "at": event.at, "source": _source(event)}
     if isinstance(event, ToolCall):
@@ -153,7 +150,11 @@ def _source(event: Event) -> str | None:
 
 
 def comparison_lines(report: SideBySide, exit_code: int) -> Iterator[str]:
-    first = report.first
+    first: dict[str, Any] | None = None
+    if report.first is not None:
+        difference = report.first.differences[0]
+        where = {"turn": report.first.turn, "session": report.first_session}
+        first = {**where, "told": difference_line(difference), **_difference(difference)}
     yield _line(
         {
             "schema": "bylaw.inspect/1",
@@ -163,7 +164,7 @@ def comparison_lines(report: SideBySide, exit_code: int) -> Iterator[str]:
             "candidate": report.names[1],
             "pairs": report.pairs,
             "differing": report.differing,
-            "first_difference": None if first is None else _first(first, report),
+            "first_difference": first,
             "input_differs_at": report.input_differs_at,
             "notes": list(report.notes),
         }
@@ -173,11 +174,6 @@ def comparison_lines(report: SideBySide, exit_code: int) -> Iterator[str]:
         yield from (_line(_pair(pair)) for pair in session.pairs)
     totals = [totals_fields(one) for one in report.totals]
     yield _line({"kind": "end", "baseline": totals[0], "candidate": totals[1], "exit_code": exit_code})
-
-
-def _first(pair: PairEntry, report: SideBySide) -> dict[str, Any]:
-    line = difference_line(pair.differences[0])
-    return {"turn": pair.turn, "session": report.first_session, "told": line, **_difference(pair.differences[0])}
 
 
 def _pair(pair: PairEntry) -> dict[str, Any]:

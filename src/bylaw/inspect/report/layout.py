@@ -136,8 +136,7 @@ class Style(Struct, frozen=True):
     dim: bool = False
 
     def on(self, text: str) -> str:
-        wanted: dict[str, Any] = {"fg": self.fg, "bold": self.bold or None, "dim": self.dim or None}
-        return click.style(text, **{name: value for name, value in wanted.items() if value is not None})
+        return click.style(text, fg=self.fg, bold=self.bold or None, dim=self.dim or None)
 
 
 PLAIN = Style()

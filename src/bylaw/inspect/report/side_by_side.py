@@ -207,16 +207,12 @@ class Columns:
 
     def _rows_below(self, pair: PairEntry) -> Iterator[Line]:
         for differs, left, right in self._matched(pair):
-            if not differs and _alike(left, right):
+            # Figures, ids and times differ from run to run and are ignored; input, thoughts and events are compared.
+            if not differs and (left.lines == right.lines or left.key not in ("input", "thoughts", "beside")):
                 yield from _marked(left.lines or right.lines, " ", PLAIN)
             else:
                 yield from _marked(left.lines, "-", Style(fg="red", bold=True))
                 yield from _marked(right.lines, "+", GREEN)
-
-
-def _alike(left: Block, right: Block) -> bool:
-    """Figures, ids and times differ from run to run and are ignored; input, thoughts and events are compared."""
-    return left.lines == right.lines or left.key not in ("input", "thoughts", "beside")
 
 
 def _marked(lines: list[Line], mark: str, style: Style) -> Iterator[Line]:

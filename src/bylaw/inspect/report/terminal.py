@@ -16,7 +16,6 @@ from bylaw.inspect.model import (
     EventEntry,
     Input,
     InputMessage,
-    Known,
     Part,
     RequestEntry,
     SessionEntry,
@@ -114,7 +113,8 @@ def turn_blocks(entry: TurnEntry, view: View, *, model: bool = False) -> list[Bl
             for shown in _result_lines(None, one.content, one.is_error, one.latency_ms, view, middle)
         ]
         blocks.append(Block(f"result {number}", results))
-    blocks.append(Block("beside", list(_beside(entry, view))))
+    others = _remark(f"… {count(entry.other_calls, 'other call')}" if entry.other_calls else "", view)
+    blocks.append(Block("beside", [*others, *(one for event in entry.beside for one in event_lines(event, view))]))
     return [Block(block.key, indented(block.lines, entry.depth)) for block in blocks if block.lines]
 
 
@@ -251,13 +251,6 @@ def _row(bracket: str, mark: str, style: Style, parts: Sequence[tuple[str, Style
     return line((f"{bracket:>7} ", DIM), (f"{mark:1}", style), ("  ", PLAIN), *parts)
 
 
-def _beside(entry: TurnEntry, view: View) -> Iterator[Line]:
-    if entry.other_calls:
-        yield from _remark(f"… {count(entry.other_calls, 'other call')}", view)
-    for event in entry.beside:
-        yield from event_lines(event, view)
-
-
 # -- entries outside of turns ------------------------------------------------------------------------------------------
 
 
@@ -270,13 +263,11 @@ def request_lines(entry: RequestEntry, view: View) -> list[Line]:
     return indented(lines, entry.depth)
 
 
-def entry_lines(entry: EventEntry, view: View) -> list[Line]:
-    return indented(event_lines(entry.event, view.below(entry.depth)), entry.depth)
-
-
 def event_lines(event: Event, view: View) -> list[Line]:
     if isinstance(event, ToolResult):
-        return list(_result_lines(_late(event), event.content, event.is_error, event.latency_ms, view, ""))
+        name = event.name or (event.call.name if event.call else None) or "–"
+        name += "" if event.turn is None else f" (turn {event.turn})"
+        return list(_result_lines(name, event.content, event.is_error, event.latency_ms, view, ""))
     if isinstance(event, ToolCall):
         return list(_call_lines(event, " ", " ", view))
     if isinstance(event, Message):
@@ -288,11 +279,6 @@ def event_lines(event: Event, view: View) -> list[Line]:
         alone = [fit(event.label, view.room)]
         return labelled("·", DIM, alone if event.data is None else view.value(event.data, 1, event.label), DIM)
     return labelled("·", DIM, [event.kind], DIM)
-
-
-def _late(result: ToolResult) -> str:
-    name = result.name or (result.call.name if result.call else None) or "–"
-    return name if result.turn is None else f"{name} (turn {result.turn})"
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -375,27 +361,22 @@ def _names(counted: dict[str, int]) -> list[str]:
 
 def _spent(totals: Totals) -> list[str]:
     turns, cost, latency = totals.turns, totals.cost, totals.latency_ms
-    span = None if totals.first is None or totals.last is None else totals.last - totals.first
     return [
         _tokens(totals),
-        format_cost(_sum(cost)) + share_of_turns(cost, turns),
-        f"latency {UNKNOWN if not latency.turns else format_latency(latency.total)}" + share_of_turns(latency, turns),
-        f"lasted {UNKNOWN if span is None else format_duration(span)}",
+        format_cost(cost.sum) + share_of_turns(cost, turns),
+        f"latency {UNKNOWN if latency.sum is None else format_latency(latency.sum)}" + share_of_turns(latency, turns),
+        f"lasted {UNKNOWN if totals.lasted is None else format_duration(totals.lasted)}",
     ]
 
 
 def _tokens(totals: Totals) -> str:
     sent, received = totals.input_tokens, totals.output_tokens
     if not sent.turns and not received.turns:
-        return f"{format_number(_sum(totals.all_tokens))} tokens{share_of_turns(totals.all_tokens, totals.turns)}"
+        return f"{format_number(totals.all_tokens.sum)} tokens{share_of_turns(totals.all_tokens, totals.turns)}"
     cached = f" ({totals.cached_tokens.total:,.0f} cached)" if totals.cached_tokens.total else ""
     least = min(sent, received, key=lambda known: known.turns)
-    both = f"{format_number(_sum(sent))}{cached} → {format_number(_sum(received))}"
+    both = f"{format_number(sent.sum)}{cached} → {format_number(received.sum)}"
     return f"{both} tokens{share_of_turns(least, totals.turns)}"
-
-
-def _sum(known: Known) -> float | None:
-    return known.total if known.turns else None
 
 
 class Page:
@@ -426,20 +407,13 @@ class Page:
         if isinstance(entry, SessionEntry):
             return session_lines(entry, self._view.width)
         if isinstance(entry, TurnEntry):
-            return [
-                line
-                for block in turn_blocks(entry, self._view, model=self._is_new_model(entry))
-                for line in block.lines
-            ]
+            is_new = entry.model is not None and entry.model != self._model
+            self._model = entry.model or self._model
+            return [line for block in turn_blocks(entry, self._view, model=is_new) for line in block.lines]
         if isinstance(entry, RequestEntry):
             return request_lines(entry, self._view)
         assert isinstance(entry, EventEntry)
-        return entry_lines(entry, self._view)
-
-    def _is_new_model(self, entry: TurnEntry) -> bool:
-        changed = entry.model is not None and entry.model != self._model
-        self._model = entry.model or self._model
-        return changed
+        return indented(event_lines(entry.event, self._view.below(entry.depth)), entry.depth)
 
 
 def join_lines(lines: Iterable[Line]) -> str:
