@@ -18,8 +18,8 @@ import pytest
 import trustme
 
 import bylaw
+from bylaw.record.api import Settings
 from bylaw.record.child import record_command
-from bylaw.record.child_frameworks import Settings
 from bylaw.record.recording import Recording
 from bylaw.wire.proxy import http1
 from bylaw.wire.proxy.child_environment import named_addresses

@@ -18,10 +18,15 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, TypeVar
 
-from bylaw.record.frameworks import FRAMEWORKS, carried, set_writer
+import msgspec
+from msgspec import Struct
+
+from bylaw.record.frameworks import FRAMEWORKS, carried, mark_carried, set_writer
 from bylaw.record.recording import Recording
 from bylaw.record.turns import ModelCall
 from bylaw.text.redaction.redactor import recording_redactor
+from bylaw.wire.exchange import Exchange
+from bylaw.wire.formats import model_call
 from bylaw.wire.listeners import Listener, set_listeners
 from bylaw.wire.patch_on_import import LIBRARIES
 
@@ -232,3 +237,63 @@ def _free_lock() -> None:
 
 
 os.register_at_fork(after_in_child=_free_lock)
+
+
+# A process of a command that `bylaw record` runs: models of its frameworks, which no HTTP carries, are recorded here
+#
+# `startup_hook` begins it. The calls are appended to the file of `bylaw record`, as a part of its recording; a log
+# beside it tells `bylaw record` how many there were.
+
+SETTINGS, LOG = "BYLAW_RECORD_SETTINGS", "BYLAW_RECORD_LOG"
+
+
+class Settings(Struct, frozen=True):
+    """What the processes of a command need to know about the recording."""
+
+    path: str
+    session: str
+    recording: str
+    agent: str | None = None
+    redacts: bool = True
+    patterns: dict[str, str] = {}
+    durable: bool = False
+
+
+def begin_part() -> Any:
+    """Record the frameworks of this process until it ends. Returns the finder that patches them on import."""
+    settings = msgspec.json.decode(os.environ[SETTINGS], type=Settings)
+    begin_recording(_Part(settings, os.environ[LOG]))
+    return FRAMEWORKS.finder
+
+
+class _Part(Recording):
+    """A part of the recording of `bylaw record`, whose proxy records what HTTP carries."""
+
+    def __init__(self, settings: Settings, log: str) -> None:
+        super().__init__(
+            settings.path,
+            session=settings.session,
+            agent=settings.agent,
+            redact=recording_redactor(settings.patterns) if settings.redacts else None,
+            durable=settings.durable,
+            part_of=settings.recording,
+        )
+        self._log = log
+
+    def listen(self, exchange: Exchange, *, session: str | None = None) -> Exchange:
+        if model_call(exchange.request) is not None:
+            mark_carried()
+        return exchange
+
+    def add(self, call: ModelCall | Exception, *, session: str | None = None) -> None:
+        """Nothing is written once `bylaw record` has ended: then the log is gone, and its recording has its end."""
+        try:
+            with self._lock, open(os.open(self._log, os.O_WRONLY | os.O_APPEND), "w") as log:
+                before = self.turns, self.errors
+                super().add(call, session=session)
+                kind = "turn" if self.turns > before[0] else "error" if self.errors > before[1] else "lost"
+                log.write(f"{kind}\n")
+        except FileNotFoundError:
+            pass
+        except OSError as problem:
+            self._failed(problem)

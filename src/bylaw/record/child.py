@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -21,9 +22,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from bylaw.record.child_frameworks import Settings, hook_variables, read_log
+from bylaw.record.api import LOG, SETTINGS, Settings
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
 from bylaw.wire.proxy.child_environment import (
@@ -101,6 +103,38 @@ def child_environment(
     for provider, address in named.items():
         env |= base_url_variables(provider, f"{proxy}/{provider}{address.path}")
     return env
+
+
+# Models of frameworks inside the command, which no HTTP carries: recorded in the command's own processes
+
+_HOOK = Path(__file__).with_name("startup_hook.py")
+
+
+class Found(Struct, frozen=True):
+    """What the processes of a command recorded themselves."""
+
+    counts: Mapping[str, int]
+    """of `turn`, `error` and `lost`"""
+    unable: list[str]
+    """frameworks of a Python that cannot load Bylaw"""
+
+
+def hook_variables(environment: Mapping[str, str], settings: Settings, folder: Path) -> dict[str, str]:
+    """The variables that make each Python of the command run the hook; `folder` gets the hook and the log."""
+    hook = folder / "python"
+    hook.mkdir()
+    shutil.copyfile(_HOOK, hook / "sitecustomize.py")
+    path = os.pathsep.join(filter(None, (str(hook), environment.get("PYTHONPATH"))))
+    log = folder / "frameworks.log"
+    log.touch()
+    return {"PYTHONPATH": path, LOG: str(log), SETTINGS: msgspec.json.encode(settings).decode()}
+
+
+def read_log(folder: Path) -> Found:
+    lines = (folder / "frameworks.log").read_text("utf-8", "replace").splitlines()
+    words = [line.split(" ", 2) for line in lines if line]
+    unable = dict.fromkeys(word[1] for word in words if word[0] == "unable" and len(word) > 1)
+    return Found(Counter(word[0] for word in words), list(unable))
 
 
 _BY_SIGNAL = 128

@@ -60,8 +60,8 @@ def record(
     if own and not redact:
         raise click.UsageError("--pattern has no effect with --no-redact")
     try:
+        from bylaw.record.api import Settings
         from bylaw.record.child import record_command, was_killed
-        from bylaw.record.child_frameworks import Settings
         from bylaw.record.recording import Recording
         from bylaw.wire.proxy.child_environment import named_addresses
     except ModuleNotFoundError as missing:

@@ -1,7 +1,7 @@
 """Copied as `sitecustomize.py` for the Pythons that a recorded command starts: records models that no HTTP carries.
 
 Nothing happens until such a Python imports a framework. Then it loads Bylaw, if it has it, to record the framework's
-calls (`child_frameworks`); if it has not, the log says so. The file imports nothing from Bylaw and uses old syntax, so
+calls (`api`); if it has not, the log says so. The file imports nothing from Bylaw and uses old syntax, so
 that any Python 3.7 can run it. INVARIANT: nothing that goes wrong here reaches the program.
 """
 
@@ -29,9 +29,9 @@ class _Finder:
             return None
         if self.finder is None:
             try:
-                from bylaw.record.child_frameworks import begin
+                from bylaw.record.api import begin_part
 
-                self.finder = begin()
+                self.finder = begin_part()
             except BaseException as problem:
                 self.failed = True
                 _note("unable {} {!r}".format(name.partition(".")[0], str(problem)[:200]))

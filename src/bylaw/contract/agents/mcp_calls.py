@@ -11,17 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bylaw.contract.faults.effects import (
-    BEFORE,
-    NETWORK_FAILURES,
-    aged,
-    delay_of,
-    emptied,
-    malformed,
-    payload_of,
-    reason_of,
-    wrong_data,
-)
+from bylaw.contract.faults import effects
 from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
@@ -76,22 +66,22 @@ class McpCall:
         self._number = run.recorder.tool_called(name, message["params"].get("arguments"))
         self._attempt = run.plan.attempts.begin(name, message["params"].get("arguments"))
         self._took_effect = False
-        if fault is not None and fault.mode in ("timeout", "slow", "slow_body", "error", *BEFORE):
+        if fault is not None and fault.mode in ("timeout", "slow", "slow_body", "error", *effects.BEFORE):
             run.plan.hit(fault, self._attempt)
-            self.delay = delay_of(fault, run.plan.random(fault))
+            self.delay = effects.delay_of(fault, run.plan.random(fault))
             self.reply = self._failure(fault)
 
     def _failure(self, fault: ToolFault) -> Message | None:
         if fault.mode == "error":
-            text = f"{fault.error_code}: {fault.message or reason_of(fault.error_code)}"
+            text = f"{fault.error_code}: {effects.reason_of(fault)}"
             result: Message = {"content": [{"type": "text", "text": text}], "isError": True}
             result |= {"resultType": "complete"} if self._is_typed else {}
             return {"jsonrpc": "2.0", "id": self.id, "result": result}
         if fault.mode == "timeout":
             error = {"code": _TIMED_OUT, "message": fault.message or "the request timed out"}
             return {"jsonrpc": "2.0", "id": self.id, "error": error}
-        if fault.mode in NETWORK_FAILURES:
-            error = {"code": _CLOSED, "message": NETWORK_FAILURES[fault.mode]}
+        if fault.mode in effects.NETWORK_FAILURES:
+            error = {"code": _CLOSED, "message": effects.NETWORK_FAILURES[fault.mode]}
             return {"jsonrpc": "2.0", "id": self.id, "error": error}
         return None
 
@@ -123,18 +113,18 @@ class McpCall:
 
     def _altered(self, result: Message, fault: ToolFault) -> Message:
         random = self._run.plan.random(fault)
-        if (payload := payload_of(fault)) is not None:
+        if (payload := effects.payload_of(fault)) is not None:
             return _with_value(result, payload)
         match fault.mode:
             case "wrong_data":
-                return _changed(result, lambda value: wrong_data(value, random))
+                return _changed(result, lambda value: effects.wrong_data(value, random))
             case "empty":
-                return _changed(result, emptied)
+                return _changed(result, effects.emptied)
             case "malformed":
-                return _with_text(result, malformed(_text_of(result)))
+                return _with_text(result, effects.malformed(_text_of(result)))
             case "stale":
                 first = self._run.first_results.get(self._name, result)
-                return first if first != result else _changed(result, aged)
+                return first if first != result else _changed(result, effects.aged)
         return result
 
     def end(self, message: Message | None) -> None:

@@ -64,9 +64,9 @@ def payload_of(fault: ToolFault) -> Any:
     return fault.payload if fault.mode == "wrong_data" else None
 
 
-def reason_of(status: int) -> str:
-    """What a tool says that fails with this status, in the words of HTTP: an agent must not see that it is tested."""
-    return responses.get(status, "Service Unavailable")
+def reason_of(fault: ToolFault) -> str:
+    """What a tool says that fails; by default in the words of HTTP: an agent must not see that it is tested."""
+    return fault.message or responses.get(fault.error_code, "Service Unavailable")
 
 
 def malformed(text: str) -> str:

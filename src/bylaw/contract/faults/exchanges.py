@@ -1,8 +1,8 @@
 """HTTP exchanges of an agent, with the faults of its run. Patched libraries and the proxy carry them the same way.
 
 `Interceptor.begin` decides what a request is. A request to a model gets attacks in the request, faults of tools in the
-results that it carries (`results`), and faults of the model in the provider's own format. Any other request is a
-tool's, with faults and attacks in its reply.
+results that it carries (`plan.ResultFaults`), and faults of the model in the provider's own format. Any other request
+is a tool's, with faults and attacks in its reply.
 """
 
 from __future__ import annotations
@@ -15,24 +15,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bylaw.contract.faults import attempts
+from bylaw.contract.faults import attempts, effects
 from bylaw.contract.faults.attempts import MODEL
-from bylaw.contract.faults.effects import (
-    AFTER,
-    BEFORE,
-    aged,
-    delay_of,
-    malformed,
-    payload_of,
-    prepare,
-    reason_of,
-    strike,
-    wrong_data,
-)
 from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
-from bylaw.contract.faults.plan import Plan
+from bylaw.contract.faults.plan import Plan, ResultFaults
 from bylaw.contract.faults.recorder import Recorder
-from bylaw.contract.faults.results import ResultFaults
 from bylaw.contract.faults.texts import (
     altered_text,
     attack_request,
@@ -132,16 +119,16 @@ class ModelExchange(Exchange):
         return hit
 
     def _prepare(self, fault: LlmFault) -> None:
-        if fault.mode in _CONTENT_MODES or fault.mode in AFTER:
+        if fault.mode in _CONTENT_MODES or fault.mode in effects.AFTER:
             self.buffers = True
             return
         self._plan.hit(fault, self._attempt)
-        if prepare(self, fault, self._plan.random(fault)):
+        if effects.prepare(self, fault, self._plan.random(fault)):
             return
         if fault.mode == "slow_first_token":
-            self.first_byte_delay = delay_of(fault)
+            self.first_byte_delay = effects.delay_of(fault)
             return
-        self.delay = delay_of(fault)
+        self.delay = effects.delay_of(fault)
         if fault.mode == "timeout":
             self.fails = "timeout"
             self.late = self._wire.error(_GATEWAY_TIMEOUT, fault.message or "The request timed out")
@@ -156,7 +143,7 @@ class ModelExchange(Exchange):
 
     def answer(self, reply: Incoming) -> Incoming:
         body, fault = decompress(reply), self._fault
-        if fault is not None and fault.mode in AFTER and strike(self, fault, reply):
+        if fault is not None and fault.mode in effects.AFTER and effects.strike(self, fault, reply):
             self._plan.hit(fault, self._attempt)
         elif fault is not None and fault.mode in _CONTENT_MODES and body is not None and reply.status < 400:
             reply = self._altered(reply, body, fault)
@@ -274,17 +261,17 @@ class ToolExchange(Exchange):
             self.request = without_compression(request)
 
     def _prepare(self, fault: ToolFault) -> None:
-        if fault.mode not in ("timeout", "slow", "error", *BEFORE):
+        if fault.mode not in ("timeout", "slow", "error", *effects.BEFORE):
             self.buffers = True
             return
         self._hit(fault)
-        if prepare(self, fault, self._plan.random(fault)):
+        if effects.prepare(self, fault, self._plan.random(fault)):
             return
-        self.delay = delay_of(fault)
+        self.delay = effects.delay_of(fault)
         if fault.mode == "timeout":
             self.fails = "timeout"
         elif fault.mode == "error":
-            self.reply = json_reply(fault.error_code, {"error": fault.message or reason_of(fault.error_code)})
+            self.reply = json_reply(fault.error_code, {"error": effects.reason_of(fault)})
             self._status = fault.error_code
 
     def _hit(self, fault: ToolFault) -> None:
@@ -296,8 +283,8 @@ class ToolExchange(Exchange):
 
     def answer(self, reply: Incoming) -> Incoming:
         self._status = reply.status
-        if self._fault is not None and self._fault.mode in AFTER:
-            if strike(self, self._fault, reply):
+        if self._fault is not None and self._fault.mode in effects.AFTER:
+            if effects.strike(self, self._fault, reply):
                 self._hit(self._fault)
             return reply
         body = decompress(reply)
@@ -320,18 +307,18 @@ class ToolExchange(Exchange):
         value = json_of(body)
         is_json = value is not msgspec.UNSET
         text = body.decode("utf-8", "replace")
-        if (payload := payload_of(fault)) is not None:
+        if (payload := effects.payload_of(fault)) is not None:
             return _with_payload(reply, payload, as_json=is_json)
         match fault.mode:
             case "malformed":
-                changed: bytes = malformed(text).encode()
+                changed: bytes = effects.malformed(text).encode()
             case "empty":
                 changed = b""
             case "stale":
-                changed = first if first != body else _encoded(aged(value if is_json else text), body, value)
+                changed = first if first != body else _encoded(effects.aged(value if is_json else text), body, value)
             case "wrong_data":
                 random = self._plan.random(fault)
-                changed = _encoded(wrong_data(value if is_json else text, random), body, value)
+                changed = _encoded(effects.wrong_data(value if is_json else text, random), body, value)
             case _:
                 return reply
         return reply if changed == body else with_body(reply, changed)

@@ -16,19 +16,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from bylaw.contract.faults import attempts
-from bylaw.contract.faults.effects import (
-    AFTER,
-    BEFORE,
-    aged,
-    delay_of,
-    emptied,
-    malformed,
-    network_error,
-    payload_of,
-    reason_of,
-    wrong_data,
-)
+from bylaw.contract.faults import attempts, effects
 from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
@@ -139,11 +127,11 @@ class _ToolCall:
         self._began = time.perf_counter()
         self.delay = 0.0
         """seconds before anything else happens"""
-        self.is_replaced = fault is not None and payload_of(fault) is not None
+        self.is_replaced = fault is not None and effects.payload_of(fault) is not None
         """whether the fault gives the result, so that the tool is not called"""
-        if fault is not None and fault.mode in ("timeout", "slow", "error", *BEFORE, *AFTER):
+        if fault is not None and fault.mode in ("timeout", "slow", "error", *effects.BEFORE, *effects.AFTER):
             run.plan.hit(fault, self._attempt)
-            self.delay = delay_of(fault, run.plan.random(fault))
+            self.delay = effects.delay_of(fault, run.plan.random(fault))
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
@@ -159,21 +147,21 @@ class _ToolCall:
     def fail(self) -> None:
         """Raise what the fault raises instead of calling the tool."""
         if self._fault is not None and self._fault.mode == "dns_failure":
-            raise network_error(self._fault) or ToolFailure
+            raise effects.network_error(self._fault) or ToolFailure
         if self._fault is not None and self._fault.mode == "timeout":
             raise TimeoutError(self._fault.message or f"tool `{self._name}` timed out")
         if self._fault is not None and self._fault.mode == "error":
-            raise ToolFailure(f"{self._fault.error_code}: {self._fault.message or reason_of(self._fault.error_code)}")
+            raise ToolFailure(f"{self._fault.error_code}: {effects.reason_of(self._fault)}")
 
     def replacement(self) -> Any:
         assert self._fault is not None
         self._run.plan.hit(self._fault, self._attempt)
-        return payload_of(self._fault)
+        return effects.payload_of(self._fault)
 
     def result(self, returned: Any) -> Any:
         """What the agent receives instead of what the tool returned; its reply may be lost on the way."""
         self._has_run = not self.is_replaced
-        lost = network_error(self._fault) if self._fault is not None else None
+        lost = effects.network_error(self._fault) if self._fault is not None else None
         if lost is not None:
             raise lost
         value = returned if self.is_replaced else self._lens.get(returned)
@@ -192,11 +180,11 @@ class _ToolCall:
         if fault.mode == "malformed":
             changed = _malformed(value)
         elif fault.mode == "empty":
-            changed = emptied(value)
+            changed = effects.emptied(value)
         elif fault.mode == "wrong_data":
-            changed = wrong_data(value, self._run.plan.random(fault))
+            changed = effects.wrong_data(value, self._run.plan.random(fault))
         elif fault.mode == "stale":
-            changed = aged(value) if same(first, value) else first
+            changed = effects.aged(value) if same(first, value) else first
         if not same(changed, value):
             self._run.plan.hit(fault, self._attempt)
         return changed
@@ -217,7 +205,7 @@ class _ToolCall:
 def _malformed(value: Any) -> Any:
     if isinstance(value, bytes):
         return value[: len(value) // 2]
-    return malformed(value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False))
+    return effects.malformed(value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False))
 
 
 def _with_attack(value: Any, text: str, strategy: str) -> Any:
