@@ -195,8 +195,7 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
         text = read_text_file(path, policy, regular=True)
         edit = promotion(text, rule, file=policy)
     except NotRead as problem:
-        print_diagnostics([problem.diagnostic])
-        return ExitCode.BAD_INPUT
+        raise InputError([problem.diagnostic]) from None
     except NotPromoted as why:
         raise click.UsageError(str(why)) from None
     with open_store(store) as opened:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.errors import ExitCode, InputError
+from bylaw.errors import ExitCode
 from bylaw.guard.commands.options import INPUT, MODE, POLICY, VERSION
-from bylaw.report.diagnostics import print_diagnostics
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard
@@ -100,9 +99,6 @@ def run(
         specs = _servers(server, **{name: more.pop(name) for name in ("url", "headers", "named", "config", "name")})
         address = None if listen is None else _address(listen)
         guard = StrictGuard(list(policies), store=store, mode=mode, version=version, inputs=inputs)
-    except InputError as problem:
-        print_diagnostics(problem.diagnostics)
-        return ExitCode.BAD_INPUT
     except (ServerProblem, ValueError) as problem:
         raise click.UsageError(str(problem)) from None
     with guard:
@@ -327,9 +323,6 @@ def wrap(
     try:
         with StrictGuard(list(policies)) as guard:
             _warn_without_store(guard, store)
-    except InputError as problem:
-        print_diagnostics(problem.diagnostics)
-        return ExitCode.BAD_INPUT
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
     try:

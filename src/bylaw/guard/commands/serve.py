@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from bylaw.errors import ExitCode, InputError
+from bylaw.errors import ExitCode
 from bylaw.guard.commands.options import (
     INPUT,
     JSON_LINES,
@@ -24,7 +24,6 @@ from bylaw.guard.commands.options import (
     read_schemas,
     redaction_options,
 )
-from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
@@ -143,9 +142,6 @@ def _serve(config: ServeConfig) -> ExitCode:
 
     try:
         run(config, ready)
-    except InputError as problem:
-        print_diagnostics(problem.diagnostics)
-        return ExitCode.BAD_INPUT
     except (ValueError, RuntimeError) as problem:
         raise click.ClickException(str(problem)) from None
     return ExitCode.OK
