@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from bylaw.errors import InputError
-from bylaw.model.rule import RuleSet
 from bylaw.rules import parse_rules
 from bylaw.rules.files import format_of
+from bylaw.rules.loader import join_rules
 
 NOWHERE = "/nonexistent/bylaw"
 """the folder of rules that came over the network: no path in them leads to a file of this machine"""
@@ -25,19 +25,11 @@ def check(*, trace: str, files: Mapping[str, str], format: str | None, strict: b
     from bylaw.traces.source import TraceStream
 
     ids: dict[str, Any] = {}
-    parts = [
-        parse_rules(text, file=name, format=format_of(name), base=NOWHERE, ids=ids) for name, text in files.items()
-    ]
-    problems = tuple(one for part in parts for one in part.diagnostics)
-    if not all(part.ok for part in parts):
-        raise InputError(problems)
-    rules = RuleSet(
-        tuple(rule for part in parts for rule in part.rules),
-        problems,
-        tuple(files),
-        strict=any(part.strict for part in parts),
-        tools=tuple(tool for part in parts for tool in part.tools),
+    rules = join_rules(
+        [parse_rules(text, file=name, format=format_of(name), base=NOWHERE, ids=ids) for name, text in files.items()]
     )
+    if not rules.ok:
+        raise InputError(rules.diagnostics)
     source = TraceStream(open_bytes(trace.encode("utf-8", "replace"), "trace"), format=format)
     report = run(source, rules, strict=strict or rules.strict)
     found: dict[str, Any] = json.loads(render_json(report))

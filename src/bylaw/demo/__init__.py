@@ -55,11 +55,6 @@ STEPS = (
 )
 
 
-def _as_path(folder: Path) -> str:
-    """As an argument of `cd`: a leading dash would be read as an option."""
-    return f"./{folder}" if str(folder).startswith("-") else str(folder)
-
-
 @click.command(name="demo")
 @click.argument("name", default="bylaw-demo", metavar="[DIR]", type=click.Path(file_okay=False))
 @click.option("--force", is_flag=True, help="Overwrite files of the example that exist.")
@@ -78,7 +73,8 @@ def command(name: str, force: bool) -> ExitCode:
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         (folder / source.name).write_bytes(source.read_bytes())
-    click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(_as_path(folder))}")
+    place = f"./{folder}" if str(folder).startswith("-") else str(folder)  # `cd` reads a leading dash as an option
+    click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(place)}")
     for step in STEPS:
         click.echo(f"\n  # {step.story}\n  {step.command_line}")
     return ExitCode.OK

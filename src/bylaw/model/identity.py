@@ -48,14 +48,10 @@ def likeness(name: str) -> str:
     """Equal for names that a reader may take for one: also without accents, and with letters of other alphabets that
     look the same. It tells who is not somebody else, and grants nothing: what a name may do goes by its `identity`."""
     letters = unicodedata.normalize("NFD", identity(name))
-    return "".join(one for one in letters if not _is_diacritic(one)).translate(_LOOK_ALIKES)
+    plain = (one for one in letters if not any(first <= ord(one) <= last for first, last in _DIACRITICS))
+    return "".join(plain).translate(_LOOK_ALIKES)
 
 
 def _is_visible(character: str) -> bool:
     is_control = unicodedata.category(character) in ("Cf", "Cc", "Zs", "Zl", "Zp")
     return not is_control and character not in _IGNORABLE
-
-
-def _is_diacritic(character: str) -> bool:
-    code = ord(character)
-    return any(first <= code <= last for first, last in _DIACRITICS)

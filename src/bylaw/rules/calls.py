@@ -11,9 +11,9 @@ from bylaw.model.demand import Calls
 from bylaw.rules.conditions import plain_where, read_where, where_schema
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote
-from bylaw.rules.params import TEXTS_SCHEMA, TOOLS, Context, Param, ParamType, Values, closed_object, read_params
+from bylaw.rules.params import TEXTS_SCHEMA, TOOLS, Context, Param, ParamType, Values, read_params
 from bylaw.rules.paths import ArgumentPath, read_argument_path
-from bylaw.rules.readers import complete, read_map, report_wrong_type
+from bylaw.rules.readers import closed_object, complete, read_map, report_wrong_type
 
 WHERE = ParamType(
     lambda node, name, context: read_where(node, name, context.problems),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from bylaw.errors import ArgumentError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, LeftAlone, Located, Node, Problems, ScalarNode, Source
+from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, SURROGATE, LeftAlone, Located, Node, Problems, ScalarNode, Source
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["yaml", "json"]
@@ -47,7 +46,8 @@ def read_text_file(path: Path, name: str, *, regular: bool = False) -> str:
         message = f"the folder has no {INDEX_FILES[0]}, the index of an agent manifest"
         raise _not_read(code="unreadable-file", message=message, name=name) from None
     except (OSError, ValueError) as error:
-        raise _not_read(code="unreadable-file", message=_reason(error), name=name) from None
+        said = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be opened"
+        raise _not_read(code="unreadable-file", message=said[:1].lower() + said[1:], name=name) from None
     return decode(data, name)
 
 
@@ -80,11 +80,6 @@ def refuse_trace(text: str, name: str) -> None:
         raise _not_read(
             code="not-a-rule-file", message=f"`{name}` is not a rule file: it looks like a trace", name=name
         )
-
-
-def _reason(error: OSError | ValueError) -> str:
-    said = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be opened"
-    return said[:1].lower() + said[1:]
 
 
 def _not_read(*, code: str, message: str, name: str, at: Located | None = None) -> NotRead:
@@ -145,22 +140,15 @@ def as_text(values: Any) -> str | Diagnostic:
     try:
         return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
-        return _not_json(error)
-
-
-def _not_json(error: Exception) -> Diagnostic:
-    reason = f"nested more than {MAX_DEPTH} levels deep" if isinstance(error, RecursionError) else str(error)
-    reason = reason[:1].lower() + reason[1:]
-    help = "use text, numbers, true, false, None, lists and mappings"
-    return Diagnostic(code="wrong-type", message=f"not JSON values: {reason}", file=IN_CODE, help=help)
+        reason = f"nested more than {MAX_DEPTH} levels deep" if isinstance(error, RecursionError) else str(error)
+        message = f"not JSON values: {reason[:1].lower()}{reason[1:]}"
+        help = "use text, numbers, true, false, None, lists and mappings"
+        return Diagnostic(code="wrong-type", message=message, file=IN_CODE, help=help)
 
 
 # -- documents ---------------------------------------------------------------------------------------------------------
 
 # The text of a rule file → its documents, as located trees. Only agent manifests may be several in one file.
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_documents(
@@ -174,32 +162,24 @@ def read_documents(
         message = f"the text is longer than {MAX_BYTES:,} characters"
         problems.error(code="too-large", message=message, at=Located(source, 0, 1))
         return []
-    if half := _SURROGATE.search(source.text):
+    if half := SURROGATE.search(source.text):
         message = "the text holds half of a surrogate pair"
         problems.error(code="bad-surrogate", message=message, at=Located(source, half.start(), half.end()))
         return []
-    is_json = format == "json"
-    roots = _parse_json(source, problems, left_alone) if is_json else _parse_yaml(source, problems, several, left_alone)
+    if format == "json":
+        from bylaw.rules.located_json import parse_json
+
+        root = parse_json(source, problems, left_alone)
+        roots = [] if root is None else [root]
+    else:
+        from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
+
+        roots = parse_yaml_documents(source, problems, several, left_alone)
     if all(_is_blank(root) for root in roots) and (roots or not problems.all):
         help = "write a list of rules under `rules:`"
         problems.error(code="empty-file", message="the file is empty", at=Located(source, 0, 0), help=help)
         return []
     return [root for root in roots if not _is_blank(root)]
-
-
-def _parse_json(source: Source, problems: Problems, left_alone: LeftAlone) -> list[Node]:
-    from bylaw.rules.located_json import parse_json
-
-    root = parse_json(source, problems, left_alone)
-    return [] if root is None else [root]
-
-
-def _parse_yaml(
-    source: Source, problems: Problems, several: Callable[[Node], bool], left_alone: LeftAlone
-) -> list[Node]:
-    from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
-
-    return parse_yaml_documents(source, problems, several, left_alone)
 
 
 def _is_blank(root: Node) -> bool:

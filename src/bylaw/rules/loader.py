@@ -18,7 +18,7 @@ from msgspec.structs import astuple, replace
 
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic, Span
-from bylaw.model.rule import GuardPolicy, GuardRule, GuardSet, Rule, RuleSet
+from bylaw.model.rule import GuardPolicy, GuardSet, Rule, RuleSet
 from bylaw.rules.files import (
     IN_CODE,
     FilePath,
@@ -93,10 +93,13 @@ def read_rules(
     def parse(text: str, **options: Any) -> RuleSet:
         return _parse_rules(text, selection, ids=ids, sections=sections, inputs=inputs, **options)
 
-    parts = [_load_file(path, parse, RuleSet) for path in paths]
+    return _selected(join_rules([_load_file(path, parse, RuleSet) for path in paths]), selection)
+
+
+def join_rules(parts: Sequence[RuleSet]) -> RuleSet:
+    """The rules of several files, as those of one."""
     tools = tuple(tool for part in parts for tool in part.tools)
-    joined = replace(_join(parts, RuleSet), strict=any(part.strict for part in parts), tools=tools)
-    return _selected(joined, selection)
+    return replace(_join(parts, RuleSet), strict=any(part.strict for part in parts), tools=tools)
 
 
 def parse_rules(
@@ -187,7 +190,7 @@ def load_guard(source: _Input, *, inputs: Mapping[str, str] | None = None) -> Gu
     parse = partial(parse_guard, inputs=inputs)
     if is_in_code(source):
         found = _load_values(source, parse, GuardSet)
-        found = replace(found, policies=tuple(map(_without_spans, found.policies)))
+        found = replace(found, policies=tuple(map(without_spans, found.policies)))
     else:
         paths = paths_in(source, "load_guard")
         found = _join([_load_file(path, parse, GuardSet) for path in paths], GuardSet)
@@ -256,11 +259,9 @@ def _check_inputs(inputs: Any) -> None:
             raise ValueError(f"inputs: the value of {name!r} holds a placeholder: {value!r}")
 
 
-def _without_spans(policy: GuardPolicy) -> GuardPolicy:
-    def without_span(rule: GuardRule) -> GuardRule:
-        return replace(rule, rule=replace(rule.rule, span=None))
-
-    return replace(policy, rules=tuple(map(without_span, policy.rules)))
+def without_spans(policy: GuardPolicy) -> GuardPolicy:
+    rules = tuple(replace(one, rule=replace(one.rule, span=None)) for one in policy.rules)
+    return replace(policy, rules=rules)
 
 
 # -- both -------------------------------------------------------------------------------------------------------------

@@ -211,6 +211,13 @@ MAX_DIGITS = 32
 """more than any accepted whole number has; also bounds the work of `int`"""
 
 
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+CONSTANTS = {"true": True, "false": False, "null": None}
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+"""JSON: its numbers, its other words, and what people write instead"""
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 class OutOfRange(ValueError):
     """A number that would not come out of a report as it went in."""
 

@@ -11,8 +11,12 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import NoReturn
 
 from bylaw.rules.located import (
+    CONSTANTS,
     MAX_DEPTH,
     MAX_NODES,
+    NUMBER,
+    PYTHON_WORDS,
+    SURROGATE,
     Entry,
     LeftAlone,
     ListNode,
@@ -35,12 +39,8 @@ from bylaw.rules.located import (
 )
 
 _BLANK = re.compile(r"[ \t\n\r]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _BRACKET = re.compile(r'[\[\]{}]|"(?:[^"\\]|\\.)*"')
 _WORD = re.compile(r"[A-Za-z_+.-][A-Za-z_0-9+.-]*")
-_CONSTANTS = {"true": True, "false": False, "null": None}
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 def parse_json(source: Source, problems: Problems, left_alone: LeftAlone = no_part) -> Node | None:
@@ -86,7 +86,7 @@ class _Parser:
             return self.mapping(depth) if first == "{" else self.list(depth)
         if first == '"':
             return self.string()
-        if number := _NUMBER.match(self.text, start):
+        if number := NUMBER.match(self.text, start):
             return self.number(number)
         return self.constant()
 
@@ -146,9 +146,9 @@ class _Parser:
         except JSONDecodeError as error:
             self.bad_string(error)
         node = ScalarNode(self.source, start, self.at, value, quoted=True)
-        if _SURROGATE.search(value):
+        if SURROGATE.search(value):
             self.problems.error(code="bad-surrogate", message="the text holds half of a surrogate pair", at=node)
-            node.value = _SURROGATE.sub("\ufffd", value)
+            node.value = SURROGATE.sub("\ufffd", value)
         return node
 
     def number(self, found: re.Match[str]) -> ScalarNode:
@@ -177,8 +177,8 @@ class _Parser:
 
     def constant(self) -> ScalarNode:
         word = _WORD.match(self.text, self.at)
-        if word and word[0] in _CONSTANTS:
-            node = ScalarNode(self.source, self.at, word.end(), _CONSTANTS[word[0]])
+        if word and word[0] in CONSTANTS:
+            node = ScalarNode(self.source, self.at, word.end(), CONSTANTS[word[0]])
             self.at = word.end()
             return node
         self.stop("expected a JSON value here", help=_constant_help(self.text, self.at, word))
@@ -227,8 +227,8 @@ class _Parser:
 
 
 def _constant_help(text: str, at: int, word: re.Match[str] | None) -> str | None:
-    if word and word[0] in _PYTHON_WORDS:
-        return f"write `{_PYTHON_WORDS[word[0]]}`"
+    if word and word[0] in PYTHON_WORDS:
+        return f"write `{PYTHON_WORDS[word[0]]}`"
     if word and word[0].lstrip("+-") in ("NaN", "Infinity"):
         return "JSON has no such number"
     if text.startswith("'", at):

@@ -28,7 +28,7 @@ _NONE: Mapping[str, str] = {}
 def quote(text: str) -> str:
     """The user's own text in backticks, on one line and not too long."""
     shown = text if len(text) <= MAX_QUOTED else f"{text[: MAX_QUOTED - 1]}…"
-    return f"`{''.join(c if c.isprintable() else _escape(c) for c in shown)}`"
+    return f"`{''.join(c if c.isprintable() else c.encode('unicode_escape').decode('ascii') for c in shown)}`"
 
 
 def as_json(text: str) -> str:
@@ -70,10 +70,6 @@ def did_you_mean(word: str, choices: Iterable[str], synonyms: Mapping[str, str] 
 def synonyms(words: Mapping[str, str]) -> dict[str, str]:
     """`{"block": "deny refuse"}` as `{"deny": "block", "refuse": "block"}`: words that people use → ours."""
     return {word: ours for ours, theirs in words.items() for word in theirs.split()}
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def near_name(name: str, known: Collection[str]) -> str | None:

@@ -9,7 +9,16 @@ from msgspec import Struct
 from bylaw.model.condition import OPERATORS, CountOver, Operator, Reach
 from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode
 from bylaw.rules.messages import quote, synonyms
-from bylaw.rules.readers import Fields, Words, read_count, read_json, read_number, read_text, report_wrong_type
+from bylaw.rules.readers import (
+    Fields,
+    Words,
+    closed_object,
+    read_count,
+    read_json,
+    read_number,
+    read_text,
+    report_wrong_type,
+)
 from bylaw.rules.regexes import check_pattern, check_text
 
 FORM = "write each condition as `{path: …, op: …, value: …}`"
@@ -117,12 +126,9 @@ def _value_fits(op: Operator, node: Node, problems: Problems) -> bool:
 def comparison_schema(path: dict[str, Any]) -> dict[str, Any]:
     """The JSON Schema of what `read_comparison` accepts."""
     compared = [op for op in OPERATORS if op not in PRESENCE]
+    keys = {"path": path, "op": {"enum": list(OPERATORS)}, "value": {"description": "what to compare with"}}
     return {
-        "type": "object",
-        "properties": {"path": path, "op": {"enum": list(OPERATORS)}, "value": {"description": "what to compare with"}},
-        "patternProperties": {"^x-": {}},
-        "required": ["path", "op"],
-        "additionalProperties": False,
+        **closed_object(keys, required=["path", "op"]),
         "allOf": [
             {"if": _has(compared), "then": {"required": ["value"]}, "else": {"properties": {"value": {"const": True}}}},
             {"if": _has(ORDERING), "then": {"properties": {"value": {"type": "number"}}}},

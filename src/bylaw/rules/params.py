@@ -17,8 +17,8 @@ from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.readers import (
-    EXTENSION,
     Fields,
+    closed_object,
     read_count,
     read_flag,
     read_number,
@@ -168,20 +168,13 @@ _PARAMETER_SYNONYMS = synonyms(
 """words that people use for ours; each counts only in a kind that has the parameter"""
 
 
-def closed_object(properties: dict[str, Any], *, required: list[str]) -> dict[str, Any]:
-    """A mapping with these keys, keys of the user's own, and no others."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "patternProperties": {f"^{EXTENSION}": {}},
-        "required": required,
-        "additionalProperties": False,
-    }
-
-
 def params_schema(params: tuple[Param, ...]) -> dict[str, Any]:
     """One object; a parameter with several names must be given under exactly one of them."""
-    properties = {name: _property(param, name) for param in params for name in param.spellings}
+    properties = {}
+    for param in params:
+        default = {} if param.default is None else {"default": param.default}
+        for name, type in param.spellings.items():
+            properties[name] = {**type.json_schema, "description": param.doc, **default}
     required = [param.name for param in params if param.required and len(param.spellings) == 1]
     choices = [
         {"oneOf": [{"required": [name]} for name in param.spellings]}
@@ -189,11 +182,6 @@ def params_schema(params: tuple[Param, ...]) -> dict[str, Any]:
         if param.required and len(param.spellings) > 1
     ]
     return {**closed_object(properties, required=required), **({"allOf": choices} if choices else {})}
-
-
-def _property(param: Param, name: str) -> dict[str, Any]:
-    default = {} if param.default is None else {"default": param.default}
-    return {**param.spellings[name].json_schema, "description": param.doc, **default}
 
 
 TEXT_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1}

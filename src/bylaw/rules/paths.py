@@ -16,7 +16,6 @@ A path that no turn can have is refused: a rule on it would never fire, and nobo
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -53,9 +52,6 @@ class Part(Struct):
     """as written, escapes and all"""
     name: str | None
     """None is the wildcard"""
-
-
-_Parts: TypeAlias = list[Part]
 
 
 def parse_path(text: str) -> Path:
@@ -119,7 +115,7 @@ def _part(raw: str, text: str) -> Part:
     return Part(raw, _UNESCAPE.sub(r"\1", raw))
 
 
-def _locate(parts: _Parts) -> tuple[str, str, _Parts]:
+def _locate(parts: list[Part]) -> tuple[str, str, list[Part]]:
     first = parts[0].name or "*"
     if first in ALIASES:
         root, field = ALIASES[first]
@@ -129,23 +125,16 @@ def _locate(parts: _Parts) -> tuple[str, str, _Parts]:
     if len(parts) == 1:
         raise BadPath(code="unknown-path", message=f"{quote(first)} alone names no value", help=_field_help(first))
     field = parts[1].name or "*"
-    if first == "request" and _is_other(field):
-        return first, OTHER, parts[1:]
+    if first == "request" and field not in ("*", OTHER) and not near(field, FIELDS[first], _FIELD_WORDS[first]):
+        return first, OTHER, parts[1:]  # any other recorded key, rather than the field that it looks like
     if field not in FIELDS[first]:
         raise BadPath(code="unknown-path", message=f"a {first} has no {quote(field)}", help=_field_help(first, parts))
     return first, field, parts[2:]
 
 
-def _is_other(field: str) -> bool:
-    """Whether a request may have been recorded with this key, rather than with the field that it looks like."""
-    return field not in ("*", OTHER) and near(field, FIELDS["request"], _FIELD_WORDS["request"]) is None
-
-
-def _check_rest(root: str, field: str, rest: _Parts) -> None:
+def _check_rest(root: str, field: str, rest: list[Part]) -> None:
     """Refuse what can never be found below `field`."""
-    if not rest:
-        return
-    if field == OTHER:
+    if not rest or field == OTHER:
         return
     whole = f"{root}.{field}"
     if field in PLAIN_FIELDS:
@@ -164,7 +153,7 @@ CALL_KEYS = ("arguments", "id", "name")
 """what a call shows to a path"""
 
 
-def _root_help(parts: _Parts) -> str:
+def _root_help(parts: list[Part]) -> str:
     first = parts[0].name or "*"
     if first in _OUTER:
         meant = ".".join(["response", "tool_calls", "*", "arguments", *(part.raw for part in parts[1:])])
@@ -177,7 +166,7 @@ def _root_help(parts: _Parts) -> str:
     return f"a path starts with {listing([*FIELDS, *ALIASES], last='or')}"
 
 
-def _field_help(root: str, parts: _Parts | None = None) -> str:
+def _field_help(root: str, parts: list[Part] | None = None) -> str:
     if parts and (match := near(parts[1].name or "*", FIELDS[root], _FIELD_WORDS[root])):
         return _meant([root, match, *(part.raw for part in parts[2:])])
     return f"a {root} has {listing(FIELDS[root])}"
@@ -245,7 +234,9 @@ def _split_paths(text: str) -> list[Part]:
         from urllib.parse import unquote  # rarely needed, and it brings four modules
 
         pointer = unquote(text[1:]) if text.startswith("#") else text
-        return split_path(".".join(map(_pointed, pointer[1:].split("/"))))
+        # in a JSON pointer `~1` is a slash and `~0` a tilde; `*` is any element, as everywhere
+        keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer[1:].split("/")]
+        return split_path(".".join(key if key == "*" else _escape(key) for key in keys))
     plain = _BRACKET.sub("", text)
     _refuse_odd(text, plain)
     if found := _LONE_BRACKET.search(plain):
@@ -273,11 +264,6 @@ def _refuse_odd(text: str, plain: str) -> None:
         raise BadPath(code="bad-path", message=message, help=f"write {quote(meant)}")
 
 
-def _pointed(key: str) -> str:
-    """A key of a JSON pointer, where `~1` is a slash and `~0` a tilde; `*` is any element, as everywhere."""
-    return key if key == "*" else _escape(key.replace("~1", "/").replace("~0", "~"))
-
-
 def _warn_of_unlikely(text: str, keys: tuple[str | None, ...], node: Node, problems: Problems) -> None:
     """What can be read, though hardly as it was meant."""
     if keys[0] not in _OUTER or len(keys) == 1:
@@ -293,14 +279,8 @@ def _warn_of_unlikely(text: str, keys: tuple[str | None, ...], node: Node, probl
 
 def _dotted(text: str) -> str:
     """The same path with dots, without `$`."""
-    dotted = _BRACKET.sub(lambda found: "." + _escaped(found), text)
+    dotted = _BRACKET.sub(lambda found: f".{found[3] or _escape(found[1] or found[2] or '')}", text)
     return dotted.removeprefix("$").lstrip(".")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    if found[3] is not None:
-        return found[3]
-    return _escape(found[1] if found[1] is not None else found[2])
 
 
 def _escape(key: str) -> str:

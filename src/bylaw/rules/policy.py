@@ -93,8 +93,15 @@ def read_guard_policies(documents: Sequence[Node], context: Context) -> list[Gua
 
     contents = _read(documents, context, {})
     made = policies(contents.guards, contents.items, contents.source)
-    if not any(policy.rules or policy.tools is not None for policy in made):
-        _warn_nothing_decides(documents[0], context)
+    decides = any(policy.rules or policy.tools is not None for policy in made)
+    if not decides and not any(one.is_error or one.code == "no-rules" for one in context.problems.all):
+        root = documents[0]
+        context.problems.warn(
+            code="no-rules",
+            message="no rule here says what happens to a call",
+            at=root.first_key if isinstance(root, MapNode) else root,
+            help="give a rule `then: block`, say",
+        )
     return made
 
 
@@ -166,7 +173,9 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
             help = "this looks like one rule: put `rules:` above it and start it with `- `"
             context.problems.error(code="missing-key", message=message, at=root.first_key, help=help)
             return _Contents()
-        if _is_one_rule(root):
+        keys = root.entries.keys()
+        # one guard rule, as documents and exports show it; where `when` or `then` is missing, that is reported
+        if {"when", "then"} <= keys or ("id" in keys and not keys.isdisjoint(("when", "then"))):
             alone = ListNode(root.source, root.start, root.end, [root])
             return _Contents(items=_read_rules(alone, context, ids), source=plain(alone))
     fields = Fields(root, context.problems, what="a rule file")
@@ -187,12 +196,6 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
 
         guards = read_guards(_fill_inputs(guard, context), context, ids)
     return _Contents(items, guards, plain(root))
-
-
-def _is_one_rule(root: MapNode) -> bool:
-    """One guard rule, as documents and exports show it. Where `when` or `then` is missing, that is reported."""
-    keys = root.entries.keys()
-    return {"when", "then"} <= keys or ("id" in keys and not keys.isdisjoint(("when", "then")))
 
 
 def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
@@ -281,14 +284,3 @@ def _read_rules(node: Node, context: Context, ids: Ids) -> list[Item]:
     from bylaw.rules.guard.rules import read_items
 
     return read_items(ListNode(node.source, node.start, node.end, filled), context, ids)
-
-
-def _warn_nothing_decides(root: Node, context: Context) -> None:
-    if any(problem.is_error or problem.code == "no-rules" for problem in context.problems.all):
-        return
-    context.problems.warn(
-        code="no-rules",
-        message="no rule here says what happens to a call",
-        at=root.first_key if isinstance(root, MapNode) else root,
-        help="give a rule `then: block`, say",
-    )

@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.diagnostic import Span
-from bylaw.model.rule import GuardSet
+from bylaw.model.rule import GuardPolicy, GuardSet
 from bylaw.rules.files import Format, format_of
-from bylaw.rules.loader import parse_documents, parse_guard
+from bylaw.rules.loader import parse_documents, parse_guard, without_spans
 from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
 
 
@@ -41,7 +41,7 @@ def promotion(text: str, rule: str, *, file: str, format: Format | None = None) 
     plain = place.source.text  # without the mark that some editors put first
     changed = mark + plain[: place.start] + _like(place, word) + plain[place.end :]
     after = parse_guard(changed, file=file, format=kind, base=base)
-    if not after.ok or _plain(after) != _turned_on(before, rule):
+    if not after.ok or _plain(after) != _plain(before, turned_on=rule):
         raise NotPromoted(f"{file}: changing `{place.raw}` would change more than `{rule}`; edit the file by hand")
     span = place.span
     return Edit(span.line, _line_at(text, span.line), _line_at(changed, span.line), changed)
@@ -96,24 +96,10 @@ def _like(place: ScalarNode, word: str) -> str:
     return f"{quote}{word}{quote}"
 
 
-def _plain(found: GuardSet) -> list[object]:
-    """The policies without the places of their rules, which a changed word moves."""
-    return [
-        replace(
-            policy,
-            source=None,
-            rules=tuple(replace(one, rule=replace(one.rule, span=None)) for one in policy.rules),
-        )
-        for policy in found.policies
-    ]
-
-
-def _turned_on(found: GuardSet, rule: str) -> list[object]:
-    policies = [
-        replace(
-            policy,
-            rules=tuple(replace(one, shadow=False) if one.rule.id == rule else one for one in policy.rules),
-        )
-        for policy in found.policies
-    ]
-    return _plain(GuardSet(tuple(policies)))
+def _plain(found: GuardSet, turned_on: str | None = None) -> list[GuardPolicy]:
+    """The policies with a rule turned on, without the places of their rules, which a changed word moves."""
+    plain = []
+    for policy in map(without_spans, found.policies):
+        rules = tuple(replace(one, shadow=False) if one.rule.id == turned_on else one for one in policy.rules)
+        plain.append(replace(policy, source=None, rules=rules))
+    return plain

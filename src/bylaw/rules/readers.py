@@ -104,7 +104,8 @@ class Fields:
         meant = {near(key, self._known, synonyms) for key in islice(self._left, _TYPOS) if key not in hints}
         for keys, help in self._missing.items():
             if meant.isdisjoint(keys):
-                self._report_missing(keys, help)
+                message = f"{self.what} needs the {self.noun} {listing(keys, last='or')}"
+                self.problems.error(code="missing-key", message=message, at=self.node.first_key, help=help)
         for key, entry in self._left.items():
             choices = self._known if near(key, self._known, synonyms) or shown is None else shown
             self.problems.error(
@@ -114,13 +115,16 @@ class Fields:
                 help=hints.get(key) or did_you_mean(key, choices, synonyms),
             )
 
-    def _report_missing(self, keys: tuple[str, ...], help: str | None) -> None:
-        self.problems.error(
-            code="missing-key",
-            message=f"{self.what} needs the {self.noun} {listing(keys, last='or')}",
-            at=self.node.first_key,
-            help=help,
-        )
+
+def closed_object(properties: dict[str, Any], *, required: list[str]) -> dict[str, Any]:
+    """The JSON Schema of a mapping with these keys, keys of the user's own, and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "patternProperties": {f"^{EXTENSION}": {}},
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 _DIGITS = re.compile(r"[0-9][0-9_, ]*")
@@ -134,7 +138,8 @@ def read_text(node: Node, name: str, problems: Problems) -> str | None:
         report_wrong_type(node, quote(name), "text", problems)
         return None
     if isinstance(node.value, bool) or isinstance(node.legacy, bool):
-        _unquoted(node, name, problems, code="unquoted-boolean", read_as=_boolean_reading(node))
+        read_as = "is a boolean" if isinstance(node.value, bool) else "is a boolean to many YAML tools"
+        _unquoted(node, name, problems, code="unquoted-boolean", read_as=read_as)
         return None
     if not isinstance(node.value, str):
         _unquoted(node, name, problems, code="unquoted-number", read_as="is a number")
@@ -276,10 +281,6 @@ def _unquoted(node: ScalarNode, name: str, problems: Problems, *, code: str, rea
         at=node,
         help=f"put it in quotes: {as_json(node.raw)}",
     )
-
-
-def _boolean_reading(node: ScalarNode) -> str:
-    return "is a boolean" if isinstance(node.value, bool) else "is a boolean to many YAML tools"
 
 
 def _count_help(value: object) -> str | None:

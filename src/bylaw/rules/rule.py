@@ -227,7 +227,9 @@ def read_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     enforced = not node.entries.keys().isdisjoint(ENFORCEMENT_KEYS)
     enforcement = _read_enforcement(fields, kind) if enforced else None
     fields.take("then")  # known, so that `than` gets its near match
-    fields.finish(synonyms=_KEY_SYNONYMS, hints=_hints(kind), shown=_KEYS)
+    hints = {name: f"put `{name}` under `params`" for name in _names(kind)} if kind else {}
+    hints = {"inline": "only a guard rule, with `when` and `then` and no `kind`, takes `inline`", **hints}
+    fields.finish(synonyms=_KEY_SYNONYMS, hints=hints, shown=_KEYS)
     if id is None or kind is None or values is None or when is None or severity is None or scope is None:
         return None
     if description is None or tags is None or (enforced and enforcement is None):
@@ -286,7 +288,9 @@ def _read_kind(fields: Fields, context: Context) -> Kind | None:
 
 def _read_params(fields: Fields, kind: Kind | None, context: Context) -> Values | None:
     node = fields.take("params")
-    if node is None and not _beside(kind, fields.node):
+    # where parameters stand beside `kind`, that is the mistake, and not that `params` is missing
+    beside = kind and (fields.node.entries.keys() - {"scope", "then"}) & set(_names(kind))
+    if node is None and not beside:
         help = f"`{kind.name}` takes {listing(_names(kind, required=True) or _names(kind)[:1])}" if kind else None
         fields.missing(("params",), help=help)
     mapping = read_map(node, "params", context.problems) if node else None
@@ -309,17 +313,6 @@ def _read_when(fields: Fields) -> tuple[Clause, ...] | None:
             help="add a condition, or remove `when`",
         )
     return conditions
-
-
-def _hints(kind: Kind | None) -> dict[str, str]:
-    """Help for keys that belong elsewhere."""
-    misplaced = {name: f"put `{name}` under `params`" for name in _names(kind)} if kind else {}
-    return {"inline": "only a guard rule, with `when` and `then` and no `kind`, takes `inline`", **misplaced}
-
-
-def _beside(kind: Kind | None, node: MapNode) -> bool:
-    """Whether parameters stand beside `kind`: that is the mistake then, and not that `params` is missing."""
-    return kind is not None and not (node.entries.keys() - {"scope", "then"}).isdisjoint(_names(kind))
 
 
 def _names(kind: Kind, *, required: bool = False) -> list[str]:

@@ -216,19 +216,15 @@ def _doubts(rule: Rule, probe: FitsSchema) -> Iterator[Diagnostic]:
             yield rule_warning(rule, code="unlikely-keyword", message=message, help=f"did you mean `{near}`?")
     if not probe.formats:
         return
-    known = _formats_of(probe.schema)
+    draft = str(probe.schema.get("$schema", "")) if isinstance(probe.schema, dict) else ""
+    place = next((place for place, old in enumerate(_OLD_DRAFTS) if old in draft), len(_OLD_DRAFTS))
+    known = [format for format, missing in FORMATS.items() if missing <= place]
     for format in dict.fromkeys(f for part in parts if isinstance(f := part.get("format"), str)):
         if format not in known:
             which = "this draft of JSON Schema" if format in FORMATS else "JSON Schema"
             message = f"the schema of `{rule.id}` demands the format {quote(format)}, which {which} does not have"
             help = "write a later `$schema`, or none" if format in FORMATS else did_you_mean(format, known)
             yield rule_warning(rule, code="unlikely-keyword", message=message, help=help)
-
-
-def _formats_of(schema: Any) -> list[str]:
-    draft = str(schema.get("$schema", "")) if isinstance(schema, dict) else ""
-    place = next((place for place, old in enumerate(_OLD_DRAFTS) if old in draft), len(_OLD_DRAFTS))
-    return [format for format, missing in FORMATS.items() if missing <= place]
 
 
 def _schemas(schema: Any) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -121,19 +121,14 @@ def _several_versions(agent: str | None, versions: Mapping[str, Versioned], labe
     names = ", ".join(f"`{name}`" + (f" ({one.status})" if one.status else "") for name, one in versions.items())
     whose = "every agent" if agent is None else f"the agent `{agent}`"
     unclear = "it is not clear which one is running" if label is None else f"not `{label}`"
+    spans = (rule.rule.span for policy in versions.values() for rule in getattr(policy, "rules", ()))
     return Diagnostic(
         code="several-versions",
         message=f"{whose} has the versions {names}, and {unclear}",
-        file=next(_files(versions.values()), "<rules>"),
+        file=next((span.file for span in spans if span is not None), "<rules>"),
         help="name one of them: `--version NAME`, `--version AGENT=NAME`, `version=` in Python, or `version:` beside "
         "`policy:` in the section `ci`",
     )
-
-
-def _files(policies: Iterable[Versioned]) -> Iterator[str]:
-    """Where the rules of these policies stand."""
-    spans = (rule.rule.span for policy in policies for rule in getattr(policy, "rules", ()))
-    return (span.file for span in spans if span is not None)
 
 
 def _unknown_agent(agent: str, known: Mapping[str | None, object]) -> Diagnostic:

@@ -68,7 +68,9 @@ def is_manifest(node: Node) -> bool:
         return False
     if kind_of(node) in (*MANIFEST_KINDS, INDEX_KIND):
         return True
-    return node.entries.keys().isdisjoint(_OURS) and ("versions" in node.entries or _lists_agents(node))
+    agents = node.entries.get("agents")
+    lists_agents = agents is not None and isinstance(agents.value, ListNode)
+    return node.entries.keys().isdisjoint(_OURS) and ("versions" in node.entries or lists_agents)
 
 
 def is_version(node: Node) -> bool:
@@ -89,11 +91,6 @@ def may_be_one_of_several(node: Node) -> bool:
         return False
     kind = kind_of(node)
     return kind is not None and kind not in KINDS
-
-
-def _lists_agents(node: MapNode) -> bool:
-    entry = node.entries.get("agents")
-    return entry is not None and isinstance(entry.value, ListNode)
 
 
 def left_alone(root: Node) -> Iterator[Node]:

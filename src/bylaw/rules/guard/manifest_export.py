@@ -95,18 +95,16 @@ def _documents(policies: Sequence[GuardPolicy]) -> list[_Json]:
         "kind": "phrony.manifest",
         "version": 1,
         **({"services": services} if services else {}),
-        "agents": [_agent(policy) for policy in named],
+        "agents": [
+            {"manifestKey": one.agent, "name": one.agent, **({"executionMode": one.mode} if one.mode else {})}
+            for one in named
+        ],
         "versions": [
             {"agentManifestKey": policy.agent, "versionLabel": f"v{number}", "status": "deployed", **_version(policy)}
             for number, policy in enumerate(named, 1)
         ],
     }
     return [manifest, *alone]
-
-
-def _agent(policy: GuardPolicy) -> dict[str, _Json]:
-    mode = {} if policy.mode is None else {"executionMode": policy.mode}
-    return {"manifestKey": policy.agent, "name": policy.agent, **mode}
 
 
 def _version(policy: GuardPolicy) -> dict[str, _Json]:

@@ -145,8 +145,13 @@ class Operations:
         """What holds for a version without an allowlist: operations that a person has to approve, and a rule that
         refuses the other names of each operation that rules name. One without a `manifestKey` has no other name."""
         if self._everywhere is None:
-            named = [(self._known[key], spoken) for key, spoken in self._spoken.items()]
-            hidden = [_hidden(one, spoken) for one, spoken in named if len(one.names) > 1]
+            hidden = []
+            for key, spoken in self._spoken.items():
+                if len(self._known[key].names) > 1:
+                    names = tuple(name for name in self._known[key].aliases if name not in spoken)
+                    reason = f"the rules name this operation {listing(spoken, last='or')}"
+                    id = f"manifestKey:{_qualified(*key)}"
+                    hidden.append(_item(id, names, Action.BLOCK, self._known[key].at, reason))
             self._everywhere = [*hidden, *self.approvals(None)]
         return self._everywhere
 
@@ -204,13 +209,6 @@ class Operations:
             return self._known.values()
         keys = {key for tool in tools for key in self._by_alias.get(tool, ())}
         return [self._known[key] for key in sorted(keys, key=self._places.__getitem__)]
-
-
-def _hidden(operation: _Operation, spoken: tuple[str, ...]) -> Item:
-    names = tuple(name for name in operation.aliases if name not in spoken)
-    id = f"manifestKey:{_qualified(operation.service, operation.name)}"
-    reason = f"the rules name this operation {listing(spoken, last='or')}"
-    return _item(id, names, Action.BLOCK, operation.at, reason)
 
 
 def _item(id: str, names: tuple[str, ...], then: Action, at: Located, reason: str) -> Item:

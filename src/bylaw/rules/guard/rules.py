@@ -202,7 +202,12 @@ def _read_item(node: Node, context: Context, ids: Ids, guarding: bool) -> Item |
     if "kind" not in node.entries and (guarding or _is_guard_rule(node)):
         return read_guard_rule(node, context, ids)
     if guarding and "then" not in node.entries:
-        _report_no_action(node, context)
+        context.problems.error(
+            code="missing-key",
+            message="a rule of a guard needs the key `then`",
+            at=node.first_key,
+            help="write what happens to the call, `then: block`, say; or move the rule to the section `rules`",
+        )
     return read_rule(node, context, ids)
 
 
@@ -211,12 +216,3 @@ def _is_guard_rule(node: MapNode) -> bool:
         return True
     when = node.entries.get("when")
     return when is not None and isinstance(when.value, MapNode) and not when.value.entries.keys().isdisjoint(NAMES)
-
-
-def _report_no_action(node: MapNode, context: Context) -> None:
-    context.problems.error(
-        code="missing-key",
-        message="a rule of a guard needs the key `then`",
-        at=node.first_key,
-        help="write what happens to the call, `then: block`, say; or move the rule to the section `rules`",
-    )

@@ -50,8 +50,11 @@ class Kind(Struct, frozen=True):
 
     def page(self) -> str:
         """The kind's documentation in Markdown."""
-        rows = "\n".join(_row(param) for param in self.params)
-        table = f"| parameter | | is |\n|---|---|---|\n{rows}"
+        table = "| parameter | | is |\n|---|---|---|"
+        for param in self.params:
+            optional = "" if param.default is None else f"default `{str(param.default).lower()}`"
+            names = " or ".join(f"`{name}`" for name in param.spellings)
+            table += f"\n| {names} | {'required' if param.required else optional} | {param.doc} |"
         return f"# {self.name}\n\n{self.doc}\n\n{table}\n\n```yaml\n{self.example}```\n"
 
 
@@ -98,9 +101,3 @@ def _load(name: str) -> Kind:
         getattr(module, "DEFINITIONS", {}),
         tuple(getattr(module, "SYNONYMS", "").split()),
     )
-
-
-def _row(param: Param) -> str:
-    optional = "" if param.default is None else f"default `{str(param.default).lower()}`"
-    names = " or ".join(f"`{name}`" for name in param.spellings)
-    return f"| {names} | {'required' if param.required else optional} | {param.doc} |"

@@ -33,9 +33,6 @@ from bylaw.rules.messages import as_json, did_you_mean, near, quote, synonyms
 from bylaw.rules.readers import unquoted_number_help
 from bylaw.rules.temporal.scanner import (
     PIECE,
-    Nodes,
-    Report,
-    Scanner,
     Spot,
     Stop,
     Token,
@@ -89,14 +86,8 @@ _ROOT_SYNONYMS = synonyms(
 )
 
 
-class Tests:
-    def __init__(self, scanner: Scanner, nodes: Nodes, report: Report) -> None:
-        self.scanner = scanner
-        self.nodes = nodes
-        self.report = report
-        self.values = Values(scanner, nodes, report)
-
-    def take(self, comma: Token) -> Test:
+class Tests(Values):
+    def take_test(self, comma: Token) -> Test:
         """The test that must come after this comma."""
         path = self.scanner.take(PATH)
         if path is None:
@@ -106,17 +97,15 @@ class Tests:
         op = self._operator(path)
         value_at = self.scanner.start()
         linear = None
-        if op.text in ORDERING and (computed := self.values.take_linear()):
+        if op.text in ORDERING and (computed := self.take_linear()):
             value, linear = computed
         else:
             value = self._value(op)
-        value_spot = self.scanner.since(value_at)
-        self._check_value(op, value, value_spot)
+        self._check_value(op, value, self.scanner.since(value_at))
         if root == "error":
             self._check_error(op, value, self.scanner.since(path.start))
-        spot = self.scanner.since(path.start)
         operator = cast(TestOperator, op.text)
-        return self.nodes.keep(Test(root, keys, operator, value, self.scanner.written(spot), linear), spot)
+        return self.keep(Test(root, keys, operator, value, self.written(path.start), linear), path.start)
 
     # paths
 
@@ -162,13 +151,13 @@ class Tests:
         if op.text in ("present", "missing"):
             return None
         if op.text != "matches":
-            return self.values.take(op)
+            return self.take_value(op)
         pattern = take_pattern(self.scanner, self.report) or self._refuse_pattern(op)
         return f"(?i){pattern.text}" if pattern.ignore_case else pattern.text
 
     def _refuse_pattern(self, op: Token) -> NoReturn:
         at = self.scanner.start()
-        value = self.values.take(op)
+        value = self.take_value(op)
         spot = self.scanner.since(at)
         if isinstance(value, Variable):
             self._variable_operator(op, value, spot)
@@ -260,18 +249,10 @@ _PREFIXED_TEXT = re.compile(r"(?:(?!->)[^\s()&|\"'])+")
 _Called: TypeAlias = tuple[tuple[str, ...], tuple[Test, ...]]
 
 
-class Atoms:
-    def __init__(self, scanner: Scanner, nodes: Nodes, report: Report) -> None:
-        self.scanner = scanner
-        self.nodes = nodes
-        self.report = report
-        self.tests = Tests(scanner, nodes, report)
-
-    def take(self, word: Token) -> Atom:
+class Atoms(Tests):
+    def take_atom(self, word: Token) -> Atom:
         """The atom whose first word was just taken."""
-        opening = self.open(word)
-        atom = self._inside(word, opening)
-        return self.nodes.keep(atom, self.scanner.since(word.start))
+        return self.keep(self._inside(word, self.open(word)), word.start)
 
     def take_prefixed(self) -> Atom | None:
         """The atom in the form `tool_call:name` that comes next, if one does."""
@@ -288,16 +269,15 @@ class Atoms:
                 self.report.stop(prefix, message=f"expected a value after `{prefix.text}`", help=help)
             self.scanner.take(form)
             value = word.text
-        spot = self.scanner.since(prefix.start)
         if not value:
-            self.report.stop(spot, code="empty-value", message="the value is empty")
-        text = self.scanner.written(spot)
+            self.report.stop(self.scanner.since(prefix.start), code="empty-value", message="the value is empty")
+        text = self.written(prefix.start)
         atoms: dict[str, Atom] = {
             "tool_call:": ToolIs((value,), (), text),
             "stop_reason:": StopsFor(value, text),
             "text_contains:": Says(TextHas(value), text),
         }
-        return self.nodes.keep(atoms[prefix.text], spot)
+        return self.keep(atoms[prefix.text], prefix.start)
 
     def open(self, word: Token) -> Token:
         opening = self.scanner.take_one_of("(")
@@ -326,9 +306,8 @@ class Atoms:
         names, tests = self._called(word, opening)
         if inner:
             self.close(word, opening)
-        spot = self.scanner.since(start)
-        text = self.scanner.written(spot)
-        return self.nodes.keep(ResultOf(names, tests, text if inner else f"result({text})"), spot)
+        text = self.written(start)
+        return self.keep(ResultOf(names, tests, text if inner else f"result({text})"), start)
 
     def _inside(self, word: Token, opening: Token) -> Atom:
         if word.text in ("tool", "result"):
@@ -349,7 +328,7 @@ class Atoms:
 
     def _end(self, word: Token, opening: Token) -> str:
         self.close(word, opening)
-        return self.scanner.written(self.scanner.since(word.start))
+        return self.written(word.start)
 
     # what stands inside
 
@@ -363,7 +342,7 @@ class Atoms:
             )
         tests = []
         while comma := self.scanner.take_one_of(","):
-            tests.append(self.tests.take(comma))
+            tests.append(self.take_test(comma))
         return names, tuple(tests)
 
     def _names(self, word: Token, opening: Token) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from bylaw.rules.params import (
     Values,
     read_params,
 )
-from bylaw.rules.readers import Fields, read_json, read_map, report_wrong_type
+from bylaw.rules.readers import Fields, closed_object, read_json, read_map, report_wrong_type
 from bylaw.rules.temporal.atoms import NAME, OPERATOR_SYNONYMS, OPERATORS, PATH
 from bylaw.rules.temporal.parser import parse_formula
 from bylaw.rules.temporal.scanner import Report
@@ -144,12 +144,9 @@ def _event(sort: str, values: Values, written: Any) -> Event:
 def _write_text(text: str, values: Values) -> str:
     if not values["regex"] and not values["ignore_case"]:
         return json.dumps(text, ensure_ascii=False)
-    return write_pattern(text if values["regex"] else _escape(text)) + ("i" if values["ignore_case"] else "")
-
-
-def _escape(text: str) -> str:
-    """The text as a pattern. Backslashes and line breaks are written so that they are not taken for mistakes."""
-    return re.escape(text).replace("\\\\", "[\\\\]").replace("\\\n", "\\n")
+    if not values["regex"]:  # backslashes and line breaks are written so that they are not taken for mistakes
+        text = re.escape(text).replace("\\\\", "[\\\\]").replace("\\\n", "\\n")
+    return write_pattern(text) + ("i" if values["ignore_case"] else "")
 
 
 def write_pattern(pattern: str) -> str:
@@ -212,15 +209,11 @@ def _test(path: str, op: str, node: Node, context: Context) -> str | None:
     if op in ("present", "missing"):
         there = FLAG.read(node, op, context)
         return None if there is None else f"{path} {'present' if there is (op == 'present') else 'missing'}"
-    text = f"{path} {op} {_write_value(op, read_json(node, context.problems))}"
+    value: Any = read_json(node, context.problems)
+    is_pattern = op == "matches" and isinstance(value, str)
+    text = f"{path} {op} {write_pattern(value) if is_pattern else json.dumps(value, ensure_ascii=False)}"
     parsed = parse_formula(f"result(*, {text})", Report(context.problems, lambda spot: node))
     return text if parsed else None
-
-
-def _write_value(op: str, value: Any) -> str:
-    if op == "matches" and isinstance(value, str):
-        return write_pattern(value)
-    return json.dumps(value, ensure_ascii=False)
 
 
 _ERROR = Param("error", FLAG, "whether the result is an error")
@@ -249,17 +242,14 @@ def _refuse_sorts(node: MapNode, name: str, given: Sequence[str], context: Conte
 
 def event_schema() -> dict[str, Any]:
     """The JSON Schema of what `read_event` accepts."""
-    return {"anyOf": [TEXT_SCHEMA, TEXTS_SCHEMA["anyOf"][1], *(_sort_schema(params) for params in _SORTS.values())]}
-
-
-def _sort_schema(params: tuple[Param, ...]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {param.name: dict(param.type.json_schema) for param in params},
-        "patternProperties": {"^x-": {}},
-        "required": [param.name for param in params if param.required],
-        "additionalProperties": False,
-    }
+    sorts = [
+        closed_object(
+            {param.name: dict(param.type.json_schema) for param in params},
+            required=[param.name for param in params if param.required],
+        )
+        for params in _SORTS.values()
+    ]
+    return {"anyOf": [TEXT_SCHEMA, TEXTS_SCHEMA["anyOf"][1], *sorts]}
 
 
 EVENT = ParamType(read_event, {"$ref": "#/$defs/event"}, plain=lambda event: event.plain)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from bylaw.model.demand import Temporal
-from bylaw.model.temporal import ResultOf, Seen, ToolIs, Variable
+from bylaw.model.temporal import ResultOf, Seen, ToolIs, Variable, variables_in, walk
 from bylaw.rules.located import Located, MapNode, Node, Place, Problems, ScalarNode
 from bylaw.rules.params import TEXT_SCHEMA, Context, ParamType, Values
 from bylaw.rules.readers import read_text
@@ -21,7 +21,7 @@ from bylaw.rules.temporal.parser import Parsed, parse_formula
 from bylaw.rules.temporal.patterns import GLOBAL, MOST_IN_STRETCH, Scope, write_pattern_formula, write_pattern_sentence
 from bylaw.rules.temporal.readable import choose_form, write_formula, write_sentence
 from bylaw.rules.temporal.scanner import Report, Spot
-from bylaw.rules.temporal.variables import Fixing, check_boundedness, parts, survey, variables
+from bylaw.rules.temporal.variables import Fixing, check_boundedness, survey
 
 # -- places ------------------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ def _unescaped(escape: str) -> str:
 def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
     """Whether the formula can be judged over these positions; if not, why."""
     error, spot = parsed.report.error, parsed.nodes.spot
-    for part in parts(parsed.formula):
+    for part in walk(parsed.formula):
         for test in part.tests if isinstance(part, ToolIs | ResultOf) else ():
             if isinstance(part, ToolIs) and test.root != "args":
                 help = f"test it where the result is: `result({part.names[0]}, {test.text})`"
@@ -143,7 +143,7 @@ def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
         if isinstance(part, Seen) and over == "turns":
             help = "leave `over: turns` out, or look back at the turns before: `Y O result(…)`"
             error(spot(part), code="seen-over-turns", message="`seen` needs positions that are events", help=help)
-    for variable in variables(parsed.formula) if over == "turns" else ():
+    for variable in variables_in(parsed.formula) if over == "turns" else ():
         message = f"`${variable.name}` needs positions that are events"
         help = "a turn has many calls, so no one value; leave `over: turns` out"
         error(spot(variable), code="variable-over-turns", message=message, help=help)

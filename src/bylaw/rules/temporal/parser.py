@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Literal, NoReturn, TypeVar, cast
+from typing import Literal, NoReturn, cast
 
 from msgspec import Struct
 
@@ -139,7 +139,6 @@ def _is_word(token: Token) -> bool:
 MAX_LENGTH = 20_000
 
 _COMPARISONS = ("=", "!=", ">", ">=", "<", "<=")
-_Node = TypeVar("_Node", bound=Formula)
 _WHOLE = re.compile(r"[0-9]{1,18}(?![\w.])")
 
 
@@ -154,27 +153,22 @@ class Parsed(Struct, frozen=True):
 
 def parse_formula(text: str, report: Report) -> Parsed | None:
     """The formula; None where it is none, and why is reported."""
-    nodes = Nodes(report)
     try:
         if len(text) > MAX_LENGTH:
             message = f"the formula is longer than {MAX_LENGTH:,} characters"
             help = "split it into several rules"
             report.stop(Spot(0, len(text)), code="formula-too-large", message=message, help=help)
-        formula = _Parser(text, nodes, report).whole()
+        parser = _Parser(text, report)
+        formula = parser.whole()
     except Stop:
         return None
-    return None if report.failed else Parsed(text, formula, nodes, report)
+    return None if report.failed else Parsed(text, formula, parser.nodes, report)
 
 
-class _Parser:
+class _Parser(Atoms):
     """Recursive descent; the depth of nesting bounds the recursion."""
 
-    def __init__(self, text: str, nodes: Nodes, report: Report) -> None:
-        self.scanner = Scanner(text)
-        self.nodes = nodes
-        self.report = report
-        self.atoms = Atoms(self.scanner, nodes, report)
-        self.depth = 0
+    depth = 0
 
     def whole(self) -> Formula:
         if self.scanner.peek() is None:
@@ -244,7 +238,7 @@ class _Parser:
     def primary(self) -> Formula:
         if opening := self.scanner.take_one_of("("):
             inner = self.deeper(opening, self.formula)
-            self.close(opening)
+            self.close_group(opening)
             return inner
         if word := self.scanner.take_one_of("true", "false"):
             return self.keep(Constant(word.text == "true", word.text), word.start)
@@ -252,24 +246,24 @@ class _Parser:
             return self.seen(word)
         if word := self.scanner.take_one_of("count"):
             return self.count(word)
-        if atom := self.atoms.take_prefixed():
+        if atom := self.take_prefixed():
             return atom
         if word := self.scanner.take_one_of(*ATOMS):
-            return self.atoms.take(word)
+            return self.take_atom(word)
         refuse_operand(self.scanner, self.report)
 
     def seen(self, word: Token) -> Seen:
         window = take_window(self.scanner, self.report)
-        opening = self.atoms.open(word)
-        result = self.atoms.result_inside(word, opening)
-        self.atoms.close(word, opening)
+        opening = self.open(word)
+        result = self.result_inside(word, opening)
+        self.close(word, opening)
         return self.keep(Seen(result, window, self.written(word.start)), word.start)
 
     def count(self, word: Token) -> Count:
         window = take_window(self.scanner, self.report)
-        opening = self.atoms.open(word)
+        opening = self.open(word)
         inner = self.deeper(opening, self.formula)
-        self.close(opening)
+        self.close_group(opening)
         operator = self.scanner.take_one_of(*_COMPARISONS)
         number = self.scanner.take(_WHOLE) if operator else None
         if operator is None or number is None:
@@ -286,18 +280,12 @@ class _Parser:
         self.depth -= 1
         return formula
 
-    def close(self, opening: Token) -> None:
+    def close_group(self, opening: Token) -> None:
         if self.scanner.take_one_of(")"):
             return
         if token := self.scanner.peek():
             refuse_stray(token, self.report)
         self.report.stop(opening, message="this `(` is never closed", help="close it with `)`")
-
-    def written(self, start: int) -> str:
-        return self.scanner.written(self.scanner.since(start))
-
-    def keep(self, node: _Node, start: int) -> _Node:
-        return self.nodes.keep(node, self.scanner.since(start))
 
     def refuse_count(self, word: Token, operator: Token | None) -> NoReturn:
         at = operator or self.scanner.since(word.start)

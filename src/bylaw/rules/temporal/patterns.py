@@ -222,17 +222,11 @@ def _refuse(node: Node, context: Context) -> None:
 def _scope_schema() -> dict[str, Any]:
     event = {"$ref": "#/$defs/event"}
     pair = {"type": "array", "items": event, "minItems": 2, "maxItems": 2}
-    objects = [{key: pair if key == "between" else event for key in sorted(keys)} for keys in _FORMS]
-    return {"anyOf": [{"const": "global"}, *(_object(properties) for properties in objects)]}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    forms = [{key: pair if key == "between" else event for key in sorted(keys)} for keys in _FORMS]
+    objects = [
+        {"type": "object", "properties": one, "required": [*one], "additionalProperties": False} for one in forms
+    ]
+    return {"anyOf": [{"const": "global"}, *objects]}
 
 
 SCOPE = ParamType(_read, _scope_schema(), plain=lambda scope: scope.plain)

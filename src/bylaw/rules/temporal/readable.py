@@ -71,14 +71,13 @@ def choose_form(node: MapNode, pattern: str | None, context: Context) -> Form | 
     for form in fitting:
         if given >= frozenset(form.needs) and given <= form.keys:
             return form
-    nearest = max(fitting, key=lambda form: _likeness(form, given))
-    _refuse(node, given, nearest, context)
+
+    def likeness(form: Form) -> tuple[int, int, int]:
+        needs = frozenset(form.needs)
+        return len(needs & given), -len(given - form.keys), -len(needs - given)
+
+    _refuse(node, given, max(fitting, key=likeness), context)
     return None
-
-
-def _likeness(form: Form, given: frozenset[str]) -> tuple[int, int, int]:
-    needs = frozenset(form.needs)
-    return len(needs & given), -len(given - form.keys), -len(needs - given)
 
 
 def _refuse(node: MapNode, given: frozenset[str], form: Form, context: Context) -> None:
@@ -98,13 +97,12 @@ def _refuse(node: MapNode, given: frozenset[str], form: Form, context: Context) 
 
 def forms_schema() -> dict[str, Any]:
     """Exactly one form, in JSON Schema."""
-    return {"oneOf": [_form_schema(form) for form in FORMS]}
-
-
-def _form_schema(form: Form) -> dict[str, Any]:
-    names = {"anyOf": [{"enum": [*form.needs, *form.takes, *_ALWAYS]}, {"pattern": f"^{EXTENSION}"}]}
-    which = {"properties": {"pattern": {"const": form.pattern}}} if form.pattern else {}
-    return {"required": list(form.needs), "propertyNames": names, **which}
+    schemas = []
+    for form in FORMS:
+        names = {"anyOf": [{"enum": [*form.needs, *form.takes, *_ALWAYS]}, {"pattern": f"^{EXTENSION}"}]}
+        which = {"properties": {"pattern": {"const": form.pattern}}} if form.pattern else {}
+        schemas.append({"required": list(form.needs), "propertyNames": names, **which})
+    return {"oneOf": schemas}
 
 
 _AMOUNT = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)\s*")
@@ -203,7 +201,7 @@ class _Writer:
         self.values = values
         self.node = node
         self.context = context
-        self.same = {path: f"${name}" for path, name in _variables(values.get("same", ()))}
+        self.same = _variables(values.get("same", ()))
         self.window = f"[<={values['within'].bound}]" if "within" in values else ""
 
     def write(self, keys: tuple[str, ...]) -> str:
@@ -273,13 +271,13 @@ class _Writer:
         raise _Refused
 
 
-def _variables(paths: Iterable[str]) -> list[tuple[str, str]]:
-    """Each path with the name of its variable."""
+def _variables(paths: Iterable[str]) -> dict[str, str]:
+    """Each path with its variable."""
     names: dict[str, str] = {}
     for path in paths:
         name = re.sub(r"\W", "_", path)
-        name = name if name[:1].isalpha() else f"v{name}"
+        name = f"${name}" if name[:1].isalpha() else f"$v{name}"
         while name in names.values():
             name += "_"
         names[path] = name
-    return list(names.items())
+    return names

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 
 from bylaw.model.temporal import Formula, Linear, Test, TextHas, Unit, Variable, Window, children
-from bylaw.rules.located import OutOfRange, Place, Problems, fraction, whole
+from bylaw.rules.located import CONSTANTS, NUMBER, PYTHON_WORDS, SURROGATE, OutOfRange, Place, Problems, fraction, whole
 from bylaw.rules.messages import as_json, quote, synonyms
 from bylaw.rules.regexes import check_pattern
 
@@ -167,7 +167,6 @@ class Nodes:
 DOUBLE = re.compile(r'"(?:\\.|[^"\\])*"?', re.DOTALL)
 SINGLE = re.compile(r"'(?:''|[^'])*'?")
 _PATTERN = re.compile(r"/((?:\\.|[^/\\])*)(/?)([^\W\d]*)", re.DOTALL)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def take_string(scanner: Scanner, report: Report) -> str | None:
@@ -211,7 +210,7 @@ def _double(token: Token, report: Report) -> str:
             _not_closed(token, report)
         help = 'write a backslash as `\\\\`; JSON knows `\\"`, `\\n`, `\\t` and `\\u….`'
         report.stop(token, message=f"{quote(token.text)} has an escape that JSON does not know", help=help)
-    if _SURROGATE.search(text):
+    if SURROGATE.search(text):
         report.stop(token, code="bad-surrogate", message="the text holds half of a surrogate pair")
     return str(text)
 
@@ -222,10 +221,7 @@ def _not_closed(token: Token, report: Report) -> NoReturn:
 
 _WORD = re.compile(r"[^\s,()\[\]{}\"'&|=!<>$]+")
 _VARIABLE = re.compile(r"\$(\w*)")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _ALMOST_NUMBER = re.compile(r"[-+]?\.?[0-9][0-9_]*\.?[0-9_]*(?:[eE][-+]?[0-9]+)?")
-_CONSTANTS = {"true": True, "false": False, "null": None}
-_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 _AMOUNT = r"[0-9]+(?:\.[0-9]+)?"
@@ -236,12 +232,21 @@ _LINEAR = re.compile(
 
 
 class Values:
-    def __init__(self, scanner: Scanner, nodes: Nodes, report: Report) -> None:
-        self.scanner = scanner
-        self.nodes = nodes
+    """Reads the values of a formula. What stands around them is read by the classes that derive from it."""
+
+    def __init__(self, text: str, report: Report) -> None:
+        self.scanner = Scanner(text)
+        self.nodes = Nodes(report)
         self.report = report
 
-    def take(self, after: Token) -> Any:
+    def written(self, start: int) -> str:
+        return self.scanner.written(self.scanner.since(start))
+
+    def keep(self, part: _Part, start: int) -> _Part:
+        """Note that the part stands from there to the end of what was taken last."""
+        return self.nodes.keep(part, self.scanner.since(start))
+
+    def take_value(self, after: Token) -> Any:
         """The value that must come after this token."""
         if variable := self.scanner.take(_VARIABLE):
             return self._variable(variable)
@@ -329,15 +334,15 @@ class Values:
 
     def _word(self, token: Token) -> Any:
         text = token.text
-        if text in _CONSTANTS:
-            return _CONSTANTS[text]
-        if number := _NUMBER.fullmatch(text):
+        if text in CONSTANTS:
+            return CONSTANTS[text]
+        if number := NUMBER.fullmatch(text):
             try:
                 return fraction(text) if number[1] or number[2] else whole(text)
             except OutOfRange:
                 self.report.stop(token, code="number-range", message=f"the number {quote(text)} is out of range")
-        if text in _PYTHON_WORDS:
-            self.report.stop(token, message=f"{quote(text)} is no JSON value", help=f"write `{_PYTHON_WORDS[text]}`")
+        if text in PYTHON_WORDS:
+            self.report.stop(token, message=f"{quote(text)} is no JSON value", help=f"write `{PYTHON_WORDS[text]}`")
         if _ALMOST_NUMBER.fullmatch(text):
             self.report.stop(
                 token, message=f"{quote(text)} is not a JSON number", help=f"if text is meant, write {as_json(text)}"

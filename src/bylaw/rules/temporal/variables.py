@@ -23,10 +23,13 @@ from bylaw.model.temporal import (
     Or,
     Pair,
     ResultOf,
-    Seen,
     ToolIs,
     Variable,
     children,
+    is_ahead,
+    is_back,
+    variables_in,
+    walk,
 )
 from bylaw.rules.temporal.parser import Parsed
 from bylaw.rules.temporal.scanner import Spot
@@ -56,65 +59,51 @@ class Scopes(Struct):
 
 
 def survey(parsed: Parsed) -> Scopes:
-    return _Survey(parsed).scopes()
+    found = Scopes()
+    _visit(parsed.formula, {}, parsed, found)
+    found.fixings = [fixing for fixing in found.fixings if not fixing.absorbed]
+    return found
 
 
 def mentioned(formula: Formula) -> frozenset[str]:
     """The names of all variables in it."""
-    return frozenset(variable.name for variable in variables(formula))
+    return frozenset(variable.name for variable in variables_in(formula))
 
 
-def variables(formula: Formula) -> Iterator[Variable]:
-    """Every variable in it, as often as it stands there."""
-    if isinstance(formula, ToolIs | ResultOf):
-        yield from (test.value for test in formula.tests if isinstance(test.value, Variable))
+def _visit(formula: Formula, fixed: _Fixed, parsed: Parsed, found: Scopes) -> _Fixed:
+    """What the formula fixes for what stands to its right."""
+    found.outer[id(formula)] = frozenset(fixed)
+    match formula:
+        case ToolIs() | ResultOf():
+            return _visit_atom(formula, fixed, parsed, found)
+        case And(left=left, right=right):
+            before = _visit(left, fixed, parsed, found)
+            return {**before, **_visit(right, {**fixed, **before}, parsed, found)}
+        case Implies(left=left, right=right):
+            _visit(right, {**fixed, **_visit(left, fixed, parsed, found)}, parsed, found)
+            return {}
+        case Or(left=left, right=right):
+            return _joined(_visit(left, fixed, parsed, found), _visit(right, fixed, parsed, found))
     for child in children(formula):
-        yield from variables(child)
+        _visit(child, fixed, parsed, found)
+    return {}
 
 
-class _Survey:
-    def __init__(self, parsed: Parsed) -> None:
-        self.parsed = parsed
-        self.found = Scopes()
-
-    def scopes(self) -> Scopes:
-        self.visit(self.parsed.formula, {})
-        self.found.fixings = [fixing for fixing in self.found.fixings if not fixing.absorbed]
-        return self.found
-
-    def visit(self, formula: Formula, fixed: _Fixed) -> _Fixed:
-        """What the formula fixes for what stands to its right."""
-        self.found.outer[id(formula)] = frozenset(fixed)
-        match formula:
-            case ToolIs() | ResultOf():
-                return self.atom(formula, fixed)
-            case And(left=left, right=right):
-                before = self.visit(left, fixed)
-                return {**before, **self.visit(right, {**fixed, **before})}
-            case Implies(left=left, right=right):
-                self.visit(right, {**fixed, **self.visit(left, fixed)})
-                return {}
-            case Or(left=left, right=right):
-                return _joined(self.visit(left, fixed), self.visit(right, fixed))
-        for child in children(formula):
-            self.visit(child, fixed)
-        return {}
-
-    def atom(self, atom: ToolIs | ResultOf, fixed: _Fixed) -> _Fixed:
-        new: dict[str, Fixing] = {}
-        for test in atom.tests:
-            variable = test.value
-            if not isinstance(variable, Variable):
-                continue
-            known = fixed.get(variable.name) or new.get(variable.name)
-            if known:
-                known.used = True
-            elif test.op == "=":
-                new[variable.name] = Fixing(variable.name, [self.parsed.nodes.spot(variable)])
-            else:
-                self.found.loose.append(variable)
-        self.found.fixings.extend(new.values())
-        return new
+def _visit_atom(atom: ToolIs | ResultOf, fixed: _Fixed, parsed: Parsed, found: Scopes) -> _Fixed:
+    new: dict[str, Fixing] = {}
+    for test in atom.tests:
+        variable = test.value
+        if not isinstance(variable, Variable):
+            continue
+        known = fixed.get(variable.name) or new.get(variable.name)
+        if known:
+            known.used = True
+        elif test.op == "=":
+            new[variable.name] = Fixing(variable.name, [parsed.nodes.spot(variable)])
+        else:
+            found.loose.append(variable)
+    found.fixings.extend(new.values())
+    return new
 
 
 def _joined(left: _Fixed, right: _Fixed) -> _Fixed:
@@ -149,18 +138,14 @@ def _joined(left: _Fixed, right: _Fixed) -> _Fixed:
 # | `x \| y` | both say the same with `=`                                                                      |
 
 
-_LOOKS_AHEAD = frozenset({"X", "N", "F", "G", "U", "W", "R"})
-
-
 def check_boundedness(parsed: Parsed, scopes: Scopes) -> None:
-    for formula in parts(parsed.formula):
-        if isinstance(formula, Back | Count | Seen) or (isinstance(formula, Pair) and formula.op == "S"):
-            _check(formula, scopes.outer[id(formula)], parsed)
+    for formula in filter(is_back, walk(parsed.formula)):
+        _check(formula, scopes.outer[id(formula)], parsed)
 
 
 def _check(formula: Formula, outer: frozenset[str], parsed: Parsed) -> None:
     involved = mentioned(formula) & outer
-    ahead = next((part for part in parts(formula) if _looks_ahead(part)), None)
+    ahead = next(filter(is_ahead, walk(formula)), None)
     if ahead and (involved or getattr(formula, "window", None) or isinstance(formula, Count)):
         _refuse_ahead(formula, ahead, involved, parsed)
     elif involved and (unbounded := _unbounded(formula, outer)):
@@ -234,16 +219,6 @@ def _conjuncts(formula: Formula) -> Iterator[Formula]:
         yield from _conjuncts(inward.right)
     else:
         yield inward
-
-
-def parts(formula: Formula) -> Iterator[Formula]:
-    yield formula
-    for child in children(formula):
-        yield from parts(child)
-
-
-def _looks_ahead(formula: Formula) -> bool:
-    return isinstance(formula, Ahead | Pair) and formula.op in _LOOKS_AHEAD
 
 
 def _refuse_ahead(formula: Formula, ahead: Formula, involved: frozenset[str], parsed: Parsed) -> None:
