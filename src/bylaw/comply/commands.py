@@ -24,10 +24,20 @@ if TYPE_CHECKING:
     Review: TypeAlias = Callable[[ComplianceResult, str, Trace], ComplianceResult]
 
 
-_REPORT = "bylaw.comply.report"
-RENDERERS, RULES_RENDERERS, DIFF_RENDERERS = (
-    Renderers(**{form: f"{_REPORT}:{what}_{form}" for form in ("terminal", "json", "markdown")})
-    for what in ("comply", "rules", "diff")
+RENDERERS = Renderers(
+    terminal="bylaw.comply.report:comply_terminal",
+    json="bylaw.comply.report:comply_json",
+    markdown="bylaw.comply.report:comply_markdown",
+)
+RULES_RENDERERS = Renderers(
+    terminal="bylaw.comply.report:rules_terminal",
+    json="bylaw.comply.report:rules_json",
+    markdown="bylaw.comply.report:rules_markdown",
+)
+DIFF_RENDERERS = Renderers(
+    terminal="bylaw.comply.report:diff_terminal",
+    json="bylaw.comply.report:diff_json",
+    markdown="bylaw.comply.report:diff_markdown",
 )
 _DEFAULT = "run"
 
