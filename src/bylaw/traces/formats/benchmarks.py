@@ -20,7 +20,7 @@ from bylaw.traces.formats.messages import chat_message
 from bylaw.traces.formats.record import Path, Record, list_field, object_field, records_of, text_field
 from bylaw.traces.records.lines import Block
 
-_SIMULATION = ("task_id", "trial", "seed", "termination_reason", "agent_cost", "user_cost", "duration")
+_TAU2_METADATA = ("task_id", "trial", "seed", "termination_reason", "agent_cost", "user_cost", "duration")
 _USER = "user"
 
 
@@ -56,14 +56,14 @@ class Tau2Reader(ChatReader):
             record.bad("wrong-type", "a simulation has no list `messages`", path)
             return
         reward = object_field(run, "reward_info").get("reward")
-        metadata = {key: run[key] for key in _SIMULATION if run.get(key) is not None}
+        metadata = {key: run[key] for key in _TAU2_METADATA if run.get(key) is not None}
         metadata |= {} if reward is None else {"reward": reward}
         if not run["messages"] and list_field(run, "ticks"):
             record.warn("unread-content", "this simulation is a voice call, whose `ticks` are not read", path)
         self.read_list(record, run["messages"], (*path, "messages"), _name_of(run), settings, metadata or None)
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
-        for message in _simulated(item):
+        for message in _tau2_messages(item):
             super().read_item(conversation, record, message, path)
 
 
@@ -72,13 +72,13 @@ def _name_of(run: dict[str, Any]) -> str | None:
     return None if task is None else f"task {task}" if trial is None else f"task {task} trial {trial}"
 
 
-def _simulated(message: Any) -> Iterator[Any]:
+def _tau2_messages(message: Any) -> Iterator[Any]:
     if not isinstance(message, dict):
         yield message
         return
     role = message.get("role")
     for one in list_field(message, "tool_messages"):  # several results in one message
-        yield from _simulated(one)
+        yield from _tau2_messages(one)
     if role == "tool" and "tool_messages" not in message:
         if message.get("requestor") == _USER:
             yield {"role": "user", "content": message.get("content"), "timestamp": message.get("timestamp")}
@@ -105,7 +105,7 @@ def _simulated(message: Any) -> Iterator[Any]:
 # tau-bench
 
 
-_RUN_METADATA = ("task_id", "trial", "reward")
+_TAU_METADATA = ("task_id", "trial", "reward")
 """stored with the session"""
 
 
@@ -131,14 +131,14 @@ class TauReader(ChatReader):
         run = record.value
         if not record.expect_object("a run", "traj"):
             return
-        metadata = {key: run[key] for key in _RUN_METADATA if key in run}
+        metadata = {key: run[key] for key in _TAU_METADATA if key in run}
         self.read_list(record, run["traj"], ("traj",), _name_of(run), metadata=metadata or None)
 
 
 # AgentDojo: a chat with calls as `{function, args, id}`, what was attacked, and the outcome
 
 
-_ATTACK = (
+_DOJO_METADATA = (
     "suite_name",
     "pipeline_name",
     "user_task_id",
@@ -149,7 +149,7 @@ _ATTACK = (
     "duration",
     "error",
 )
-_TASK = ("suite_name", "user_task_id", "injection_task_id")
+_DOJO_NAME = ("suite_name", "user_task_id", "injection_task_id")
 
 
 def claims_agentdojo(value: Any) -> bool:
@@ -168,14 +168,14 @@ class AgentDojoReader(ChatReader):
         if key is None:
             record.expect_object("a run", "messages")
             return
-        metadata = {key: run[key] for key in _ATTACK if run.get(key) is not None}
-        name = "/".join(str(run[key]) for key in _TASK if run.get(key) is not None)
+        metadata = {key: run[key] for key in _DOJO_METADATA if run.get(key) is not None}
+        name = "/".join(str(run[key]) for key in _DOJO_NAME if run.get(key) is not None)
         metadata |= {"task_id": name} if name else {}
-        messages = [_attacked(message) for message in run[key]]
+        messages = [_dojo_message(message) for message in run[key]]
         self.read_list(record, messages, (key,), name or None, metadata=metadata)
 
 
-def _attacked(message: Any) -> Any:
+def _dojo_message(message: Any) -> Any:
     """A message in the shape of a chat. A result without a call id is matched by the name of the call it repeats."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return message
@@ -210,7 +210,7 @@ def _block(block: Any) -> Any:
 
 _MINI = "mini-swe-agent"
 SHELL = "bash"
-_INFO = ("exit_status", "model_stats", "swe_agent_version")
+_SWE_METADATA = ("exit_status", "model_stats", "swe_agent_version")
 _FENCED = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*\n(.*?)\n```", re.DOTALL)
 
 
@@ -235,7 +235,7 @@ class SweAgentReader(ChatReader):
 
     def _trajectory(self, record: Record, value: dict[str, Any]) -> None:
         info = object_field(value, "info")
-        about = {key: info[key] for key in _INFO if key in info}
+        about = {key: info[key] for key in _SWE_METADATA if key in info}
         name = text_field(value, "instance_id") or text_field(info, "instance_id")
         if isinstance(value.get("messages"), list):
             key, items = "messages", [[one] for one in _mini(value["messages"])]
