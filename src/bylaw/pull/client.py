@@ -41,8 +41,7 @@ class PullError(BylawError):
 class Source(Protocol):
     texts: frozenset[str]
     """the fields of a row that hold what was said, which are redacted"""
-    missing: list[NotThere]
-    """one for each trace that was listed, and no longer there when it was fetched"""
+    client: Client
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         """The ids of traces, the newest first. One may come again, if others arrive meanwhile. Raises PullError."""
@@ -101,6 +100,8 @@ class Client:
             self._headers.setdefault("authorization", basic(parts.username, parts.password or ""))
         self._proxy = proxy_of(self._base)
         self.sleep: Callable[[float], None] = time.sleep
+        self.missing: list[NotThere] = []
+        """one for each trace that was listed, and no longer there when it was fetched"""
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Parameters that are None are left out; a list is repeated."""
@@ -207,6 +208,16 @@ class Client:
             seen.update(msgspec.json.encode([row.get(key) for key in keys]).decode() for row in rows)
             repeated = repeated + 1 if len(seen) == before else 0
         raise PullError(f"{self.service} sends the same page again and again", ExitCode.OUT_OF_REACH)
+
+    def rows_of(self, trace: str, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The rows of a trace; if there are none, it is missing."""
+        first = next(rows, None)
+        if first is None:
+            message = f"{self.service} has no record of the trace `{trace}`"
+            self.missing.append(NotThere(message, ExitCode.NOTHING_CHECKED))
+            return
+        yield first
+        yield from rows
 
 
 class NotThere(PullError):

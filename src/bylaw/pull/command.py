@@ -103,8 +103,8 @@ def command(
         _print("bylaw: NOTHING PULLED: there is no such trace")
         return ExitCode.NOTHING_CHECKED
     more = "; there are older ones, which a higher --limit pulls" if has_more else ""
-    if source.missing:
-        more += f"; {count(len(source.missing), 'more trace')} listed, but not there when asked for"
+    if source.client.missing:
+        more += f"; {count(len(source.client.missing), 'more trace')} listed, but not there when asked for"
     _print(f"bylaw: pulled {count(traces, 'trace')} ({count(rows, 'record')}) to {target}{more}")
     return ExitCode.OK
 
@@ -135,10 +135,10 @@ def _pull(
                     row = row if redactor is None else redact_fields(row, source.texts, redactor)
                     file.write(msgspec.json.encode(row) + b"\n")
             if not rows:
-                raise next(iter(source.missing), _Empty())
+                raise next(iter(source.client.missing), _Empty())
     except _Empty:
         return 0, 0, False
-    return traces - len(source.missing), rows, traces == limit and next(found, None) is not None
+    return traces - len(source.client.missing), rows, traces == limit and next(found, None) is not None
 
 
 def _unique(traces: Iterable[str]) -> Iterator[str]:

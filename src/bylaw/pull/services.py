@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from bylaw.errors import ExitCode
 from bylaw.pull.client import Client, NotThere, PullError, basic, id_of, variable
 
 LANGFUSE_CLOUD = "https://cloud.langfuse.com"
@@ -38,7 +37,6 @@ class Langfuse:
             keys_in="LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY",
         )
         self._has_traces = True
-        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         start, has_any = since.isoformat() if since else None, False
@@ -72,12 +70,12 @@ class Langfuse:
             if not self._has_traces:
                 query = {"traceId": trace, "fields": _FIELDS, "expandMetadata": _EXPANDED}
                 pages = self._observations(query)
-                yield from _found((row for page in pages for row in page), "Langfuse", trace, self.missing)
+                yield from self.client.rows_of(trace, (row for page in pages for row in page))
                 continue
             try:
                 yield self.client.get(f"/api/public/traces/{quote(trace, safe='')}")
             except NotThere as problem:
-                self.missing.append(problem)
+                self.client.missing.append(problem)
 
     def _observations(self, query: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         def ask(cursor: Any) -> tuple[list[dict[str, Any]], Any]:
@@ -86,18 +84,6 @@ class Langfuse:
             return self.client.listed(reply, "data"), meta.get("cursor") if isinstance(meta, dict) else None
 
         return self.client.pages(ask, "id")
-
-
-def _found(
-    rows: Iterator[dict[str, Any]], service: str, trace: str, missing: list[NotThere]
-) -> Iterator[dict[str, Any]]:
-    """The rows of a trace; if there are none, it is missing."""
-    first = next(rows, None)
-    if first is None:
-        missing.append(NotThere(f"{service} has no record of the trace `{trace}`", ExitCode.NOTHING_CHECKED))
-        return
-    yield first
-    yield from rows
 
 
 LANGSMITH_CLOUD = "https://api.smith.langchain.com"
@@ -136,7 +122,6 @@ class LangSmith:
         )
         self._found: dict[str, Any] = {}
         self._has_v1 = True
-        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         start = since.isoformat() if since else None
@@ -145,7 +130,7 @@ class LangSmith:
 
     def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
         for trace in traces:
-            yield from _found(self._runs({"trace": trace}, _SELECT), "LangSmith", trace, self.missing)
+            yield from self.client.rows_of(trace, self._runs({"trace": trace}, _SELECT))
 
     def _runs(self, query: Mapping[str, Any], select: Sequence[str]) -> Iterator[dict[str, Any]]:
         for runs in self.client.pages(lambda cursor: self._page(query, select, cursor), "id"):
@@ -228,7 +213,6 @@ class Mlflow:
         self._name = project or variable(environment, "MLFLOW_EXPERIMENT_NAME", default="")
         self._experiment = variable(environment, "MLFLOW_EXPERIMENT_ID", default="0")
         self._info: dict[str, dict[str, Any]] = {}
-        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         experiment = {"experiment_id": self._experiment_id()}
@@ -256,7 +240,7 @@ class Mlflow:
             try:
                 data = self.client.get("/ajax-api/2.0/mlflow/get-trace-artifact", {"request_id": trace})
             except NotThere as problem:
-                self.missing.append(problem)
+                self.client.missing.append(problem)
             else:
                 yield {"info": self._info[trace], "data": data}
 
@@ -293,7 +277,6 @@ class Phoenix:
             address_in="PHOENIX_ENDPOINT",
             keys_in="PHOENIX_API_KEY",
         )
-        self.missing: list[NotThere] = []
 
     def traces(self, since: datetime | None) -> Iterator[str]:
         try:
@@ -313,7 +296,7 @@ class Phoenix:
                     yield span
         for trace in traces:
             if trace not in found:
-                yield from _found(iter(()), "Phoenix", trace, self.missing)
+                yield from self.client.rows_of(trace, iter(()))
 
     def _pages(self, query: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         path = f"/v1/projects/{quote(self._project, safe='')}/spans"
