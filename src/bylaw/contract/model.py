@@ -251,6 +251,10 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     span: Span | None = None
 
     @property
+    def has_reset(self) -> bool:
+        return bool(self.reset_endpoint or self.reset_function)
+
+    @property
     def title(self) -> str:
         """The name of the agent in reports."""
         if self.endpoint is None:

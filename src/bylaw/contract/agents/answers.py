@@ -37,13 +37,20 @@ TOO_LARGE = Failure("bad_answer", f"the answer is larger than {MOST_ANSWER // 10
 class NoAnswer(Exception):
     """The agent returned something that is no data; the message names it: "an object of type `Queue`"."""
 
+    def failure(self, how: str) -> Failure:
+        """`how`: whether the agent `returned` or `yielded` it."""
+        return Failure("bad_answer", f"the agent {how} {self}")
 
-class ReportsFailure(Exception):
+
+class ReportsFailure(NoAnswer):
     """What the agent returned reports a failure."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
-        self.failure = failure
+        self._failure = failure
+
+    def failure(self, how: str) -> Failure:
+        return self._failure
 
 
 def answer_text(value: Any, *, depth: int = 0) -> str | None:

@@ -39,7 +39,7 @@ from bylaw.contract.agents.processes import (
     termination,
 )
 from bylaw.contract.agents.prompts import Dialogue, filled, prompt_request, why_no_conversation
-from bylaw.contract.agents.python_workers import has_reset, reset_agent
+from bylaw.contract.agents.python_workers import reset_agent
 from bylaw.contract.agents.replies import read_output, read_reply
 from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
 from bylaw.contract.faults.plan import PromptPlan
@@ -91,7 +91,7 @@ class ExternalAgent:
 
     @property
     def has_reset(self) -> bool:
-        return has_reset(self._spec)
+        return self._spec.has_reset
 
     @property
     def concurrency(self) -> int:

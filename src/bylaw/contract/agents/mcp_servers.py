@@ -176,44 +176,28 @@ async def _carry(connection: Connection, request: Outgoing, call: McpCall | None
         return True
     async with fetch(without_compression(request) if call is not None else request) as reply:
         headers = [(name, value) for name, value in reply.headers if call is None or name != "content-length"]
-        if call is None:
-            parts = reply.body()
-        elif is_stream(dict(reply.headers)):
-            parts = _events(call, reply)
-        else:
-            parts = _object(call, reply)
         await connection.begin(reply.status, headers)
-        async for part in parts:
+        async for part in reply.body() if call is None else _parts(call, reply):
             await connection.data(part)
         await connection.end()
     return True
 
 
-async def _object(call: McpCall, reply: Reply) -> AsyncIterator[bytes]:
-    body = bytearray()
-    async for data in reply.body():
-        body += data
-        _check_size(body)
-    yield _altered(call, bytes(body)) or bytes(body)
-
-
-async def _events(call: McpCall, reply: Reply) -> AsyncIterator[bytes]:
-    waiting = b""
+async def _parts(call: McpCall, reply: Reply) -> AsyncIterator[bytes]:
+    """The body as the agent receives it: one object, or events, each as soon as it is whole."""
+    streams, waiting = is_stream(dict(reply.headers)), bytearray()
     async for data in reply.body():
         waiting += data
-        _check_size(waiting)
+        if len(waiting) > MOST_KEPT:
+            raise UpstreamFailure(f"a result is larger than {MOST_KEPT} bytes")
         start = 0
-        for event in read_events(waiting):
-            altered, raw = _altered(call, event.data.encode()), waiting[start : event.end]
+        for event in read_events(bytes(waiting)) if streams else ():
+            altered, raw = _altered(call, event.data.encode()), bytes(waiting[start : event.end])
             yield raw if altered is None else _with_data(raw, altered)
             start = event.end
-        waiting = waiting[start:]
-    yield waiting
-
-
-def _check_size(body: bytes | bytearray) -> None:
-    if len(body) > MOST_KEPT:
-        raise UpstreamFailure(f"a result is larger than {MOST_KEPT} bytes")
+        del waiting[:start]
+    rest = bytes(waiting)
+    yield rest if streams else _altered(call, rest) or rest
 
 
 def _altered(call: McpCall, text: bytes) -> bytes | None:

@@ -132,7 +132,7 @@ class Dialogue:
 
 def why_no_conversation(spec: AgentSpec) -> str | None:
     """Why an agent in another process cannot be asked more than one message; None if it can."""
-    if spec.reset_endpoint or spec.reset_function:
+    if spec.has_reset:
         return None
     if spec.endpoint is not None:
         texts = [spec.request_template or "", *spec.query_params.values()]

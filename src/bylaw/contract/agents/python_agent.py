@@ -19,7 +19,6 @@ from bylaw.contract.agents.answers import (
     MOST_ANSWER,
     TOO_LARGE,
     NoAnswer,
-    ReportsFailure,
     agent_run,
     answer_text,
     plain_value,
@@ -43,7 +42,6 @@ from bylaw.contract.agents.python_workers import (
     RESET_SECONDS,
     Outcome,
     Workers,
-    has_reset,
     reset_by_function,
     reset_by_request,
 )
@@ -92,7 +90,7 @@ class PythonAgent:
 
     @property
     def has_reset(self) -> bool:
-        return has_reset(self._spec)
+        return self._spec.has_reset
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -304,9 +302,7 @@ class PythonAgent:
             answer = self._read(outcome.value, self._spec.response_path)
             return TOO_LARGE if isinstance(answer, str) and len(answer) > MOST_ANSWER else answer
         except NoAnswer as problem:
-            return Failure("bad_answer", f"the agent returned {problem}")
-        except ReportsFailure as reported:
-            return reported.failure
+            return problem.failure("returned")
         except Exception as error:  # reading an object runs the agent's own code
             return Failure("bad_answer", f"the answer cannot be read: {one_line(error)}")
 

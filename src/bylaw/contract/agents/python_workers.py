@@ -272,10 +272,6 @@ def _outcome(done: concurrent.futures.Future[Outcome]) -> Iterator[list[Any]]:
 RESET_SECONDS = 30.0
 
 
-def has_reset(spec: AgentSpec) -> bool:
-    return bool(spec.reset_endpoint or spec.reset_function)
-
-
 async def reset_agent(spec: AgentSpec, base: Path) -> None:
     """Reset an agent that runs in another process. Raises AgentUnreachable."""
     if spec.reset_function:

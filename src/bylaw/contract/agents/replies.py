@@ -20,7 +20,6 @@ import msgspec
 
 from bylaw.contract.agents.answers import (
     NoAnswer,
-    ReportsFailure,
     answer_text,
     at_path,
     block_text,
@@ -228,18 +227,14 @@ def join_chunks(chunks: Chunks, path: str | None = None) -> str | Failure:
     try:
         yielded = _join_yielded(chunks, path)
     except NoAnswer as problem:
-        return Failure("bad_answer", f"the agent yielded {problem}")
-    except ReportsFailure as reported:
-        return reported.failure
+        return problem.failure("yielded")
     if chunks.returned is None or (isinstance(yielded, Failure) and chunks):
         return yielded
     try:
         text = answer_text(chunks.returned)
         returned = None if text is None else read_text(text, path)
     except NoAnswer as problem:
-        return Failure("bad_answer", f"the agent returned {problem}")
-    except ReportsFailure as reported:
-        return reported.failure
+        return problem.failure("returned")
     if not isinstance(returned, str) or isinstance(yielded, Failure):
         return yielded if returned is None else returned
     if returned.strip() in yielded:

@@ -39,12 +39,12 @@ class Plan:
         self.models: set[str] = set()
         """where requests to models went"""
         self.attempts = Attempts()
-        self._called: set[str] = set()
+        self.called: set[str] = set()
         """the tools that were called by name, where their faults hit them"""
 
     def tool_call(self, name: str) -> ToolFault | None:
         """The fault that hits this call of a named tool; the first in the contract wins."""
-        self._called.add(name)
+        self.called.add(name)
         return self._first(
             fault for fault in self._of(ToolFault) if fault.match_url is None and _matches(fault.tool, name)
         )
@@ -54,13 +54,10 @@ class Plan:
 
         `every`: whether faults on every tool hit it too. None for a tool that is called by name in this run.
         """
-        if name in self._called:
+        if name in self.called:
             return None
         named = (fault for fault in self._of(ToolFault) if fault.match_url is None and (every or fault.tool != "*"))
         return self._first(fault for fault in named if _matches(fault.tool, name))
-
-    def is_called_by_name(self, name: str) -> bool:
-        return name in self._called
 
     def request(self, url: str, *, in_tool: bool = False) -> ToolFault | None:
         """The fault that hits this HTTP request of a tool.
@@ -220,29 +217,28 @@ class ResultFaults:
         for place in places:
             hit = self._hits.get(place.call_id)
             if hit is None:
-                hit = self._hits[place.call_id] = self._decide(place)
-                delay += self._strike(place, hit)
-            elif hit.text is not None:
-                self._put(place, hit)
+                name = place.name or self._names.get(place.call_id) or ""
+                hit = self._hits[place.call_id] = self._decide(name, place.call_id)
+                delay += self._strike(name, place, hit)
+            if hit.fault is not None and hit.text is not None:
+                place.put(hit.text, is_error=hit.fault.mode in ("error", "timeout", *effects.NETWORK_FAILURES))
             for text, strategy in hit.attacks:
                 place.alter(lambda result, text=text, how=strategy: str(attack_result(result, text, how)))  # type: ignore[misc]
             changed = changed or hit.text is not None or bool(hit.attacks)
         return changed, delay
 
-    def _decide(self, place: ResultPlace) -> _Hit:
-        name = place.name or self._names.get(place.call_id) or ""
+    def _decide(self, name: str, call_id: str) -> _Hit:
         attacks = [] if self.is_off else self._plan.attacks(on_result_of=name)
         for attack in attacks:
             self._plan.hit(attack)
-        is_new = name and place.call_id not in (self._history or ())
+        is_new = name and call_id not in (self._history or ())
         fault = self._plan.tool_result(name, every=not self.is_off) if is_new else None
         texts = [(attack_text(one, self._plan.random(one)), beside(one.strategy, fault)) for one in attacks]
         return _Hit(fault, texts)
 
-    def _strike(self, place: ResultPlace, hit: _Hit) -> float:
-        """Put the fault into the result for the first time; return the seconds that the tool takes longer."""
-        fault, name = hit.fault, place.name or self._names.get(place.call_id) or ""
-        text = place.text
+    def _strike(self, name: str, place: ResultPlace, hit: _Hit) -> float:
+        """Decide what the fault makes of the result; return the seconds that the tool takes longer."""
+        fault, text = hit.fault, place.text
         first = self._first_texts.setdefault(name, text)
         attempt = self._begin_attempt(name, place.call_id)
         if fault is None:
@@ -250,22 +246,17 @@ class ResultFaults:
         altered = self._altered(fault, text, first)
         if altered != text:
             hit.text = altered
-            self._put(place, hit)
         if altered != text or fault.mode in _LONGER:
             self._plan.hit_on_way_to_model(fault, attempt)
         return effects.delay_of(fault, self._plan.random(fault))
 
     def _begin_attempt(self, name: str, call_id: str) -> Attempt | None:
         """The call whose result this is; None if it was recorded where it was made, or made before this run."""
-        if not name or self.is_off or call_id in (self._history or ()) or self._plan.is_called_by_name(name):
+        if not name or self.is_off or call_id in (self._history or ()) or name in self._plan.called:
             return None
         attempt = self._plan.attempts.begin(name, call_id=call_id)
         attempt.end(failed=False, took_effect=True)
         return attempt
-
-    def _put(self, place: ResultPlace, hit: _Hit) -> None:
-        assert hit.fault is not None and hit.text is not None
-        place.put(hit.text, is_error=hit.fault.mode in ("error", "timeout", *effects.NETWORK_FAILURES))
 
     def _altered(self, fault: ToolFault, text: str, first: str) -> str:
         """The result as the fault changes it; the same text if it changes nothing."""
