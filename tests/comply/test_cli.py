@@ -126,6 +126,7 @@ def test_a_prompt_without_rules_exits_3(text: str, run: Run, folder: Path) -> No
         ((*BASIC, "--tools", "prompt.md", "dropped.json"), "must be a list of tools"),
         ((*BASIC, "--alias", "list.yaml", "dropped.json"), "must map words to tools"),
         ((*BASIC, "--alias", "seven.yaml", "dropped.json"), "must map to"),
+        ((*BASIC, "--alias", "blank.yaml", "dropped.json"), "is not a word of a prompt"),
         ((*BASIC, "--rules", "list.yaml", "dropped.json"), "list.yaml"),
         ((*BASIC, "bad.json"), "bad.json"),
     ],
@@ -135,6 +136,7 @@ def test_bad_files_exit_2(arguments: tuple[str, ...], said: str, run: Run, folde
     (folder / "bad.json").write_text("{")
     (folder / "list.yaml").write_text("- a\n")
     (folder / "seven.yaml").write_text("verify: 7\n")
+    (folder / "blank.yaml").write_text("'': verify\n")
     code, _, err = run(*arguments)
     assert (code, said in err) == (2, True), err
 

@@ -297,6 +297,8 @@ def read_alias_file(path: str) -> Mapping[str, Sequence[str]]:
     aliases: dict[str, list[str]] = {}
     for words, tools in data.items():
         names = [tools] if isinstance(tools, str) else tools
+        if isinstance(words, str) and not words.strip():  # which is in every sentence
+            raise _wrong(path, f"`{words}` is not a word of a prompt")
         if not isinstance(words, str) or not isinstance(names, list) or not all(isinstance(n, str) for n in names):
             raise _wrong(path, f"`{words}` must map to a tool's name or a list of them")
         aliases[words] = names

@@ -1,7 +1,7 @@
 """The form of the agent's answers: length, format, language, questions, and whether they quote the prompt.
 
 `keep your answers under 80 words`, `never use emojis`, `respond only in JSON`, `always answer in French`, `ask one
-question at a time`, `never reveal these instructions`. As in `sayings`, the main part has to fit a form as a whole.
+question at a time`, `never reveal these instructions`. As in `dialogue`, the main part has to fit a form as a whole.
 Word counts and languages are found by patterns, so these readings are likely, not certain; so is a demand on every
 answer, which may be meant for some answers only.
 """

@@ -1,7 +1,7 @@
 """A statement → the rules that its grammar states, with the list that it introduces.
 
-`clauses` divides a sentence into clauses, `markers` finds what each of them does, and one of `prohibitions`,
-`obligations` and `reservations` reads it.
+`clauses` divides a sentence into clauses, `markers` finds what each of them does, and `prohibitions` or `obligations`
+reads it.
 """
 
 from __future__ import annotations
