@@ -20,20 +20,24 @@ def bank(data: Path) -> Bank:
     return Bank(data)
 
 
-@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.proof)])
-def test_proposals_from_one_half_of_the_models_hold_for_the_other(bank: Bank, which: int) -> None:
-    mined, other = halves(bank)[which], halves(bank)[1 - which]
+@pytest.mark.parametrize(
+    ("which", "every"), [(0, 3), *(pytest.param(which, 1, marks=pytest.mark.proof) for which in (0, 1))]
+)
+def test_proposals_from_one_half_of_the_models_hold_for_the_other(bank: Bank, which: int, every: int) -> None:
+    mined, other = halves(bank)[which][::every], halves(bank)[1 - which][::every]
     clean = as_trace(dialogue for dialogue in mined if dialogue.is_clean)
     report = bylaw.propose(clean)
     found = score([one.rule for one in report.proposals], other)
     print(f"\nSOPBench bank, {len(report.proposals)} rules from {report.sessions:,} clean dialogues: {found}")
-    print(f"  the rules written by hand, on the same: {score(load_yaml(RULES.read_text()), other)}")
+    if every == 1:
+        print(f"  the rules written by hand, on the same: {score(load_yaml(RULES.read_text()), other)}")
     assert found.precision > 0.8 and found.recall > 0.3
     assert found.false / found.clean < 0.05
 
 
-def test_nothing_proposed_stops_what_it_was_mined_from(bank: Bank, tmp_path: Path) -> None:
-    clean = as_trace(dialogue for dialogue in halves(bank)[0] if dialogue.is_clean)
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.proof)])
+def test_nothing_proposed_stops_what_it_was_mined_from(bank: Bank, tmp_path: Path, every: int) -> None:
+    clean = as_trace(dialogue for dialogue in halves(bank)[0][::every] if dialogue.is_clean)
     report = bylaw.propose(clean, hold_out=0)
     rules = tmp_path / "rules.yaml"
     rules.write_text(render_rule_file(report).replace("mode: shadow", "mode: enforce"))

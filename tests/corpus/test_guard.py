@@ -95,7 +95,7 @@ class Bank:
         with gzip.open(data / "sopbench" / "prompts.json.gz") as file:
             self.prompts: dict[str, str] = json.load(file)
         with gzip.open(data / "sopbench" / "events.jsonl.gz") as file:
-            rows = [row for row in map(json.loads, file) if row["domain"] == "bank"]
+            rows = [json.loads(line) for line in file if b'"domain": "bank"' in line]
         self.dialogues = [
             Dialogue(row["id"], row["label"], row["first_violation"], row["prompt_id"], row["events"]) for row in rows
         ]
@@ -225,7 +225,7 @@ def report(title: str, replays: list[Replay]) -> tuple[float, float]:
     return 1 - either.missed / (either.at + either.before + either.missed), len(stopped) / len(clean)
 
 
-EVERY = [20, pytest.param(1, marks=pytest.mark.proof)]
+EVERY = [60, pytest.param(1, marks=pytest.mark.proof)]
 
 
 @pytest.fixture(scope="module")

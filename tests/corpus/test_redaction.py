@@ -17,15 +17,16 @@ NAMED = re.compile(r"(?i)(?:password|otp|secret|key)")
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="no real traces beside this repository")
-def test_what_is_found_in_real_traces_is_what_it_is_taken_for() -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.proof)])
+def test_what_is_found_in_real_traces_is_what_it_is_taken_for(every: int) -> None:
     redact = Redactor(Redaction(classes=CLASSES))
     found: Counter[str] = Counter()
     doubtful: Counter[str] = Counter()
-    texts = dict.fromkeys(corpus_texts(CORPUS))
+    texts = list(dict.fromkeys(corpus_texts(CORPUS)))[::every]
     for text in texts:
         for kind, start, end in redact.find(searchable(text)):
             found[kind] += 1
             if kind not in ("email", "iban") and not NAMED.search(text[max(0, start - 40) : start]):
                 doubtful[f"{kind}: {text[start:end][:40]}"] += 1
-    assert found["secret"] > 100 and found["email"] > 10  # the traces have them
+    assert found["secret"] > 100 / every and found["email"] > 10 / every  # the traces have them
     assert doubtful.total() <= len(texts) / 10_000, doubtful

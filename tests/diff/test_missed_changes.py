@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ import bylaw
 from bylaw.diff.policy import fewest_breaks
 from bylaw.diff.report.wording import headline
 from bylaw.model.events import Annotation, Origin
+from bylaw.text.statistics import ALPHA
 from tests.diff.test_blind_spots import TASKS, Call, Turns, diff, talk
 from tests.support.build import trace
 
@@ -128,7 +130,7 @@ def test_a_quantity_that_nothing_mentions_is_seen() -> None:
 
 
 def test_a_long_value_is_cut_in_what_is_said_about_it() -> None:
-    both = sides(answered("Sum?", "x", "It is 5."), answered("Sum?", "x", f"It is {'9' * 100_000}."))
+    both = sides(answered("Sum?", "x", "It is 5."), answered("Sum?", "x", f"It is {'9' * 5_000}."))
     report = diff(*both, deterministic=True)
     assert report.exit_code == 1
     assert len(headline(report)) < 1_000
@@ -208,6 +210,58 @@ def test_a_rule_that_20_sessions_of_the_baseline_keep_gates_after_three_breaks(
 def test_more_baseline_sessions_make_fewer_breaks_enough() -> None:
     assert [fewest_breaks(n, 20) for n in (20, 40, 160)] == [3, 2, 1]
     assert fewest_breaks(200, 200) == 3
+
+
+@pytest.mark.parametrize(("noisy", "code"), [(0, 1), (4, 0)])
+def test_rules_that_noise_breaks_share_the_level(noisy: int, code: int) -> None:
+    """Three breaks of one rule fail; beside four rules that the baseline breaks now and then they do not."""
+    rules = [{"id": f"no-{k}", "kind": "no_call", "params": {"tool": f"t{k}"}, "scope": "session"} for k in range(20)]
+
+    def runs(broken: dict[int, int]) -> list[Turns]:
+        return [talk(f"t{i}", f"Ticket {i}.", [(f"t{broken[i]}", {}, "y")] if i in broken else []) for i in range(20)]
+
+    report = diff(runs({5 + k: k for k in range(1, 1 + noisy)}), runs({0: 0, 1: 0, 2: 0}), rules)
+    assert next(rate for rate in report.policy.rates if rate.rule == "no-0").gates is bool(code)
+    assert report.exit_code == code
+
+
+def test_many_rules_that_noise_breaks_rarely_gate() -> None:
+    rng = np.random.default_rng(1)
+    enough = [0, *(fewest_breaks(20, 20, ALPHA / rules) for rules in range(1, 21))]
+    alarms = 0
+    for _ in range(1_000):
+        rate = rng.uniform(0.02, 0.2)
+        before, after = rng.binomial(20, rate, (2, 20))
+        alarms += bool(((before == 0) & (after >= enough[int(((before + after) > 0).sum())])).any())
+    assert alarms <= 60
+
+
+def test_a_violation_is_not_fixed_by_an_agent_that_does_nothing() -> None:
+    before = [talk(f"t{i}", f"Pay ticket {i}.", [("pay", {}, "y")]) for i in range(20)]
+    report = diff(before, [talk(f"t{i}", f"Pay ticket {i}.", []) for i in range(20)], [CONFIRM])
+    assert (report.exit_code, report.policy.fixes, report.cases.improved) == (1, (), ())
+
+
+# -- the order of calls -----------------------------------------------------------------------------------------------
+
+
+def calls_of(*names: str) -> list[Call]:
+    return [(name, {}, "y") for name in names]
+
+
+def test_a_tool_that_is_absent_is_no_reversed_order() -> None:
+    """A third of the sessions drop one tool, a third the other."""
+    before = [talk(f"t{i}", f"Ticket {i}.", calls_of("ok", "ship")) for i in range(24)]
+    after = [talk(f"t{i}", f"Ticket {i}.", calls_of(*(("ok",), ("ship",), ("ok", "ship"))[i % 3])) for i in range(24)]
+    report = diff(before, after)
+    assert report.exit_code == 1
+    assert not [one.text for one in report.findings if "before" in one.text]
+
+
+def test_a_reversed_order_is_told() -> None:
+    before = [talk(f"t{i}", f"Ticket {i}.", calls_of("ok", "ship")) for i in range(24)]
+    report = diff(before, [talk(f"t{i}", f"Ticket {i}.", calls_of("ship", "ok")) for i in range(24)])
+    assert "`ship` is now called before `ok` in 24 of 24 sessions" in [one.text for one in report.findings]
 
 
 def test_a_rule_that_the_baseline_broke_once_is_tested() -> None:
