@@ -166,7 +166,7 @@ _ENGLISH = (
     ("against", rf"\b(?:that|this|it|your)(?: request)? (?:is|goes|would be|would go) against {_MY_RULES}"),
 )
 _GERMAN_HELP = r"(?:weiter)?(?:helfen|behilflich|unterstützen|beantworten|tun|machen|bereitstellen|bearbeiten|erfüllen)"
-_GERMAN = (
+_OTHER_LANGUAGES = (
     (
         "nicht",
         r"\bich (?:kann|darf|werde) (?:(?:dir|ihnen|euch|das|dies|dabei|damit|hierbei|leider|diese|anfrage) ){0,4}"
@@ -177,23 +177,17 @@ _GERMAN = (
         r"\b(?:dabei|damit|hierbei|das|dies) (?:kann|darf|werde) ich (?:(?:dir|ihnen|euch|leider) ){0,2}nicht"
         rf"(?: {_GERMAN_HELP}|[.!…]*$)",
     ),
-)
-_SPANISH = (
     (
         "no p",
         r"\bno (?:puedo|podemos|podré) (?:ayudar|asistir|proporcionar|cumplir|hacer eso|hacerlo|compartir|continuar"
         r"|procesar|responder a|ofrecer|realizar|generar|crear|brindar|facilitar)",
     ),
-)
-_FRENCH = (
     (
         "je ne",
         r"\bje ne (?:peux|puis|suis)(?: malheureusement)? pas (?:(?:en mesure de|autorisée? à|capable de) )?"
         r"(?:vous |te |y |t'){0,2}"
         r"(?:aider|assister|fournir|répondre à|faire (?:cela|ça)|partager|continuer|traiter|donner|générer|créer)",
     ),
-)
-_RUSSIAN = (
     (
         "не ",
         r"(?:\bя |^)не (?:могу|смогу|буду|вправе|имею права) (?:(?:вам|тебе|вас|с этим|в этом) ){0,2}"  # noqa: RUF001
@@ -201,9 +195,7 @@ _RUSSIAN = (
         r"|это делать|поделиться|обработать|обсужд)",
     ),
 )
-_PATTERNS = tuple(
-    (stem, re.compile(pattern)) for stem, pattern in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH, *_RUSSIAN)
-)
+_PATTERNS = tuple((stem, re.compile(pattern)) for stem, pattern in (*_ENGLISH, *_OTHER_LANGUAGES))
 """a word that the sentence has to contain, and the pattern"""
 
 _NOT_YET = re.compile(

@@ -18,7 +18,7 @@ from bylaw.comply.decide import index_of
 from bylaw.comply.model import BehavioralRule, State
 from bylaw.comply.prompt.vocabulary import stems
 from bylaw.model.canonical import canonical_json, json_type
-from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult, Trace
+from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult, Trace, Usage
 from bylaw.text.redaction.redactor import redacted
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, KINDS
 
@@ -241,6 +241,8 @@ class Answer(Struct, kw_only=True):
     proposed: list[Judged] = []
     refused: list[str] = []
     """why parts of it were discarded"""
+    usage: Usage | None = None
+    """what it cost, if the judge says so"""
 
 
 def read_answer(text: str, asked: Collection[str], indexes: Collection[int], *, proposals: bool) -> Answer:

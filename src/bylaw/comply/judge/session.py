@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from urllib.error import URLError
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.judge.exchange import (
@@ -148,13 +147,6 @@ class AnswerCache:
             Path(draft).replace(self._folder / f"{key}.json")  # so that the file is never seen half written
 
 
-class _Reply(Struct, frozen=True):
-    """An answer that the judge was paid for."""
-
-    answer: Answer
-    usage: Usage | None
-
-
 class JudgeSession:
     """The questions about one trace, asked within `timeout_ms` from `start` on the clock of `time.monotonic`.
 
@@ -224,9 +216,9 @@ class JudgeSession:
         problem: JudgeUnreachable | None = None
         ended = run_side_by_side(jobs, most=MOST_AT_ONCE, deadline=self._deadline, stop=self._stop)
         for place, reply in sorted(ended.items()):
-            if isinstance(reply, _Reply):
+            if isinstance(reply, Answer):
                 self._add_cost(reply.usage)
-                answers[uncached[place]] = reply.answer
+                answers[uncached[place]] = reply
             elif isinstance(reply, JudgeUnreachable):
                 problem = problem or reply
             elif not isinstance(reply, TimeoutError):
@@ -245,13 +237,13 @@ class JudgeSession:
         whole = [judge, instructions(propose=propose), self._prompt, named, self._transcript.digest]
         return hashlib.sha256(canonical_json(whole)).hexdigest()
 
-    def _ask(self, rules: Sequence[BehavioralRule], key: str, *, propose: bool) -> _Reply:
+    def _ask(self, rules: Sequence[BehavioralRule], key: str, *, propose: bool) -> Answer:
         asked = question(self._prompt, rules, self._transcript)
         try:
             left = self._deadline - time.monotonic()
             reply: Any = self._judge.ask(instructions(propose=propose), asked, seconds=left)
         except BadReply as problem:
-            return _Reply(Answer(refused=[encodable(str(problem))]), _usage(problem.usage))
+            return Answer(refused=[encodable(str(problem))], usage=_usage(problem.usage))
         except (JudgeUnreachable, TimeoutError):
             raise
         except OSError as problem:  # of a judge that is not one of ours, like every exception below
@@ -260,15 +252,15 @@ class JudgeSession:
         except Exception as problem:
             message = " ".join(str(redacted(encodable(str(problem)))).split())[:_LONGEST_MESSAGE]
             raised = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
-            return _Reply(Answer(refused=[f"the judge raised {raised}"]), None)
+            return Answer(refused=[f"the judge raised {raised}"])
         if not isinstance(reply, JudgeReply):
-            return _Reply(Answer(refused=[f"the judge returned {type(reply).__name__}, not JudgeReply"]), None)
+            return Answer(refused=[f"the judge returned {type(reply).__name__}, not JudgeReply"])
         if not isinstance(reply.text, str):
-            return _Reply(Answer(refused=["the judge's reply holds no text"]), _usage(reply.usage))
+            return Answer(refused=["the judge's reply holds no text"], usage=_usage(reply.usage))
         answer = self._read(reply.text, rules, propose=propose)
         if not answer.refused:
             self._cache.put(key, reply.text)
-        return _Reply(answer, _usage(reply.usage))
+        return replace(answer, usage=_usage(reply.usage))
 
     def _read(self, text: str, rules: Sequence[BehavioralRule], *, propose: bool) -> Answer:
         asked = [rule.rule_id for rule in rules]
