@@ -30,6 +30,7 @@ from bylaw.guard.commands.options import (
     load_rules,
     open_store,
     parse_time,
+    usage_errors,
 )
 from bylaw.guard.incidents.incidents import Incidents, NotChanged
 from bylaw.guard.stores.records import Alert, Detection, FollowRecord, Incident, IncidentStatus, Notification
@@ -334,7 +335,7 @@ def follow(
         click.echo(f"not delivered: {notification_line(notification)}", err=True)
 
     with open_store(store) as opened:
-        try:
+        with usage_errors(ValueError):
             follower = make_follower(
                 rules,
                 opened,
@@ -344,8 +345,6 @@ def follow(
                 trouble=lambda why: click.echo(f"waiting: {why}", err=True),
                 undelivered=undelivered,
             )
-        except ValueError as problem:
-            raise click.UsageError(str(problem)) from None
         if once:
             follower.once()
         else:
@@ -362,12 +361,8 @@ def _notify(path: str | None, webhook: str | None, escalate_to: str | None, **ti
 
     from bylaw.guard.incidents.channels import add_webhooks, read_notify
 
-    try:
+    with usage_errors(OSError, ValueError, path=path):
         notify = None if path is None else read_notify(path)
-    except OSError as problem:
-        raise click.UsageError(f"{path}: {problem.strerror}") from None
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
     notify = add_webhooks(notify, webhook, escalate_to)
     return replace(notify, **{name: value for name, value in times.items() if value is not None})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.guard.commands.options import INPUT, MODE, POLICY, VERSION
+from bylaw.guard.commands.options import INPUT, MODE, POLICY, VERSION, open_store, usage_errors
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard
@@ -93,14 +93,11 @@ def run(
     `shop` are called `shop__NAME`. The exit code is that of the server, or 2 if the rules or the server cannot be used.
     """
     from bylaw.guard.guard import StrictGuard
-    from bylaw.guard.integrations.mcp.servers import ServerProblem
 
-    try:
+    with usage_errors(ValueError):
         specs = _servers(server, **{name: more.pop(name) for name in ("url", "headers", "named", "config", "name")})
         address = None if listen is None else _address(listen)
         guard = StrictGuard(list(policies), store=store, mode=mode, version=version, inputs=inputs)
-    except (ServerProblem, ValueError) as problem:
-        raise click.UsageError(str(problem)) from None
     with guard:
         _warn_without_store(guard, store)
         settings = _settings(guard, specs, durable=store is not None, beside=policies[0], **more)
@@ -173,10 +170,8 @@ def _settings(
         raise click.UsageError("approved tools are in the store: --lock is for a guard without one")
     pins: Pins = StoredPins(guard.store) if durable else PinFolder(Path(lock or Path(beside).parent / _LOCK))
     check = None if no_lock else ToolCheck(pins, splitter(specs))
-    try:
+    with usage_errors(ServerProblem):
         return Settings(guard=guard, make_server=maker(specs), check=check, **more)
-    except ServerProblem as problem:
-        raise click.UsageError(str(problem)) from None
 
 
 def _serve(
@@ -241,7 +236,6 @@ def approve(tools: tuple[str, ...], everything: bool, store: str | None, lock: s
     """Approve tools whose description or schema has changed. Without arguments, show the changes."""
     from contextlib import nullcontext
 
-    from bylaw.guard.commands.options import open_store
     from bylaw.guard.integrations.json_files import FileProblem
     from bylaw.guard.integrations.mcp.pins import PinFolder, StoredPins
     from bylaw.guard.integrations.mcp.pins import approve as approve_pins
@@ -250,7 +244,7 @@ def approve(tools: tuple[str, ...], everything: bool, store: str | None, lock: s
         raise click.UsageError("name either --store or --lock")
     with open_store(store) if store is not None else nullcontext() as opened:
         pins: Pins = StoredPins(opened) if opened is not None else PinFolder(Path(lock or _LOCK))
-        try:
+        with usage_errors(FileProblem, OSError):
             changed = [
                 pin for server in pins.servers() for pin in pins.read(server).values() if pin.waiting is not None
             ]
@@ -262,8 +256,6 @@ def approve(tools: tuple[str, ...], everything: bool, store: str | None, lock: s
             if by is None:
                 raise click.UsageError("an approval needs a name: --by NAME")
             approve_pins(pins, found, by)
-        except (FileProblem, OSError) as problem:
-            raise click.UsageError(str(problem)) from None
     for pin in found:
         click.echo(f"approved {pin.id}")
     return ExitCode.OK
@@ -320,15 +312,10 @@ def wrap(
         options += [flag, f"{value:g}" if isinstance(value, float) else value] if value is not None else []
     if missing := next((policy for policy in policies if not Path(policy).is_file()), None):
         raise click.UsageError(f"there is no file `{missing}`")
-    try:
-        with StrictGuard(list(policies)) as guard:
-            _warn_without_store(guard, store)
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
-    try:
+    with usage_errors(ValueError), StrictGuard(list(policies)) as guard:
+        _warn_without_store(guard, store)
+    with usage_errors(FileProblem, OSError):
         done = client_config.wrap(Path(file), options, names=names)
-    except (FileProblem, OSError) as problem:
-        raise click.UsageError(str(problem)) from None
     for name in done.changed:
         click.echo(f"guarded: {name}")
     for name in done.already:
@@ -345,10 +332,8 @@ def unwrap(file: str) -> ExitCode:
     from bylaw.guard.integrations.json_files import FileProblem
     from bylaw.guard.integrations.mcp import client_config
 
-    try:
+    with usage_errors(FileProblem, OSError):
         done = client_config.unwrap(Path(file))
-    except (FileProblem, OSError) as problem:
-        raise click.UsageError(str(problem)) from None
     for name in done.changed:
         click.echo(f"no longer guarded: {name}")
     if not done.changed:

@@ -30,6 +30,7 @@ from bylaw.guard.commands.options import (
     parse_time,
     read_schemas,
     redaction_options,
+    usage_errors,
 )
 from bylaw.report.output import emit
 from bylaw.report.text import printable
@@ -116,10 +117,8 @@ def _answer(store: str, answer: Callable[[Reviews], ReviewRecord], redaction: Re
 def _parse_edit(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
-    try:
+    with usage_errors(BadInput):
         value = parse_json(text, "--edit")
-    except BadInput as problem:
-        raise click.UsageError(str(problem)) from None
     if not isinstance(value, dict) or set(value) != {"tool", "arguments"}:
         raise click.UsageError("--edit takes an object with exactly `tool` and `arguments`")
     return value

@@ -82,12 +82,20 @@ def make_redaction(
         raise click.UsageError(f"--pattern `{unnamed[0]}`: expected NAME=REGEX")
     wanted = CLASSES if "all" in classes else tuple(dict.fromkeys((*default.classes, *classes)))
     named = {name: pattern for name, _, pattern in (text.partition("=") for text in patterns)}
-    try:
+    with usage_errors(ValueError, BadPattern):
         redaction = Redaction(classes=wanted, patterns=named, mask=mask, keep=keep)
         Redactor(redaction)
-    except (ValueError, BadPattern) as problem:
-        raise click.UsageError(str(problem)) from None
     return redaction
+
+
+@contextmanager
+def usage_errors(*kinds: type[Exception], path: str | None = None) -> Iterator[None]:
+    """Ends the command with what is wrong with its options, or with the file at `path`."""
+    try:
+        yield
+    except kinds as problem:
+        why = f"{path}: {problem.strerror}" if path is not None and isinstance(problem, OSError) else str(problem)
+        raise click.UsageError(why) from None
 
 
 class BadInput(click.ClickException):

@@ -23,6 +23,7 @@ from bylaw.guard.commands.options import (
     open_store,
     read_schemas,
     redaction_options,
+    usage_errors,
 )
 from bylaw.report.text import printable
 
@@ -102,12 +103,8 @@ def _service_file(path: str | None) -> ServiceFile:
 
     if path is None:
         return ServiceFile()
-    try:
+    with usage_errors(OSError, ValueError, path=path):
         return read_service_file(path)
-    except OSError as problem:
-        raise click.UsageError(f"{path}: {problem.strerror}") from None
-    except ValueError as problem:
-        raise click.UsageError(str(problem)) from None
 
 
 def _serve_demo(config: ServeConfig) -> ExitCode:
