@@ -110,15 +110,6 @@ def child_environment(
 _HOOK = Path(__file__).with_name("startup_hook.py")
 
 
-class Found(Struct, frozen=True):
-    """What the processes of a command recorded themselves."""
-
-    counts: Mapping[str, int]
-    """of `turn`, `error` and `lost`"""
-    unable: list[str]
-    """frameworks of a Python that cannot load Bylaw"""
-
-
 def hook_variables(environment: Mapping[str, str], settings: Settings, folder: Path) -> dict[str, str]:
     """The variables that make each Python of the command run the hook; `folder` gets the hook and the log."""
     hook = folder / "python"
@@ -130,14 +121,12 @@ def hook_variables(environment: Mapping[str, str], settings: Settings, folder: P
     return {"PYTHONPATH": path, LOG: str(log), SETTINGS: msgspec.json.encode(settings).decode()}
 
 
-def read_log(folder: Path) -> Found:
+def read_log(folder: Path) -> tuple[Counter[str], list[str]]:
+    """How many of `turn`, `error` and `lost` the processes wrote, and frameworks of a Python that cannot load Bylaw."""
     lines = (folder / "frameworks.log").read_text("utf-8", "replace").splitlines()
     words = [line.split(" ", 2) for line in lines if line]
     unable = dict.fromkeys(word[1] for word in words if word[0] == "unable" and len(word) > 1)
-    return Found(Counter(word[0] for word in words), list(unable))
-
-
-_BY_SIGNAL = 128
+    return Counter(word[0] for word in words), list(unable)
 
 
 class Recorded(Struct, frozen=True):
@@ -155,6 +144,11 @@ class Recorded(Struct, frozen=True):
     """how many requests the proxy could not serve, by the reason; they count as lost"""
     passed: list[str] = []
     """connections in protocols that cannot be recorded, such as `a web socket to example.com`"""
+
+    @property
+    def was_killed(self) -> bool:
+        """By a signal, whose number is above 128."""
+        return self.status > 128
 
 
 def record_command(
@@ -175,16 +169,11 @@ def record_command(
             env = child_environment(os.environ, proxy=proxy.url(), named=named, authority=authority, folder=folder)
             env |= hook_variables(env, settings, folder)
             status = run_child(command, env, signals=signals)
-        found = read_log(folder)
-    lost = found.counts["lost"] + proxy.turned_away.total()
-    recording.add_counts(found.counts["turn"], found.counts["error"], lost)
+        counts, unable = read_log(folder)
+    recording.add_counts(counts["turn"], counts["error"], counts["lost"] + proxy.turned_away.total())
     unread = [host for host, _ in proxy.unread.most_common()]
     refused = [host for host, _ in proxy.refused.most_common()]
-    return Recorded(status, unread, refused, found.unable, dict(proxy.turned_away), list(proxy.passed))
-
-
-def was_killed(status: int) -> bool:
-    return status > _BY_SIGNAL
+    return Recorded(status, unread, refused, unable, dict(proxy.turned_away), list(proxy.passed))
 
 
 @contextmanager

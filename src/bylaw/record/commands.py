@@ -61,7 +61,7 @@ def record(
         raise click.UsageError("--pattern has no effect with --no-redact")
     try:
         from bylaw.record.api import Settings
-        from bylaw.record.child import record_command, was_killed
+        from bylaw.record.child import record_command
         from bylaw.record.recording import Recording
         from bylaw.wire.proxy.child_environment import named_addresses
     except ModuleNotFoundError as missing:
@@ -84,7 +84,7 @@ def record(
             os.path.abspath(out), recording.session, recording.id, agent or None, redact, own, durable=durable
         )
         recorded = record_command(command, recording, named=named, settings=settings, hosts=hosts)
-        is_complete = not was_killed(recorded.status)
+        is_complete = not recorded.was_killed
     except OSError as problem:
         return _refuse(f"cannot start `{command[0]}`: {problem.strerror or problem}")
     finally:

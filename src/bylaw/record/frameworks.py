@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from bylaw.record.turns import ModelCall
 from bylaw.wire.formats import format_named
 from bylaw.wire.formats.base import Json
-from bylaw.wire.patch_on_import import Patches, PatchOnImport
+from bylaw.wire.patch_on_import import Patches, PatchOnImport, subclasses
 from bylaw.wire.values import one_line, plain
 
 carried: ContextVar[list[str] | None] = ContextVar("bylaw_carried", default=None)
@@ -82,18 +82,12 @@ def _patch_classes(base: Any, patches: Patches, methods: dict[str, Callable[[Any
 
         return classmethod(__init_subclass__)
 
-    for derived in _derived(base):
+    for derived in subclasses(base):
         patch_class(derived)
     if "__init_subclass__" in vars(base):
         patches.replace(base, "__init_subclass__", watch)
     else:
         patches.add(base, "__init_subclass__", watch(None))
-
-
-def _derived(kind: Any) -> Iterator[Any]:
-    for derived in kind.__subclasses__():
-        yield derived
-        yield from _derived(derived)
 
 
 class _Asking:

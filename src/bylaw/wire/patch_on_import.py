@@ -14,7 +14,7 @@ import importlib.util
 import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -55,6 +55,13 @@ class Patches:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
+
+
+def subclasses(kind: Any) -> Iterator[Any]:
+    """All classes that are derived from this one so far."""
+    for derived in kind.__subclasses__():
+        yield derived
+        yield from subclasses(derived)
 
 
 class PatchOnImport:

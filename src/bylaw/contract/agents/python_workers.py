@@ -58,7 +58,8 @@ class Workers:
     async def function(self, run: Run, function: Callable[[], Any], seconds: float) -> Outcome | None:
         """What the function returned or raised; None if its time was over."""
         done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
-        thread = threading.Thread(target=_in_context(run, lambda: _timed(function, done)), daemon=True, name="agent")
+        call = _in_context(run, lambda: _timed(function, done))
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True, name="agent")
         thread.start()
 
         async def abandon() -> None:
@@ -122,11 +123,15 @@ class LoopThread:
         """Start the coroutine; the returned function cancels it."""
         tasks: list[asyncio.Task[None]] = []
 
+        async def work() -> None:
+            with _outcome(done) as values:
+                values.append(await _whole(function()))
+
         def start() -> None:
-            tasks.append(self._loop.create_task(_timed_async(function, done)))
+            tasks.append(self._loop.create_task(work()))
 
         context = contextvars.copy_context()
-        self._loop.call_soon_threadsafe(_in_context(run, start, context), context=context)
+        self._loop.call_soon_threadsafe(_in_context(run, start), context=context)
 
         def cancel() -> None:
             for task in tasks:
@@ -175,19 +180,14 @@ def _report_unless_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]
         loop.default_exception_handler(context)
 
 
-def _in_context(
-    run: Run | None, function: Callable[[], None], context: contextvars.Context | None = None
-) -> Callable[[], None]:
-    """The function, to be called inside the run. With a context, the caller calls it in that context."""
+def _in_context(run: Run | None, function: Callable[[], None]) -> Callable[[], None]:
+    """The function, to be called inside the run, in a copy of the caller's context."""
 
     def call() -> None:
         with unobserved() if run is None else run_context(run):
             function()
 
-    if context is not None:
-        return call
-    copied = contextvars.copy_context()
-    return lambda: copied.run(call)
+    return call
 
 
 def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
@@ -197,11 +197,6 @@ def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]
             values.append(asyncio.run(_whole(value)))
         else:
             values.append(_drained(value) if hasattr(value, "__next__") else value)
-
-
-async def _timed_async(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
-    with _outcome(done) as values:
-        values.append(await _whole(function()))
 
 
 async def _whole(value: Any) -> Any:

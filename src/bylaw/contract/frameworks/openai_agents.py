@@ -22,7 +22,7 @@ from bylaw.contract.faults.live_run import LiveRun, current_run, live_run_for
 from bylaw.contract.frameworks import Errors, ModelCall
 from bylaw.wire.formats.base import Json
 from bylaw.wire.listeners import unobserved
-from bylaw.wire.patch_on_import import Patches
+from bylaw.wire.patch_on_import import Patches, subclasses
 
 _ADDRESS = "http://model.invalid/v1/responses"
 """stated in the SDK's errors; nothing is sent there"""
@@ -37,7 +37,7 @@ def patch(module: Any, patches: Patches) -> None:
     """
     model, tool = getattr(module, "Model", None), getattr(module, "FunctionTool", None)
     if module.__name__ == "agents.models.interface" and hasattr(model, "get_response"):
-        for derived in _derived(model):
+        for derived in subclasses(model):
             if derived.__module__ not in _OVER_HTTP:
                 patches.replace(derived, "get_response", _response)
                 patches.replace(derived, "stream_response", _stream)
@@ -46,12 +46,6 @@ def patch(module: Any, patches: Patches) -> None:
 
 
 # Models
-
-
-def _derived(kind: Any) -> Iterator[Any]:
-    for derived in kind.__subclasses__():
-        yield derived
-        yield from _derived(derived)
 
 
 def _signature(original: Any) -> inspect.Signature:

@@ -115,26 +115,21 @@ class _Aiohttp:
     def failure(self, kind: Breakdown) -> Exception:
         import aiohttp
 
+        failure: Exception = aiohttp.ServerDisconnectedError()
         if kind == "timeout":
             kind_of_timeout = getattr(aiohttp, "SocketTimeoutError", aiohttp.ServerTimeoutError)
-            failure: Exception = kind_of_timeout("Timeout on reading data from socket")
+            failure = kind_of_timeout("Timeout on reading data from socket")
         elif kind == "reset":
             failure = aiohttp.ClientOSError(104, "Connection reset by peer")
         elif kind == "dns":
+            from aiohttp.client_reqrep import ConnectionKey
+
+            url = _built_url(self._session, self._url)
+            server = {"host": url.host, "port": url.port, "is_ssl": url.scheme == "https", "ssl": True}
+            key = ConnectionKey(**{**dict.fromkeys(ConnectionKey._fields), **server})
             unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-            kind_of_error = getattr(aiohttp, "ClientConnectorDNSError", aiohttp.ClientConnectorError)
-            failure = kind_of_error(self._connection_key(), unknown)
-        else:
-            failure = aiohttp.ServerDisconnectedError()
+            failure = getattr(aiohttp, "ClientConnectorDNSError", aiohttp.ClientConnectorError)(key, unknown)
         return failure
-
-    def _connection_key(self) -> Any:
-        """What errors of aiohttp name the server by."""
-        from aiohttp.client_reqrep import ConnectionKey
-
-        url = _built_url(self._session, self._url)
-        fields = {"host": url.host, "port": url.port, "is_ssl": url.scheme == "https", "ssl": True}
-        return ConnectionKey(**{**dict.fromkeys(ConnectionKey._fields), **fields})
 
     async def trickle(self, reply: Incoming, pieces: AsyncIterator[bytes]) -> Any:
         import aiohttp

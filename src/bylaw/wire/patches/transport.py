@@ -119,6 +119,7 @@ def bounded(delay: float, library: Limits) -> float:
 
 
 def raise_failure(exchange: Exchange, library: Limits) -> None:
+    """Before anything is sent."""
     if library.read_timeout is not None and exchange.delay > library.read_timeout:
         raise library.failure("timeout")
     if exchange.fails is not None:

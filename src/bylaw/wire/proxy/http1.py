@@ -309,18 +309,14 @@ def protocols_in(hello: bytes) -> list[bytes] | None:
         while at + 4 <= end:
             kind, length = int.from_bytes(hello[at : at + 2]), int.from_bytes(hello[at + 2 : at + 4])
             if kind == _ALPN:
-                return _names(hello[at + 6 : at + 4 + length])
+                names, data = list[bytes](), hello[at + 6 : at + 4 + length]
+                while data:
+                    names.append(data[1 : 1 + data[0]])
+                    data = data[1 + data[0] :]
+                return names
             at += 4 + length
     except IndexError:
         # The message is cut off or is no TLS. Such a client counts as one that offers nothing: it is decrypted, and
         # the TLS library, which reads all of it, refuses what is broken.
         return None
     return None
-
-
-def _names(data: bytes) -> list[bytes]:
-    names: list[bytes] = []
-    while data:
-        names.append(data[1 : 1 + data[0]])
-        data = data[1 + data[0] :]
-    return names
