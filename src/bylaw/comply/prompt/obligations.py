@@ -51,6 +51,8 @@ _REFUSES = any_case(r"\W*(?:\w+ly )?(?:be )?(?:den(?:y|ied)|refused?|declined?|r
 _TALK = any_case(r"\b(?:every |each |the |a )?(?:conversation|session|chat)s?\b")
 _ASKED = any_case(r"\b(?:asked|asks?|wants?|requests?|demands?|tries|tells you) (?:you )?(?:to|for)\b")
 _CONTRAST = any_case(r"\b(?:(?:not|never)(?! (?:more|less|fewer) than)|instead of|rather than)\b|n't\b")
+"""`call A, not B` names a tool that is not meant"""
+_TWO_ACTIONS = "it contrasts two actions"
 _REFUSAL = any_case(r"\b(?:deny|refuse|decline|reject)\b")
 _OPENING = any_case(
     r"\b(?:start|begin|open)\b(?: \w+){0,4}? (?:by|with)\b|\bfirst\b(?! then)|\bas (?:your"
@@ -72,7 +74,7 @@ def read_obligation(view: View) -> Reading:
         _read_refusal(view)
         or read_one_call_at_a_time(view)
         or read_answer_form(view)
-        or _read_contrast(view)
+        or (Reading(name=view.name, undecided=_TWO_ACTIONS) if _CONTRAST.search(view.bare) else None)
         or read_sequence(view)
         or read_precedence(view)
         or read_means(view)
@@ -103,13 +105,6 @@ def _read_refusal(view: View) -> Reading | None:
     return forbid_calls(view, Bound(tools.tools, Tier.LIKELY, min(tools.confidence, 0.7)))
 
 
-def _read_contrast(view: View) -> Reading | None:
-    """`call A, not B` names a tool that is not meant."""
-    if not _CONTRAST.search(view.bare):
-        return None
-    return Reading(name=view.name, undecided="it contrasts two actions")
-
-
 def _read_count(view: View) -> Reading | None:
     """`call send_email at most twice`, `call verify_identity exactly once`."""
     found = find_count_of_calls(view)
@@ -118,11 +113,11 @@ def _read_count(view: View) -> Reading | None:
     return limit_calls(view, *found) if found[0].at == "<=" else require_calls(view, *found)
 
 
-def _read_constraint(view: View) -> Reading | None:
-    """`the discount must be between 5 and 20`, `the reason must be one of "late" or "lost"`."""
+def _read_constraint(view: View, *, with_range: bool = True) -> Reading | None:
+    """`the discount must be between 5 and 20`, `the cabin can only be "economy" or "business"`."""
     tools = view.bind(view.main, likeness=False)
     found = (
-        find_range(view.main, tools.tools, view.sentence)
+        (find_range(view.main, tools.tools, view.sentence) if with_range else None)
         or find_choice(view.main, view.literals(), tools.tools, view.sentence)
         or find_bound(view.main, tools.tools, view.sentence)
     )
@@ -244,17 +239,16 @@ def read_reservation(view: View) -> Reading:
         or _read_condition(view)
         or _read_state(view)
         or _reserve_by_agreement(view)
-        or _reserve_by_constraint(view)
+        or _read_constraint(view, with_range=False)
         or _read_nothing_else(view)
-        or Reading(name=f"only {shorten(view.action, 40)}", undecided=_why_unread(view))
+        or _leave_open(view)
     )
 
 
-def _why_unread(view: View) -> str:
+def _leave_open(view: View) -> Reading:
     tools = view.bind(view.main, likeness=False)
-    if not tools:
-        return NO_TOOL
-    return f"no event shows whether `{shorten(view.extra(view.bare, tools) or view.main)}` holds"
+    why = f"no event shows whether `{shorten(view.extra(view.bare, tools) or view.main)}` holds"
+    return Reading(name=f"only {shorten(view.action, 40)}", undecided=why if tools else NO_TOOL)
 
 
 def _reserve_by_count(view: View) -> Reading | None:
@@ -301,14 +295,6 @@ def _reserve_by_agreement(view: View) -> Reading | None:
     if not tools or tools.is_any or view.extra(view.subject, tools) or not asks_user(view.action):
         return None
     return require_agreement(view, tools)
-
-
-def _reserve_by_constraint(view: View) -> Reading | None:
-    """`the cabin can only be "economy" or "business"`."""
-    tools = view.bind(view.main, likeness=False)
-    choice = find_choice(view.main, view.literals(), tools.tools, view.sentence)
-    found = choice or find_bound(view.main, tools.tools, view.sentence)
-    return constrain(view, tools, found) if found else None
 
 
 def _read_nothing_else(view: View) -> Reading | None:
