@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bylaw.contract.agents import http_agent
+from bylaw.contract.agents import external_agent
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.model import AgentSpec
@@ -63,8 +63,8 @@ def full() -> Iterator[str]:
 
 def test_an_address_that_does_not_answer_is_down(full: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the time that the agent may take to answer is not waited for."""
-    monkeypatch.setattr(http_agent, "CONNECT_WITHIN", 0.2)
-    agent = http_agent.HttpAgent(AgentSpec(type="http", endpoint=full, timeout_ms=300_000))
+    monkeypatch.setattr(external_agent, "CONNECT_WITHIN", 0.2)
+    agent = external_agent.HttpAgent(AgentSpec(type="http", endpoint=full, timeout_ms=300_000))
     report = run_contract(contract(prompts=PROMPTS), agent)
     assert (report.exit_code, report.agent_runs) == (4, GIVE_UP_AFTER)
     assert report.stopped is not None
