@@ -97,7 +97,7 @@ class Program:
     def __init__(self, rules: Sequence[Rule], *, index: bool = True, excerpts: bool = True) -> None:
         self.rules = tuple(rules)
         self._excerpts = excerpts
-        self.monitors = tuple(_compile(rule) for rule in self.rules)
+        self.monitors = tuple(map(_compile, self.rules))
         self.prevention = tuple(_prevention(rule) for rule in self.rules)
         self.unscoped = frozenset(
             i

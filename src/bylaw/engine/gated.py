@@ -119,7 +119,9 @@ class Gated(Monitor):
         notes = mismatch_notes(state.mismatches)
         inner = self._end(state.inner, state.matched, ended)
         if state.late and inner.outcome is not Outcome.VIOLATED:
-            return Conclusion(Outcome.INCONCLUSIVE, reason=_too_late(state.late), notes=(*notes, *inner.notes))
+            many = "1 call was" if state.late == 1 else f"{state.late} calls were"
+            reason = f"{many} recorded too long after the turn to tell whether `when` matched"
+            return Conclusion(Outcome.INCONCLUSIVE, reason=reason, notes=(*notes, *inner.notes))
         if state.unknown:
             taken = state.taken if state.differs else state.inner
             outcome = self._end(taken, state.matched + state.unknown, ended).outcome
@@ -176,11 +178,6 @@ def _lies_before(turns: tuple[int | None, ...], total: int, event: Event) -> boo
     return oldest is not None and event.turn < oldest
 
 
-def _too_late(calls: int) -> str:
-    many = "1 call was" if calls == 1 else f"{calls} calls were"
-    return f"{many} recorded too long after the turn to tell whether `when` matched"
-
-
 def _notes(state: State) -> tuple[str, ...]:
     return (tell_doubts("`when` matched", state.doubts),) if state.unknown else ()
 
@@ -227,7 +224,9 @@ class OfAgents(Monitor):
         if origin.agent not in self._agents:
             above = origin.parent_agent
             if not self._below or above is None or not (above in self._agents or above in state.below):
-                return self._without(state, origin.agent, is_turn, is_watched), NOTHING
+                if origin.agent is not None:
+                    return (replace(state, others=state.others + 1) if is_turn else state), NOTHING
+                return replace(state, nameless=state.nameless + is_turn, missed=state.missed + is_watched), NOTHING
             if origin.agent is not None and origin.agent not in state.below and len(state.below) < MOST_BELOW:
                 state = replace(state, below=(*state.below, origin.agent))
         if is_turn:
@@ -236,11 +235,6 @@ class OfAgents(Monitor):
             return state, NOTHING
         inner, found = self.inner.step(state.inner, event, applies)
         return (state if inner is state.inner else replace(state, inner=inner)), found
-
-    def _without(self, state: AgentState, agent: str | None, is_turn: bool, is_watched: bool) -> AgentState:
-        if agent is not None:
-            return replace(state, others=state.others + 1) if is_turn else state
-        return replace(state, nameless=state.nameless + is_turn, missed=state.missed + is_watched)
 
     def dump(self, state: AgentState, excerpts: bool = True) -> AgentState:
         return replace(state, inner=self.inner.dump(state.inner, excerpts))
@@ -256,9 +250,7 @@ class OfAgents(Monitor):
                 return Conclusion(inner.outcome, reason=inner.reason, notes=(f"no turn of the agent `{self._name}`",))
         else:
             inner = self.inner.end(state.inner, Ended(state.turns, ended.complete))
-        unclear = state.missed or (state.nameless and not state.turns)
-        if unclear:
-            count = state.missed or state.nameless
+        if count := state.missed or (state.nameless if not state.turns else 0):
             events = "1 event names" if count == 1 else f"{count} events name"
             reason = f"{events} no agent, and the rule is of the agent `{self._name}`"
             return Conclusion(Outcome.INCONCLUSIVE, reason=reason, notes=inner.notes)

@@ -91,8 +91,12 @@ _DEEPEST_CHUNK = 4
 def chunk_texts(values: Iterable[Any]) -> tuple[list[str], int]:
     """The texts of the chunks, and how many chunks hold their text under no usual name. What is null or empty is no
     chunk."""
-    chunks = (item for value in values for item in (value if isinstance(value, list) else (value,)))
-    items = [item for item in chunks if item is not None and item not in ("", {}, [])]
+    items = [
+        item
+        for value in values
+        for item in (value if isinstance(value, list) else (value,))
+        if item is not None and item not in ("", {}, [])
+    ]
     texts = [item if type(item) is str else _text_of(item) for item in items]
     return [text for text in texts if text], texts.count(None)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.compile import Program
 from bylaw.engine.matching import compile_names
-from bylaw.engine.monitor import STOPPED_EARLY, Conclusion, Ended, Found
+from bylaw.engine.monitor import STOPPED_EARLY, Conclusion, Ended, Found, Monitor
 from bylaw.model import demand as demands
 from bylaw.model.rule import Rule
 from bylaw.model.rule import Scope as RuleScope
@@ -30,7 +30,7 @@ def rules_blind_to(program: Program, unread: tuple[str, ...]) -> set[int]:
     rules = enumerate(program.rules)
     if "*" in unread:
         return {index for index, rule in rules if rule.when or not _is_measured(rule.demand)}
-    return {index for index, rule in rules if _sees_turns(rule) or _hears_of(program, index, unread)}
+    return {index for index, rule in rules if _sees_turns(rule) or _hears_of(program.monitors[index], unread)}
 
 
 def _is_measured(demand: demands.Demand) -> bool:
@@ -52,9 +52,8 @@ def _sees_turns(rule: Rule) -> bool:
     return isinstance(demand, demands.Constant | demands.Next) or bool(rule.when)
 
 
-def _hears_of(program: Program, index: int, tools: tuple[str, ...]) -> bool:
-    watches = program.monitors[index].watches
-    matchers = [compile_names(calls) for calls in (*watches.calls, *watches.results)]
+def _hears_of(monitor: Monitor, tools: tuple[str, ...]) -> bool:
+    matchers = map(compile_names, (*monitor.watches.calls, *monitor.watches.results))
     return any(matches(tool) for matches in matchers for tool in tools)
 
 

@@ -151,38 +151,37 @@ class Always(Monitor):
         return ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS
 
 
-class EachState(Struct, frozen=True, array_like=True):
-    said: tuple[int, ...] = ()
-    """which of the texts were found, by their numbers"""
+class Unsaid(Struct, frozen=True, array_like=True):
+    texts: tuple[int, ...]
+    """which of the texts were not found yet, by their numbers"""
     blind: int = 0
 
 
 class Sometime(Monitor):
     """Texts, each of which some response must contain."""
 
-    initial = EachState()
-    state_type = EachState
+    state_type = Unsaid
     watches = Watches(responses=True)
 
     def __init__(self, probes: tuple[TextHas, ...]) -> None:
         self._searches = [compile_search(probe) for probe in probes]
         self._wanted = [probe.text for probe in probes]
+        self.initial = Unsaid(tuple(range(len(probes))))
 
-    def step(self, state: EachState, event: Event, applies: bool = True) -> Step:
-        if type(event) is not Response or len(state.said) == len(self._wanted):
+    def step(self, state: Unsaid, event: Event, applies: bool = True) -> Step:
+        if not state.texts or type(event) is not Response:
             return state, NOTHING
         if event.text is None:
-            return EachState(state.said, state.blind + 1), NOTHING
-        new = tuple(i for i, search in enumerate(self._searches) if i not in state.said and search(event) is not None)
-        return (EachState((*state.said, *new), state.blind) if new else state), NOTHING
+            return Unsaid(state.texts, state.blind + 1), NOTHING
+        left = tuple([i for i in state.texts if self._searches[i](event) is None])
+        return (state if left == state.texts else Unsaid(left, state.blind)), NOTHING
 
-    def end(self, state: EachState, ended: Ended) -> Conclusion:
-        unsaid = (text for i, text in enumerate(self._wanted) if i not in state.said)
-        missing = tuple(Found(f"no response contains `{text}`") for text in unsaid)
-        if not missing:
+    def end(self, state: Unsaid, ended: Ended) -> Conclusion:
+        if not state.texts:
             return OK
         if not ended.complete:
             return STOPPED_EARLY
+        missing = tuple(Found(f"no response contains `{self._wanted[i]}`") for i in state.texts)
         return unless_blind(state.blind, "content", Conclusion(Outcome.VIOLATED, missing))
 
 
