@@ -327,7 +327,7 @@ def test_hostile_answers_take_linear_time(unit: str) -> None:
     assert large < 30 * small + 0.05
 
 
-@pytest.mark.parametrize("answer", ["\ud800 half a pair", "\x00", "[" * 100_000, "x" * 200_000, "\u202e"])
+@pytest.mark.parametrize("answer", ["\ud800 half a pair", "\x00", "[" * 20_000, "x" * 200_000, "\u202e"])
 def test_surrogates_and_deep_json_are_judged(answer: str) -> None:
     for check in ANY_CHECK:
         found = JUDGE.judge(invariant(check=check), replace(ran(answer), attempts=SLOWED), [ran("calm")])

@@ -97,7 +97,7 @@ def test_both_sorts_of_formulas_are_among_them() -> None:
 @pytest.mark.parametrize("over", ["events", "turns"])
 def test_some_small_formulas_are_judged_alike(over: str) -> None:
     traces = short_traces(3)
-    judged = [check(formula, over, traces[number % 7 :: 7]) for number, formula in enumerate(FORMULAS[::47])]
+    judged = [check(formula, over, traces[number % 7 :: 7]) for number, formula in enumerate(FORMULAS[::97])]
     assert {*judged} == {True, False}
 
 

@@ -49,15 +49,15 @@ def ask(path: Path, results: Any) -> None:
 
 
 def test_processes_share_what_is_left(tmp_path: Path) -> None:
-    """Two thousand eight hundred requests in four processes, one thousand of each name are let through."""
+    """Of 1,400 requests of each name, made by two processes, 1,000 are let through."""
     context = multiprocessing.get_context("spawn")
     results: Any = context.Queue()
-    workers = [context.Process(target=ask, args=(tmp_path / "rates", results)) for _ in range(3)]
+    workers = [context.Process(target=ask, args=(tmp_path / "rates", results)) for _ in range(2)]
     for worker in workers:
         worker.start()
-    found = [results.get(timeout=60) for _ in workers]
+    found = [results.get(timeout=300) for _ in workers]
     for worker in workers:
-        worker.join(20)
+        worker.join(300)
     assert [sum(each) for each in zip(*found, strict=True)] == [1000, 1000]
 
 
