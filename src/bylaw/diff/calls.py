@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import combinations, islice
 from typing import Any
 
 from bylaw.diff.columns import Column
-from bylaw.model.canonical import canonical_json
+from bylaw.model.canonical import canonical_json, json_type
 from bylaw.text.decision_words import one_sided, sides_taken
-from bylaw.text.decisions import decisions, is_prose, quantities
+from bylaw.text.decisions import MENTIONED, decisions, is_code, is_prose, quantities
 from bylaw.traces.comparison.recording import Context, Recording, arguments
 
 _MOST_VALUES = 2_000
-"""argument values of a session that are columns"""
+"""argument values of a session, or of one call, that are columns"""
 _LONG_VALUE = 200
-"""characters of an argument value; longer ones are prose and belong to no column"""
+"""characters of an argument value; a longer one is known by its beginning and its digest"""
+_SHOWN = 40
+"""characters of this beginning"""
 _MOST_LISTED = 8
-"""elements of a list that is a value as a whole"""
+"""elements of a list that is a value as a whole, with the places it comes from; a longer one is known by its digest"""
+_MOST_ELEMENTS = 200
+"""elements of a list that are columns"""
+_DEEPEST = 20
+"""levels of a value in which prose is looked for"""
+_MOST_READ = 300
+"""characters of an argument value whose words are columns"""
+_MOST_WORDS = 16, 1_000
+"""words of a value and of a session that are columns"""
 _MOST_PROSE = 20_000
 """characters of an argument in which opposites are looked for"""
 _MOST_ORDERED = 12
@@ -28,6 +39,14 @@ _MOST_PLACES = 200
 """places that are tried for a short value, which may be a part of many words"""
 _WORD_BEFORE = re.compile(r"(\w+)[^\w\n]*$")
 _DIGITS = re.compile(r"\d+")
+_DIGIT = re.compile(r"\d")
+_HOST = re.compile(r"^[a-zA-Z][\w+.-]{0,20}://(?:[^\s/@]{0,200}@)?([^\s/:?#]{1,253})|^[^\s@]{1,200}@([\w.-]{1,253})$")
+_TOKEN = re.compile(r"[^\W\d][\w.]*|(?<!\S)--?[a-zA-Z][\w-]*|(?<![<>=!-])(?:[<>]=?|[!=]=)(?=[\s\w'\"-])|&&|\|\|")
+_OF_PEOPLE = re.compile(r"\b(?:the|your?|please|our|we|has|been|was|are|this|that|will)\b", re.IGNORECASE)
+"""words of texts for people, which may have a sign of code in them, and hardly of commands and queries"""
+_PIECE = re.compile(r"[^\W_]+")
+_COMMANDS = frozenset(("cmd", "cmdline", "command", "commands", "code", "script", "shell", "bash", "sql", "statement"))
+"""names of arguments that are read as commands without any sign of one in them: `git push origin`"""
 
 
 def call_figures(recording: Recording, tools: Collection[str]) -> dict[Column, float]:
@@ -42,7 +61,7 @@ def call_figures(recording: Recording, tools: Collection[str]) -> dict[Column, f
 def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
     """Columns with amounts to add up."""
     context = recording.context
-    values = 0
+    values = words = 0
     first: dict[str, int] = {}
     for place, (step, end) in enumerate(zip(recording.steps, context.ends, strict=False)):
         for call, shape in zip(step.response.tool_calls, step.shape, strict=True):
@@ -50,18 +69,26 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
             yield Column("trajectory", "calls", call.name), 1
             yield Column("trajectory", "argument names", call.name, shape), 1
             strange = 0
-            for path, leaf in _leaves(arguments(call)) if values < _MOST_VALUES else ():
+            types: set[tuple[str, str]] = set()
+            for path, leaf in _leaves_of(arguments(call)) if values < _MOST_VALUES else ():
                 values += 1
+                types.add((path, json_type(leaf)))
                 if isinstance(leaf, str) and " " in leaf:
                     yield from _opposites(call.name, path, leaf)
                 if isinstance(leaf, str) and is_prose(leaf):
                     yield from _decided(call.name, path, leaf)
                     strange += _invented(leaf, context, end) if context.text else 0
                     continue
-                value = canonical_json(leaf).decode(errors="replace")
-                if len(value) > _LONG_VALUE:
+                if words < _MOST_WORDS[1]:
+                    for word in _words(path, leaf):
+                        words += 1
+                        yield Column("trajectory", "argument word", call.name, f"{path}={word}"), 1
+                value = canonical_json(_without_prose(leaf)).decode(errors="replace")
+                is_long = len(value) > _LONG_VALUE or (isinstance(leaf, list) and len(leaf) > _MOST_LISTED)
+                shown = _abridged(value) if is_long else value
+                yield Column("trajectory", "argument values", call.name, f"{path}={shown}"), 1
+                if is_long:
                     continue
-                yield Column("trajectory", "argument values", call.name, f"{path}={value}"), 1
                 if isinstance(leaf, list):
                     if sources := _sources(leaf, context, end):
                         yield Column("trajectory", "argument source", call.name, f"{path}={sources}"), 1
@@ -72,6 +99,8 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
                     strange += is_strange
                     if source:
                         yield Column("trajectory", "argument source", call.name, f"{path}={source}"), 1
+            for path, kind in types:
+                yield Column("trajectory", "argument type", call.name, f"{path}={kind}"), 1
             if context.text:
                 yield Column("trajectory", "values from nowhere", call.name), strange
     for tool in first:  # apart from how often: in a sum of counts, sessions with many calls hide those with none
@@ -81,18 +110,66 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
             yield Column("trajectory", "order", one, other), 1 if first[one] < first[other] else -1
 
 
+def _leaves_of(given: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of a call's arguments; of too many, the first ones and all arguments as one more."""
+    leaves = _leaves(given)
+    yield from islice(leaves, _MOST_VALUES)
+    if next(leaves, None) is not None:
+        yield "all arguments", given
+
+
 def _leaves(given: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The argument's leaves, each with its path, and short lists of leaves as a whole: their order may decide."""
+    """The argument's leaves, each with its path, and lists as a whole: their order may decide."""
     if isinstance(given, dict) and depth < 5:
         for key, value in given.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key), depth + 1)
     elif isinstance(given, list) and depth < 5:
-        for value in given[:50]:
-            yield from _leaves(value, f"{path}.*", depth + 1)
-        if 1 < len(given) <= _MOST_LISTED and not any(isinstance(value, dict | list) for value in given):
+        if len(given) > 1:
             yield path, given
+        each = "*" if len(given) <= _MOST_ELEMENTS else f"(the first {_MOST_ELEMENTS})"
+        for value in given[:_MOST_ELEMENTS]:
+            yield from _leaves(value, f"{path}.{each}", depth + 1)
     else:
         yield path, given
+
+
+def _without_prose(value: Any, depth: int = 0) -> Any:
+    """A list without its texts for people, which count by what they decide."""
+    if isinstance(value, list) and depth < _DEEPEST:
+        return [_without_prose(one, depth + 1) for one in value]
+    if isinstance(value, dict) and depth < _DEEPEST:
+        return {key: _without_prose(one, depth + 1) for key, one in value.items()}
+    return "…" if isinstance(value, str) and is_prose(value) else value
+
+
+def _abridged(value: str) -> str:
+    digest = sha256(value.encode(errors="replace")).hexdigest()[:8]
+    return f"{value[:_SHOWN]}… ({len(value):,} characters, digest {digest})"
+
+
+def _words(path: str, leaf: Any) -> Iterable[str]:
+    """What a value that differs in each call is made of: the host, the domain, folders, the words and signs of a
+    command or a query, the sign of a number. What has digits differs too. Other texts of several words are read for
+    opposites only, as another wording is no other decision.
+    """
+    if not isinstance(leaf, str):
+        is_negative = isinstance(leaf, int | float) and leaf < 0
+        return ["-"] if is_negative else []
+    text = leaf[:_MOST_READ]
+    parts = text.split()
+    is_command = path.rpartition(".")[2].lower() in _COMMANDS
+    hosts: list[str] = []
+    if len(parts) > 1 and (is_command or (is_code(text) and _OF_PEOPLE.search(text) is None)):
+        found = _TOKEN.findall(text.lower())
+    else:
+        found = []
+        for part in parts if len(parts) == 1 else [part for part in parts[:8] if "://" in part or "@" in part]:
+            host = _HOST.match(part.lower())
+            pieces = _PIECE.findall(part[host.end() :] if host else part)
+            hosts += [host[1] or f"@{host[2]}"] if host else []
+            found += [piece.lower() for piece in pieces if len(pieces) > 1 or host]
+    kept = dict.fromkeys([*hosts, *(word for word in found if not _DIGIT.search(word))])
+    return islice(kept, _MOST_WORDS[0])
 
 
 def _decided(tool: str, path: str, text: str) -> Iterator[tuple[Column, float]]:
@@ -100,7 +177,7 @@ def _decided(tool: str, path: str, text: str) -> Iterator[tuple[Column, float]]:
     found = decisions(text)
     yield Column("trajectory", "argument negation", tool, path), float(found.is_negated)
     for kind, spelling in found.facts:
-        what = "argument name" if kind in ("name", "weekday", "year") else "argument fact"
+        what = "argument name" if kind in MENTIONED else "argument fact"
         yield Column("trajectory", what, tool, f"{path}={kind} {spelling}"), 1
 
 

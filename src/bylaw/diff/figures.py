@@ -17,7 +17,8 @@ from msgspec import Struct
 from bylaw.diff.calls import find_word, read_calls
 from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
 from bylaw.text.decision_words import begins_with_no
-from bylaw.text.decisions import Decisions, currencies, decisions, facts, is_courtesy, json_shape, numbers, quantities
+from bylaw.text.decisions import Decisions, currencies, decisions, facts, is_courtesy, numbers, quantities
+from bylaw.text.json_text import IN_TEXT, json_shape
 from bylaw.text.prices import Prices, cost_of
 from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.statistics import Matrix
@@ -119,7 +120,7 @@ def _final_decision(recording: Recording) -> dict[Column, float]:
     last = next((text for text in said if not is_courtesy(text)), recording.answers[-1] if recording.answers else "")
     stopped = bool(recording.steps) and is_refusal(recording.steps[-1].response)
     found = {Column("safety", "final refusal"): float(stopped or says_refusal(last))}
-    begins = begins_with_no(last) if json_shape(last) is None else False
+    begins = begins_with_no(last) if (json_shape(last) or (IN_TEXT,))[0] == IN_TEXT else False
     if begins is not None:  # "Yes, it is done" says no more than "It is done"
         found[Column("answer", "first word", "no")] = float(begins)
     return found
@@ -148,9 +149,12 @@ def _answer(recording: Recording) -> dict[Column, float]:
         found[Column("answer", "yes or no")] = float(decided.says == "yes")
     for pair, side in decided.choices:
         found[Column("answer", "opposite", pair)] = float(pair.startswith(f"{side} "))
-    found[Column("conformance", "JSON")] = float(decided.shape is not None)
-    if decided.shape is not None and decided.shape[0] == "object":
-        found |= {Column("conformance", "JSON key", "", key): 1.0 for key in decided.shape[1]}
+    shape = decided.shape or ("",)
+    found[Column("conformance", "JSON")] = float(shape[0] not in ("", IN_TEXT))
+    found[Column("conformance", "JSON in text")] = float(shape[0] == IN_TEXT)
+    keys = next((part for part in shape if isinstance(part, frozenset)), ())
+    found |= {Column("conformance", "JSON key", "", key): 1.0 for key in keys}
+    found |= {Column("conformance", "JSON type", "", one): 1.0 for one in decided.types}
     for kind, spelling in decided.facts:
         if kind in ("amount", "quantity", "duration"):
             found[Column("answer", "currency" if kind == "amount" else "unit", spelling.rsplit(" ", 1)[1])] = 1.0
@@ -211,6 +215,7 @@ def table(sessions: Iterable[dict[Column, float]]) -> tuple[list[Column], Matrix
     rows_of_axes = {column for row in rows for column in row if column.what in OWN_ROW}
     common = {column for column, count in occurrences.items() if count > 1 or len(rows) <= 2}
     common = {column for column in common if occurrences[column] < len(rows) or _varies(column, rows)} | rows_of_axes
+    common = _without_repetition(common, rows)
     chosen = sorted(sorted(common, key=lambda column: (_rank(column), -occurrences[column], column))[:MOST_COLUMNS])
     values = np.array(
         [[row.get(column, math.nan if column.is_measure else 0.0) for column in chosen] for row in rows],
@@ -219,10 +224,34 @@ def table(sessions: Iterable[dict[Column, float]]) -> tuple[list[Column], Matrix
     return chosen, values
 
 
+_PARTS = ("argument word", "argument type", "JSON type")
+"""columns of which many say what another column says"""
+
+
+def _without_repetition(columns: set[Column], rows: Sequence[dict[Column, float]]) -> set[Column]:
+    """Without words and types that occur exactly as often as something else of the same tool or answer."""
+    owners = {(column.axis, column.subject) for column in columns if column.what in _PARTS}
+    seen: dict[Column, int] = {column: 0 for column in columns if (column.axis, column.subject) in owners}
+    for number, row in enumerate(rows if seen else ()):
+        for column in seen.keys() & row.keys():
+            if row[column]:
+                seen[column] = hash((seen[column], number, row[column]))
+    first: dict[tuple[str, str, int], Column] = {}
+    for column in sorted(seen, key=_plainest):
+        first.setdefault((column.axis, column.subject, seen[column]), column)
+    return columns - {column for column in seen if column.what in _PARTS} | set(first.values())
+
+
+def _plainest(column: Column) -> tuple[bool, int, bool, Column]:
+    """What is no part first, then what lies least deep, then words before signs."""
+    path, _, word = column.detail.partition("=")
+    return column.what in _PARTS, path.count(".") + path.count("["), not word[:1].isalpha(), column
+
+
 def _rank(column: Column) -> int:
     """Columns with an open set of values go last if there are too many."""
     open_sets = ("argument values", "argument fact", "argument name", "argument source", "order")
-    return column.what in open_sets or (column.axis == "answer" and column.subject != "")
+    return 2 * (column.what in _PARTS) or column.what in open_sets or (column.axis == "answer" and column.subject != "")
 
 
 def _varies(column: Column, rows: Sequence[dict[Column, float]]) -> bool:

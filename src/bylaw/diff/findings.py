@@ -14,20 +14,28 @@ from bylaw.diff.columns import OWN_ROW, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement
 from bylaw.diff.model import Finding
 from bylaw.diff.units import mean_change
+from bylaw.text.decisions import MENTIONED
 
-_OF_ARGUMENTS = ("argument values", "argument fact", "argument name", "argument source")
+_OF_ARGUMENTS = (
+    "argument values",
+    "argument fact",
+    "argument name",
+    "argument word",
+    "argument type",
+    "argument source",
+)
 _CALLED = ("calls", "called")
 _COARSE_FIRST = (
     *_CALLED,
     "argument names",
     "argument negation",
     "argument opposite",
-    *_OF_ARGUMENTS[:3],
+    *_OF_ARGUMENTS[:5],
     "values from nowhere",
     "argument source",
 )
 _ENDS = ("final refusal", "no answer")
-_MENTIONED = ("name", "weekday", "year", "unit", "duration", "argument name")
+_MENTIONED = (*MENTIONED, "unit", "duration", "argument name")
 _REPLACED = {**dict(zip(_MENTIONED, _MENTIONED, strict=True)), "names from nowhere": "name"}
 """columns that count only where a column of this kind moves the other way"""
 _LONG = 240
@@ -103,13 +111,13 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
     shown: dict[tuple[str, str], list[Figure]] = {}
     order = {what: rank for rank, what in enumerate(_COARSE_FIRST)}
     ends = [one for one in figures if one.column.what in _ENDS]
-    for figure in sorted(figures, key=lambda one: (order.get(one.column.what, 9), one.column)):
+    for figure in sorted(figures, key=lambda one: (order.get(one.column.what, len(order)), _is_plain(one), one.column)):
         column = figure.column
         before = shown.setdefault((column.axis, column.subject), [])
         is_told = column.what in order and any(
             abs(abs(one.delta) - abs(figure.delta)) < 1e-9 or one.column.what == column.what in _OF_ARGUMENTS
             for one in before
-            if order.get(one.column.what, 9) <= order[column.what] and _same_argument(one.column, column)
+            if order.get(one.column.what, len(order)) <= order[column.what] and _same_argument(one.column, column)
         )
         if column.what == "order":
             calls = [one for tool in (column.subject, column.detail) for one in shown.get((column.axis, tool), ())]
@@ -124,6 +132,14 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
         if not is_told:
             before.append(figure)
             yield figure
+
+
+def _is_plain(figure: Figure) -> tuple[bool, bool]:
+    """Of the words of an argument, one that came says more than one that went, and `rm` more than `-rf`."""
+    if figure.column.what not in ("argument word", "argument type"):
+        return False, False
+    word = figure.column.detail.partition("=")[2]
+    return figure.delta < 0, not word[:1].isalpha()
 
 
 def _same_argument(one: Column, other: Column) -> bool:
@@ -183,6 +199,15 @@ def describe(figure: Figure) -> str:
         case "argument fact" | "argument name":
             argument, fact = column.detail.split("=", 1)
             return f"`{subject}` gets the {fact} in `{argument}` {more} often in {share} sessions ({rates})"
+        case "argument word" | "argument type" as what:
+            argument, word = column.detail.split("=", 1)
+            a_type = f"{'an' if word == 'object' else 'a'} {word}" if word != "null" else "nothing"
+            word = a_type if what == "argument type" else "a number below zero" if word == "-" else f"`{word}`"
+            if figure.baseline == 0:
+                return f"`{subject}` is now called with {word} in `{argument}` in {share} sessions"
+            if figure.candidate == 0:
+                return f"`{subject}` is no longer called with {word} in `{argument}` in {share} sessions"
+            return f"`{subject}` is called with {word} in `{argument}` {more} often in {share} sessions ({rates})"
         case "argument negation":
             denies = "now denies" if figure.delta > 0 else "no longer denies"
             return f"the `{column.detail}` of `{subject}` {denies} something in {share} sessions"
@@ -228,6 +253,14 @@ def describe(figure: Figure) -> str:
         case "currencies from nowhere":
             return f"{share} answers have amounts in another currency than was mentioned ({rates})"
         case "numbers from nowhere" | "dates from nowhere" | "addresses from nowhere" as what:
+        case "JSON in text":
+            return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} JSON between sentences"
+        case "JSON type":
+            path, _, kind = column.detail.rpartition(": ")
+            kind = "null" if kind == "null" else f"{'an' if kind == 'object' else 'a'} {kind}"
+            if not path:
+                return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} {kind}"
+            return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} {kind} at `{path}`"
             things = {"addresses": "ids, links or addresses"}.get(what.split()[0], what.split()[0])
             return f"{share} answers have {things} that nothing before mentions ({rates})"
         case kind:

@@ -217,7 +217,36 @@ def sides_taken(text: str) -> dict[str, set[str]]:
         if any(hint in lowered for hint in hints):
             found = {pole for pole, pattern in zip(poles, patterns, strict=True) if pattern.search(lowered)}
             sides |= {pair: found} if found else {}
+    for pair, pole in (*_duties(lowered), *_boxes(lowered)):
+        sides.setdefault(pair, set()).add(pole)
     return sides
+
+
+_DUTY = re.compile(
+    r"\b(?:(must|(?:is|are) required to)|may|(?:is|are) (?:allowed|permitted|free) to) ((?:be )?\w{2,20})\b"
+)
+_OTHER_VERBS = "be not have also take still vary need contact reach call reply ask visit close leave"
+_NO_DUTY = frozenset(_OTHER_VERBS.split())
+_BOX = re.compile(r"^[ \t>*+-]{0,12}(?:\[([ x])\]|(☐)|[☑☒]) *(\S[^\n]{0,60})$", re.MULTILINE)
+_MOST_DYNAMIC = 20
+"""duties and boxes of a text"""
+
+
+def _duties(text: str) -> Iterator[tuple[str, str]]:
+    """`must pay` or `may pay`, of one verb: other verbs say nothing about this one."""
+    for _, found in zip(range(_MOST_DYNAMIC), _DUTY.finditer(text), strict=False):
+        if found[2] not in _NO_DUTY:
+            yield f"must {found[2]} or may {found[2]}", f"{'must' if found[1] else 'may'} {found[2]}"
+
+
+def _boxes(text: str) -> Iterator[tuple[str, str]]:
+    """`[x] paid` or `[ ] paid`, of one label."""
+    if "[" not in text and not ("☐" in text or "☑" in text or "☒" in text):
+        return
+    for _, found in zip(range(_MOST_DYNAMIC), _BOX.finditer(text), strict=False):
+        label = re.sub(r"\d+", "#", found[3].strip()).replace(" or ", " / ")
+        box = "[ ]" if found[1] == " " or found[2] else "[x]"
+        yield f"[x] {label} or [ ] {label}", f"{box} {label}"
 
 
 def one_sided(sides: dict[str, set[str]]) -> tuple[tuple[str, str], ...]:

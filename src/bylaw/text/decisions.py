@@ -8,22 +8,20 @@ only layout decides nothing: headings, labels in bold, numbers of list items, a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 from unicodedata import normalize
 
-import msgspec
 from msgspec import Struct
 
-from bylaw.model.canonical import json_type
+from bylaw.text import decision_times as times
 from bylaw.text.decision_words import first_word, is_negated, names, one_sided, sides_taken
+from bylaw.text.json_text import json_types, json_values, read_json
 
 MOST_TEXT = 200_000
 """characters of a text that are looked at"""
-_MOST_VALUES = 500
-"""values of a JSON answer that are looked at"""
 _LONG_VALUE = 80
 """characters; a longer text inside JSON is read as prose"""
 
@@ -55,22 +53,6 @@ _DOLLARS = {
 }  # fmt: skip
 _CODES = "USD|EUR|GBP|JPY|INR|CHF|CAD|AUD|CNY|KRW|SEK|NOK|DKK|PLN|BRL|MXN|NZD|HKD|SGD|RUB|CZK|HUF|ZAR|AED"
 _NAMED = {"dollar": "USD", "dollars": "USD", "euro": "EUR", "euros": "EUR", "pound": "GBP", "pounds": "GBP"}
-_MONTHS = {
-    spelling: number
-    for number, spellings in enumerate(
-        (
-            "jan january januar janvier enero gennaio janeiro januari", "feb february februar février febrero febbraio "
-            "fevereiro februari", "mar march märz mars marzo março maart", "apr april avril abril aprile",
-            "may mai mayo maggio maio mei", "jun june juni juin junio giugno junho",
-            "jul july juli juillet julio luglio julho", "aug august août agosto augustus",
-            "sep sept september septembre septiembre settembre setembro", "oct october oktober octobre octubre ottobre "
-            "outubro", "nov november novembre noviembre novembro", "dec december dezember décembre diciembre dicembre "
-            "dezembro",
-        ),
-        1,
-    )
-    for spelling in spellings.split()
-}  # fmt: skip
 _TO_TWENTY = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty"
@@ -79,29 +61,6 @@ _TENS = "thirty forty fifty sixty seventy eighty ninety"
 _SMALL = {word: str(number) for number, word in enumerate(_TO_TWENTY.split())}
 _SMALL |= {word: str(10 * tens) for tens, word in enumerate(_TENS.split(), 3)}
 _SMALL_WORD = re.compile(rf"\b(?:{'|'.join(sorted(_SMALL, key=len, reverse=True))})\b", re.IGNORECASE)
-_MONTH = rf"(?:{'|'.join(sorted(_MONTHS, key=len, reverse=True))})"
-_DATE = re.compile(
-    r"(?P<iso>\b\d{4}-\d{2}-\d{2}\b)"
-    rf"|\b(?P<month>{_MONTH})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s+(?P<year>\d{{4}})\b)?"
-    rf"|\b(?P<day2>\d{{1,2}})(?:st|nd|rd|th|\.|er|º)?\s+(?:(?:of|de)\s+)?(?P<month2>{_MONTH})\b\.?(?:,?\s+(?P<year2>\d{{4}})\b)?",
-    re.IGNORECASE,
-)
-_TIME = re.compile(r"\b(\d{1,2}):(\d{2})(?::\d{2})?\s*([ap]\.?m\b\.?)?|\b(\d{1,2})\s*([ap])\.?m\b\.?", re.IGNORECASE)
-_WEEKDAYS = {
-    spelling: day
-    for spellings in (
-        "monday montag lundi lunes lunedì maandag понедельник 月曜 星期一 周一",
-        "tuesday dienstag mardi martes martedì dinsdag вторник 火曜 星期二 周二",
-        "wednesday mittwoch mercredi miércoles mercoledì woensdag среду 水曜 星期三 周三",
-        "thursday donnerstag jeudi jueves giovedì donderdag четверг 木曜 星期四 周四",
-        "friday freitag vendredi viernes venerdì vrijdag пятницу 金曜 星期五 周五",
-        "saturday samstag sonnabend samedi sábado sabato zaterdag субботу 土曜 星期六 周六",
-        "sunday sonntag dimanche domingo domenica zondag воскресенье 日曜 星期日 周日",
-    )
-    for spelling in spellings.split()
-    for day in spellings.split()[:1]
-}
-_WEEKDAY = re.compile(rf"(?:\b|(?<=[\u3040-\u9fff]))({'|'.join(_WEEKDAYS)})(?:s?\b|(?=[\u3040-\u9fff]))", re.IGNORECASE)
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _LINK = re.compile(r"\b(?:https?://|www\.)[^\s)\]>\"']+", re.IGNORECASE)
 _PHONE = re.compile(r"(?<![\w.-])\+?\(?\d(?:[ ().-]{0,2}\d){9,14}(?![\w-])")
@@ -137,24 +96,8 @@ _UNIT_NAMES = {
 _UNITS = "mg|mcg|µg|kg|g|ml|l|km|cm|mm|m|mi|lbs?|oz|[kMGT]B|°C|°F"
 _LONG_UNITS = "|".join(name for name in _UNIT_NAMES if len(name) > 3)
 _MEASURED = re.compile(rf"(?<![\w.])(?P<number>-?{_DIGITS})\s?(?P<unit>{_UNITS}|(?:{_LONG_UNITS})s?)(?!\w)")
-_SPANS = {
-    spelling: spellings.split()[0]
-    for spellings in (
-        "seconds second sec secs Sekunde Sekunden seconde secondes segundo segundos",
-        "minutes minute min mins Minute Minuten minuto minutos 分钟",
-        "hours hour hr hrs h Stunde Stunden heure heures hora horas 小时 時間",
-        "days day Tag Tage Tagen jour jours día días 天",
-        "weeks week wk wks Woche Wochen semaine semaines semana semanas",
-        "months month Monat Monate Monaten mois mes meses 个月",
-        "years year yr yrs Jahr Jahre Jahren an ans année années año años",
-    )
-    for spelling in spellings.lower().split()
-}
-_SPAN = re.compile(
-    rf"(?<![\w.,])(\d{{1,9}}(?:\.\d{{1,9}})?)[\s-]{{0,2}}(?:(?:business|working|calendar|full)\s)?"
-    rf"({'|'.join(sorted(_SPANS, key=len, reverse=True))})(?!\w)",
-    re.IGNORECASE,
-)
+_CHOICES = "option|plan|choice|variant|alternative|gate|terminal|platform|zone|group|class|section|tier|building|type"
+_CHOICE = re.compile(rf"\b(?P<of>(?i:{_CHOICES}))\s\(?(?P<letter>[A-HJ-Z])\b(?![.'’]\w)")
 _RANGE = re.compile(r"(?<![\w.-])(\d{1,3}(?:\.\d+)?)\s?-\s?(\d{1,3}(?:\.\d+)?)(?![\w-])")
 _NUMBER = re.compile(rf"(?<![\w.])-?{_DIGITS}(?:{_SCALE}|\s?%|\s+percent\b)?")
 
@@ -169,6 +112,8 @@ _SENTENCE = re.compile(r"[^\W\d_]{2,}[\"'”)]?[.!?…](?:\s|$)|[。！？]")  #
 
 _MOST_COURTEOUS = 30
 """words"""
+MENTIONED = frozenset(("name", "weekday", "year", "month", "day", "frequency", "ordinal", "choice"))
+"""kinds of facts that decide something where one takes the place of another; a paraphrase often adds or drops one"""
 
 
 class Decisions(Struct, frozen=True):
@@ -178,8 +123,10 @@ class Decisions(Struct, frozen=True):
     is_negated: bool
     says: str | None
     """`yes` or `no`, where the text begins with it"""
-    shape: Any = None
-    """type and keys where the text is JSON, else None"""
+    shape: tuple[Any, ...] | None = None
+    """type and keys of JSON, after `lines` or `in text` if it is not all of the text; None for prose"""
+    types: frozenset[str] = frozenset()
+    """of JSON, each path with the type of its values"""
     choices: tuple[tuple[str, str], ...] = ()
     """of each pair of opposites of which the text uses one side only: the pair and that side"""
 
@@ -207,7 +154,10 @@ def disagree(left: Decisions, right: Decisions) -> bool:
 
 def decisions(*texts: str) -> Decisions:
     """What these texts decide together, such as the messages of an answer."""
-    found = [_decisions(text[:MOST_TEXT]) for text in texts]
+    return _together([_decisions(text[:MOST_TEXT]) for text in texts])
+
+
+def _together(found: Sequence[Decisions]) -> Decisions:
     if len(found) == 1:
         return found[0]
     sides: dict[str, set[str]] = {}
@@ -219,21 +169,31 @@ def decisions(*texts: str) -> Decisions:
         any(one.is_negated for one in found),
         next((one.says for one in found if one.says), None),
         next((one.shape for one in reversed(found) if one.shape is not None), None),
+        frozenset().union(*(one.types for one in found)),
         one_sided(sides),
     )
 
 
 @lru_cache(maxsize=512)
 def _decisions(text: str) -> Decisions:
-    value = _json(text)
-    if value is None:
-        prose = _prose(text)
-        return Decisions(
-            frozenset(_facts(prose)), is_negated(text), first_word(text), None, one_sided(sides_taken(prose))
-        )
-    found, texts = _values(value[0])
-    inside = decisions(*texts) if texts else Decisions(frozenset(), False, None)
-    return Decisions(found | inside.facts, inside.is_negated, None, _shape(value[0]), inside.choices)
+    found = read_json(text)
+    if found is None:
+        return _of_prose(text)
+    values, texts = json_values(found.value, _is_text)
+    inside = [decisions(*texts)] if texts else []
+    around = [_of_prose(found.rest)] if found.rest.strip() else []
+    said = _together([*around, *inside])
+    says = around[0].says if around else None
+    return Decisions(values | said.facts, said.is_negated, says, found.shape, json_types(found), said.choices)
+
+
+def _of_prose(text: str) -> Decisions:
+    choices = one_sided(sides_taken(_prose(text)))
+    return Decisions(facts(text), is_negated(text), first_word(text), choices=choices)
+
+
+def _is_text(value: str) -> bool:
+    return len(value) > _LONG_VALUE or is_prose(value)
 
 
 def is_prose(text: str) -> bool:
@@ -243,60 +203,22 @@ def is_prose(text: str) -> bool:
     return _SENTENCE.search(text, 0, 5_000) is not None
 
 
+def is_code(text: str) -> bool:
+    """Whether a text has signs of a command, a query or code."""
+    return _OF_CODE.search(text, 0, 2_000) is not None
+
+
 def is_courtesy(text: str) -> bool:
     """Whether a text decides nothing and is short: "Goodbye! Have a nice day."."""
     found = decisions(text)
-    is_short = len(text.split()) <= _MOST_COURTEOUS
-    return is_short and found.shape is None and not (found.facts or found.is_negated or found.says or found.choices)
-
-
-# JSON
-
-
-def json_shape(text: str | None) -> Any:
-    """The type and keys of a text that is a JSON object or list, code fences allowed; None for prose."""
-    value = _json(text or "")
-    return None if value is None else _shape(value[0])
-
-
-def _shape(value: Any) -> Any:
-    return ("object", frozenset(value)) if isinstance(value, dict) else (json_type(value),)
-
-
-def _json(text: str) -> tuple[Any] | None:
-    stripped = text.strip()
-    if stripped.startswith("```") and stripped.endswith("```") and "\n" in stripped:
-        stripped = stripped.split("\n", 1)[1].removesuffix("```").strip()
-    if not stripped.startswith(("{", "[")):
-        return None
-    try:
-        return (msgspec.json.decode(stripped),)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return None
-
-
-def _values(value: Any) -> tuple[frozenset[tuple[str, str]], list[str]]:
-    """The leaves of JSON, by their path, and apart from them the texts for people, which decide what prose decides."""
-    waiting, texts = [("", value)], list[str]()
-    found: set[tuple[str, str]] = set()
-    while waiting and len(found) < _MOST_VALUES:
-        path, one = waiting.pop()
-        if isinstance(one, dict):
-            waiting += [(f"{path}.{key}" if path else str(key), child) for key, child in one.items()]
-        elif isinstance(one, list):
-            waiting += [(f"{path}[{index}]", child) for index, child in enumerate(one)]
-        elif isinstance(one, str) and (len(one) > _LONG_VALUE or is_prose(one)):
-            texts.append(one)
-        else:
-            if isinstance(one, float) and one.is_integer():
-                one = int(one)
-            found.add(("value", f"{path}: {msgspec.json.encode(one).decode(errors='replace')}"))
-    return frozenset(found), texts
+    decides = found.is_negated or found.says or found.choices or any(kind != "day" for kind, _ in found.facts)
+    return len(text.split()) <= _MOST_COURTEOUS and found.shape is None and not decides
 
 
 # Prose
 
 
+@lru_cache(maxsize=512)
 def facts(text: str) -> frozenset[tuple[str, str]]:
     """Every fact of a prose text: kind and spelling."""
     return frozenset(_facts(_prose(text[:MOST_TEXT])))
@@ -328,6 +250,7 @@ def currencies(text: str) -> tuple[dict[str, set[str]], set[str]]:
     return found, marks.union(*found.values())
 
 
+@lru_cache(maxsize=16)  # facts, choices and currencies of a text are asked for one after another
 def _prose(text: str) -> str:
     """The text without its layout, with one spelling of signs and small numbers."""
     if not text.isascii():
@@ -343,21 +266,23 @@ def _prose(text: str) -> str:
 
 def _facts(text: str) -> Iterator[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    rest = text
+    rest, lowered = text, text.lower()
     for kind, pattern, read in _KINDS:
         if kind == "number":
             # `may` and `second` are read by now; small numbers in words come last, with their ranges.
             rest = _SMALL_WORD.sub(lambda match: _SMALL[match[0].lower()], rest)
             rest = _RANGE.sub(r" \1 \2 ", rest)
             # beside their number, which counts as one
-            found += [("duration", f"{_plain(match[1])} {_SPANS[match[2].lower()]}") for match in _SPAN.finditer(rest)]
-        if kind not in _WITH_DIGITS or _DIGIT.search(rest):
+            spans = (times.read_span(match) for match in times.SPAN.finditer(rest))
+            found += [("duration", f"{_plain(number)} {unit}") for number, unit in spans]
+        hints = _HINTS.get(kind)
+        if any(hint in lowered for hint in hints) if hints else kind not in _WITH_DIGITS or _DIGIT.search(rest):
             rest = pattern.sub(_taking(found, kind, read), rest)
     # `one` is mostly a pronoun, and `1 bag` is `a bag`
-    yield from (fact for fact in found if fact != ("number", "1"))
-    if any(kind == "date" for kind, _ in found):
-        years = (match["year"] or match["year2"] or (match["iso"] or "")[:4] for match in _DATE.finditer(text))
-        yield from (("year", year) for year in years if year)
+    yield from (fact for fact in found if fact[1] and fact != ("number", "1"))
+    dates = [said for kind, said in found if kind == "date"]
+    yield from (("month", month) for month in times.months_of(dates))
+    yield from (("year", year) for year in times.years_of(text if dates else ""))
     yield from (("name", name) for name in names(rest))
 
 
@@ -371,22 +296,14 @@ def _taking(found: list[tuple[str, str]], kind: str, read: Any) -> Any:
 
 _DIGIT = re.compile("[0-9]")
 _WITH_DIGITS = frozenset(("date", "time", "phone number", "amount", "quantity", "id", "number"))
-
-
-def _date(match: re.Match[str]) -> str:
-    if match["iso"]:
-        return str(match["iso"])[5:]
-    month = (match["month"] or match["month2"]).lower()
-    day = int(match["day"] or match["day2"])
-    return f"{_MONTHS[month]:02d}-{day:02d}"  # the year is often left out
-
-
-def _time(match: re.Match[str]) -> str:
-    hour, minutes = int(match[1] or match[4]), match[2] or "00"
-    half = (match[3] or match[5] or "").lower()[:1]
-    if half:
-        hour = hour % 12 + (12 if half == "p" else 0)
-    return f"{hour:02d}:{minutes}"
+_HINTS = {
+    "month": times.MONTH_HINTS,
+    "day": ("today", "tomorrow", "yesterday"),
+    "frequency": ("ly", "once", "twice", "every", "each", "per "),
+    "choice": tuple(_CHOICES.split("|")),
+    "ordinal": times.ORDINAL_HINTS,
+}
+"""one of these is in every text that has such a fact, which is quick to see"""
 
 
 def _amount(match: re.Match[str]) -> str:
@@ -434,12 +351,17 @@ def _plain(number: str, exponent: int = 0) -> str:
 _KINDS: tuple[tuple[str, re.Pattern[str], Any], ...] = (
     ("link", _LINK, lambda match: match[0].rstrip(".,;:!?/").lower()),
     ("e-mail address", _EMAIL, lambda match: match[0].lower()),
-    ("date", _DATE, _date),
-    ("weekday", _WEEKDAY, lambda match: _WEEKDAYS[match[1].lower()]),
-    ("time", _TIME, _time),
+    ("date", times.DATE, times.read_date),
+    ("month", times.MONTH_ALONE, times.read_month),
+    ("day", times.DAY, times.read_day),
+    ("frequency", times.FREQUENCY, times.read_frequency),
+    ("choice", _CHOICE, lambda match: f"{match['of'].lower()} {match['letter']}"),
+    ("weekday", times.WEEKDAY, times.read_weekday),
+    ("time", times.TIME, times.read_time),
     ("phone number", _PHONE, lambda match: re.sub(r"\D", "", match[0])),
     ("amount", _AMOUNT, _amount),
     ("quantity", _MEASURED, _measured),
+    ("ordinal", times.ORDINAL, times.read_ordinal),
     ("id", _IDENTIFIER, lambda match: match[0].rstrip(".:/").lower()),
     ("number", _NUMBER, _number),
 )

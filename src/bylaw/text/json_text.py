@@ -1,0 +1,132 @@
+"""JSON in a text: all of it, line by line, or a part between sentences."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bylaw.model.canonical import json_type, short_digest
+
+_MOST_VALUES = 500
+"""leaves that are looked at one by one"""
+_MOST_TYPES = 200
+"""paths with their types"""
+_MOST_WALKED = 5_000
+"""values whose types are looked at"""
+_MOST_TRIED = 8
+"""places of a text where JSON may begin"""
+_LIKE_OBJECT = re.compile(r'(?<![^\s:(>=])(?:\{\s{0,40}"|\[\s{0,40}\{\s{0,40}")')
+"""`[1]` may be a footnote and `{name}` a gap to fill in"""
+IN_TEXT = "in text"
+_NO_JSON = (msgspec.DecodeError, RecursionError, ValueError)
+_decode = json.JSONDecoder().raw_decode
+
+
+class JsonText(Struct, frozen=True):
+    value: Any
+    form: str = ""
+    """`lines` for a list of one value per line, `in text` for a part of the text"""
+    rest: str = ""
+    """the text around it"""
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Its type and keys, after the form."""
+        value = self.value
+        kind = ("object", frozenset(value)) if isinstance(value, dict) else (json_type(value),)
+        return (self.form, *kind) if self.form else kind
+
+
+def read_json(text: str) -> JsonText | None:
+    """The JSON object or list of a text, in a code fence or not; None for prose."""
+    if "{" not in text and "[" not in text:
+        return None
+    whole = _unfenced(text.strip())
+    try:
+        if whole.startswith(("{", "[")):
+            return JsonText(msgspec.json.decode(whole))
+    except _NO_JSON:
+        pass
+    return _lines(whole) or _between(text)
+
+
+def json_shape(text: str | None) -> Any:
+    found = read_json(text or "")
+    return None if found is None else found.shape
+
+
+def _unfenced(text: str) -> str:
+    if text.startswith("```") and text.endswith("```") and text.count("```") == 2 and "\n" in text:
+        return text.split("\n", 1)[1].removesuffix("```").strip()
+    return text
+
+
+def _lines(text: str) -> JsonText | None:
+    lines = [line for line in text.split("\n") if line.strip()] if text.startswith("{") else []
+    try:
+        return JsonText([msgspec.json.decode(line) for line in lines], "lines") if len(lines) > 1 else None
+    except _NO_JSON:
+        return None
+
+
+def _between(text: str) -> JsonText | None:
+    """The first fenced block that is JSON, else the first object."""
+    parts = text.split("```")
+    for at in range(1, min(len(parts), 2 * _MOST_TRIED), 2):
+        block = parts[at].partition("\n")[2].strip() if "\n" in parts[at] else parts[at].strip()
+        if block.startswith(("{", "[")):
+            try:
+                return JsonText(msgspec.json.decode(block), IN_TEXT, "```".join(parts[:at] + parts[at + 1 :]))
+            except _NO_JSON:
+                continue
+    for _, found in zip(range(_MOST_TRIED), _LIKE_OBJECT.finditer(text), strict=False):
+        try:
+            value, end = _decode(text, found.start())
+        except _NO_JSON:
+            continue
+        return JsonText(value, IN_TEXT, f"{text[: found.start()]}\n{text[end:]}")
+    return None
+
+
+def json_values(value: Any, is_text: Any) -> tuple[frozenset[tuple[str, str]], list[str]]:
+    """The leaves of JSON by their path, and apart from them those that `is_text` says are written for people.
+
+    Beyond a number of leaves, one fact stands for all of them.
+    """
+    waiting, texts = [("", value)], list[str]()
+    found: set[tuple[str, str]] = set()
+    while waiting and len(found) < _MOST_VALUES:
+        path, one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += [(f"{path}.{key}" if path else str(key), child) for key, child in one.items()]
+        elif isinstance(one, list):
+            waiting += [(f"{path}[{index}]", child) for index, child in enumerate(one)]
+        elif isinstance(one, str) and is_text(one):
+            texts.append(one)
+        else:
+            if isinstance(one, float) and one.is_integer():
+                one = int(one)
+            found.add(("value", f"{path}: {msgspec.json.encode(one).decode(errors='replace')}"))
+    if waiting:
+        found.add(("value", f"in all (digest): {short_digest(value)}"))
+    return frozenset(found), texts
+
+
+def json_types(found: JsonText) -> frozenset[str]:
+    """Each path with the type of its values: `items[].id: number`."""
+    types: dict[str, None] = {}
+    waiting = [("lines" if found.form == "lines" else "", found.value)]
+    for path, one in waiting:  # grows
+        if len(types) == _MOST_TYPES:
+            break
+        types[f"{path}: {json_type(one)}"] = None
+        room = max(0, _MOST_WALKED - len(waiting))
+        if isinstance(one, dict):
+            waiting += [(f"{path}.{key}" if path else str(key), child) for key, child in list(one.items())[:room]]
+        elif isinstance(one, list):
+            waiting += [(f"{path}[]", child) for child in one[:room]]
+    return frozenset(types)
