@@ -295,6 +295,7 @@ def comply_json(report: ComplyReport) -> str:
     """At the top the fields of a `ComplianceResult`, over all traces."""
     results = report.results
     every = [rule for result in results for rule in result.extracted_rules]
+    once = {rule.rule_id: rule for rule in reversed(every)}
     unread = list(map(diagnostic_as_json, report.unread))
     return _dump(
         {
@@ -305,7 +306,7 @@ def comply_json(report: ComplyReport) -> str:
             "detected": report.detected,
             "confidence": max((result.confidence for result in results), default=0.0),
             "violations": [{**one.to_dict(), "trace": result.trace} for result in results for one in result.violations],
-            "extracted_rules": [{key: getattr(rules[0], key) for key in _STATED} for rules in _rules(report).values()],
+            "extracted_rules": [{key: getattr(rule, key) for key in _STATED} for rule in reversed(once.values())],
             "tokens_used": sum(result.tokens_used for result in results),
             "cost_usd": sum(result.cost_usd for result in results),
             "coverage": coverage_of(every),
