@@ -248,11 +248,6 @@ def describe(figure: Figure) -> str:
             return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} JSON"
         case "JSON key":
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the key `{column.detail}`"
-        case "names from nowhere":
-            return f"{share} answers have names that nothing before mentions in place of others ({rates})"
-        case "currencies from nowhere":
-            return f"{share} answers have amounts in another currency than was mentioned ({rates})"
-        case "numbers from nowhere" | "dates from nowhere" | "addresses from nowhere" as what:
         case "JSON in text":
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} JSON between sentences"
         case "JSON type":
@@ -261,6 +256,11 @@ def describe(figure: Figure) -> str:
             if not path:
                 return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} {kind}"
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} {kind} at `{path}`"
+        case "names from nowhere":
+            return f"{share} answers have names that nothing before mentions in place of others ({rates})"
+        case "currencies from nowhere":
+            return f"{share} answers have amounts in another currency than was mentioned ({rates})"
+        case "numbers from nowhere" | "dates from nowhere" | "addresses from nowhere" as what:
             things = {"addresses": "ids, links or addresses"}.get(what.split()[0], what.split()[0])
             return f"{share} answers have {things} that nothing before mentions ({rates})"
         case kind:
