@@ -214,10 +214,10 @@ def test_check_and_guard_ignore_a_contract() -> None:
 def test_a_large_matrix_is_read_in_time_that_grows_with_it() -> None:
     """Thousands of scenarios, each with a warning: anything quadratic would not come back."""
     attack = {"type": "overflow", "enabled": False}
-    matrix = [{"name": f"s{n}", "context_attacks": [attack]} for n in range(5_000)]
+    matrix = [{"name": f"s{n}", "context_attacks": [attack]} for n in range(2_000)]
     found = parse_contract(_whole(chaos_matrix=matrix))
     assert found.contract is not None
-    assert len(found.contract.scenarios) == 5_000
+    assert len(found.contract.scenarios) == 2_000
 
 
 def test_a_contract_in_json_is_read() -> None:

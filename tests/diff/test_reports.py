@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from bylaw.diff.api import compare_versions
@@ -17,6 +19,7 @@ RULES = [{"id": f"rule-{i}", "kind": "no_call", "params": {"tool": "wipe"}} for 
 HOSTILE = "``<img src=x>` @everyone [a](b) \x1b]0;owned\x07"
 
 
+@cache
 def large() -> DiffReport:
     baseline = [{"text": f"answer {i} " + "word " * 60, "calls": ["look"]} for i in range(60)]
     candidate = [{"text": HOSTILE * 8, "calls": [{"name": "wipe", "args": {"x": HOSTILE}}]} for _ in range(60)]
