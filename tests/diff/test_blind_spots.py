@@ -63,7 +63,7 @@ def paid(i: int, *, confirms: bool = True, to: str | None = None, times: int = 1
 def test_what_else_changes_gates_beside_a_mended_rule(change: dict[str, Any], broken: int) -> None:
     before = [paid(i, confirms=i >= broken) for i in range(TASKS)]
     report = diff(before, [paid(i, **change) for i in range(TASKS)], [{**CONFIRM, "scope": "session"}])
-    assert len(report.policy.fixes) == broken
+    assert len(report.policy.fixes) == (0 if change == {"times": 0} else broken)  # no payment, no rule about payments
     assert report.exit_code == 1
 
 
@@ -133,7 +133,7 @@ def test_a_call_that_moved_behind_another_is_seen() -> None:
     before = [run(i, ["look", "confirm", "pay"]) for i in range(TASKS)]
     report = diff(before, [run(i, ["look", "pay", "confirm"]) for i in range(TASKS)])
     assert report.exit_code == 1
-    assert report.findings[0].text == f"`pay` is called before `confirm` more often in {TASKS} of {TASKS} sessions"
+    assert report.findings[0].text == f"`pay` is now called before `confirm` in {TASKS} of {TASKS} sessions"
 
 
 @pytest.mark.parametrize("said", ["", "I will do it now."])

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import plain
-from bylaw.rules.located import Problems, Source, Unreadable
+from bylaw.rules.located import Problems, Source, Unreadable, plain
 
 _Path: TypeAlias = tuple[str | int, ...]
 """not a text, because a key may itself hold a dot"""

@@ -36,6 +36,7 @@ from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
 from bylaw.report.diagnostics import summarize
+from bylaw.report.text import count
 from bylaw.rules.loader import Rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
@@ -116,13 +117,13 @@ def compare_versions(
         rules={rule.id for rule in rules},
     )
     tools = {one.tool for one in announced.findings if one.tool and one.expected is None and not one.mends}
-    found, count = divergences(comparisons, compare.lexicon, tools)
+    found, divergent = divergences(comparisons, compare.lexicon, tools)
     return DiffReport(
         axes=announced.axes,
         semantic_measure=texts.name,
         findings=announced.findings,
         divergences=found,
-        divergence_count=count,
+        divergence_count=divergent,
         policy=replace(policy, rates=announced.rates),
         sessions=tuple(_issues(before, after, pairing)),
         fingerprint=_fingerprint(units),
@@ -166,7 +167,7 @@ def _measure(
     measures: Measures,
 ) -> tuple[list[Unit], list[Unit]]:
     """The units with their figures, and the same by session: another list only in a replay, where units are turns."""
-    broken = broken_rules(sides[0]), broken_rules(sides[1])
+    broken = broken_rules(sides[0], decided_by=sides[1]), broken_rules(sides[1])
     left_out = expected_tools(expected, groups), excused_calls(policy, rules, groups, broken[CANDIDATE])
     units = make_units(groups, *left_out)
     fill_figures(units, measures, broken)
@@ -208,6 +209,9 @@ def _unusable_values(side: Side, name: str) -> Iterator[str]:
         if found:
             values = "a value" if found == 1 else f"{found:,} values"
             yield f"warning: {name}: {values} of {axis} below zero or too large, counted as not recorded"
+    unread = sum(one.unread_scores for one in side.recordings)
+    if unread:
+        yield f"warning: {name}: {count(unread, 'score')} cannot be read: no number, share or grade such as `passed`"
 
 
 def _doubtful_names(program: Program, *sides: Side) -> list[str]:

@@ -10,12 +10,14 @@ import math
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from bylaw.diff.columns import AMOUNTS, JUDGED, Column
+from bylaw.diff.columns import AMOUNTS, JUDGED, SMALL, Column
 from bylaw.diff.figures import count_unusable
 from bylaw.diff.judgement import Distance, Figure, Judgement, interval
 from bylaw.diff.model import AxisRow, Change
 from bylaw.diff.units import Unit
+from bylaw.text.statistics import ALPHA
 
 AXES = (
     "semantic",
@@ -54,8 +56,8 @@ class Scale(Struct, frozen=True):
 
 
 RATE = Scale(0.05, 0.15)
-TOKENS, MILLISECONDS, DOLLARS = (Scale(0.10, 0.30, unit) for unit in (20.0, 50.0, 0.001))
-SCALES = {"verbosity": TOKENS, "latency": MILLISECONDS, "cost": DOLLARS, "reasoning": TOKENS}
+RATIO = Scale(0.10, 0.30)
+SCALES = {AMOUNTS[what]: Scale(RATIO.minor, RATIO.moderate, unit) for what, unit in SMALL.items()}
 _FIGURES = {
     **{axis: Column(axis, what) for what, axis in AMOUNTS.items()},
     "safety": Column("safety", "refusals"),
@@ -73,6 +75,7 @@ def axis_rows(judgement: Judgement, units: Sequence[Unit], semantic_measure: str
         if axis in _FIGURES:
             length = _turns_with(_FIGURES[axis], units) if axis in SCALES else 1.0
             row = _figure_row(axis, judgement.figures.get(_FIGURES[axis]), length)
+            row = row and _with_gaps(row, *_gaps(_FIGURES[axis], units))
         else:
             row = _distance_row(axis, judgement, semantic_measure)
         rows.append(row or AxisRow(axis=axis, flags=_why_empty(axis, judgement.sessions)))
@@ -98,18 +101,47 @@ def _figure_row(axis: str, figure: Figure | None, length: float) -> AxisRow | No
     graded = math.copysign(figure.rest / length, worse)
     low, high = interval(differences, figure.errors / length**2)
     low, high = (low, high) if axis in SCALES else _shares(low, high)
+    severity = SCALES.get(axis, RATE).grade(graded, before, is_confirmed=figure.is_confirmed)
+    ratio = figure.typical_ratio
+    typical = RATIO.grade(ratio - 1, 0.0) if ratio is not None and figure.typical_p <= ALPHA else Change.NONE
+    flags = _flags(worse, low, high, figure.sessions)
+    if by_typical := typical.rank > severity.rank:
+        flags = (*(flag for flag in flags if flag != "improved"), "judged_by_the_typical_session")
     return AxisRow(
         axis=axis,
         baseline=before,
         candidate=after,
         delta=after - before,
         ci95=(_finite(low), _finite(high)),
-        p=figure.p,
-        severity=SCALES.get(axis, RATE).grade(graded, before, is_confirmed=figure.is_confirmed),
+        p=figure.typical_p if by_typical else figure.p,
+        severity=typical if by_typical else severity,
         n=figure.sessions,
-        flags=_flags(worse, low, high, figure.sessions),
-        share_changed=figure.moved / figure.sessions if worse > 1e-9 else 0.0,
+        flags=flags,
+        share_changed=figure.moved / figure.sessions,
+        typical_ratio=ratio,
     )
+
+
+def _gaps(column: Column, units: Sequence[Unit]) -> tuple[int, int]:
+    """The tasks in which the baseline, and those in which the candidate, recorded a column less often."""
+    less = [0, 0]
+    for unit in units:
+        sides = unit.rows[: len(unit.baseline)], unit.rows[len(unit.baseline) :]
+        before, after = (sum(column in row for row in side) / len(side) for side in sides)
+        less[0] += before < after
+        less[1] += after < before
+    return less[0], less[1]
+
+
+def _with_gaps(row: AxisRow, baseline: int, candidate: int) -> AxisRow:
+    """With a flag where one side lacks values more often than chance explains, by the sign test: the sessions without
+    one may be those that failed.
+    """
+    tasks = baseline + candidate
+    most = max(baseline, candidate)
+    p = 2 * sum(math.comb(tasks, k) for k in range(most, tasks + 1)) / 2**tasks
+    flags = (*row.flags, "recorded_less_on_one_side") if p <= ALPHA else row.flags
+    return replace(row, gaps=(baseline, candidate), flags=flags)
 
 
 def _distance_row(axis: str, judgement: Judgement, semantic_measure: str) -> AxisRow | None:

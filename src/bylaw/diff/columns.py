@@ -65,6 +65,7 @@ _MEASURES = frozenset(
         "first word",
         "opposite",
         "argument opposite",
+        "order",
     }
 )
 OWN_ROW = frozenset(
@@ -75,5 +76,7 @@ OF_SESSIONS = frozenset({"score", "violations"})
 """columns that are shown elsewhere and belong to whole sessions, also in a replay"""
 AMOUNTS = {"output tokens": "verbosity", "latency": "latency", "cost": "cost", "reasoning tokens": "reasoning"}
 """what is added up over a session, and the axis that shows it"""
+SMALL = {"output tokens": 20.0, "latency": 50.0, "cost": 0.001, "reasoning tokens": 20.0}
+"""amounts below which a relative change says little"""
 JUDGED = Column("judge", "judge")
 """the mean score of the judge"""

@@ -221,8 +221,13 @@ def describe(figure: Figure) -> str:
             argument, word = column.detail.split("=", 1)
             return f"`{subject}` gets as `{argument}` what stands after “{word}” {more} often in {share} sessions"
         case "order":
-            one, other = (subject, column.detail) if figure.delta > 0 else (column.detail, subject)
-            return f"`{one}` is called before `{other}` more often in {share} sessions"
+            before, after = (
+                (subject, column.detail) if (figure.baseline or figure.candidate) > 0 else (column.detail, subject)
+            )
+            if figure.baseline * figure.candidate < 0:
+                return f"`{after}` is now called before `{before}` in {share} sessions"
+            less = "less" if abs(figure.candidate) < abs(figure.baseline) else "more"
+            return f"`{before}` is called before `{after}` {less} often in {share} sessions"
         case "no answer":
             return f"{share} sessions now end without an answer"
         case "empty turn":

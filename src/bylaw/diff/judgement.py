@@ -14,8 +14,9 @@ from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from bylaw.diff.columns import OF_SESSIONS, OWN_ROW, Column
+from bylaw.diff.columns import AMOUNTS, OF_SESSIONS, OWN_ROW, SMALL, Column
 from bylaw.diff.figures import table
 from bylaw.diff.permutation import excess_distances, judge, labellings, value_differences
 from bylaw.diff.units import DISTANCES, Distances, Unit, measure_distances
@@ -38,8 +39,9 @@ class Figure(Struct, frozen=True):
     candidate: float
     p: float
     moved: int
-    """sessions of the candidate that lie beyond the baseline's of their task, in the direction of the change: the
-    lowest is compared with the lowest, the median with the median, the highest with the highest"""
+    """sessions of the candidate that lie beyond the baseline's of their task, in the direction of the change, or for
+    the worse if an axis shows the column: the lowest is compared with the lowest, the median with the median, the
+    highest with the highest"""
     sessions: int
     """sessions of the candidate that can be compared; turns in a replay"""
     differences: Matrix
@@ -50,6 +52,10 @@ class Figure(Struct, frozen=True):
     """the change without the calls by which a rule is mended; no further than `delta`, never the other way"""
     of_turns: bool = False
     """`moved` and `sessions` count turns of a replay"""
+    typical_ratio: float | None = None
+    """of an amount: the geometric mean of how many times as much a session has; a few outliers hardly move it"""
+    typical_p: float = 1.0
+    """how likely chance alone makes typical sessions so much worse"""
 
     @property
     def is_mended(self) -> bool:
@@ -125,19 +131,30 @@ def judge_units(
     level = ALPHA * (1 - SHARE_OF_RULES) if rules.takes_level else ALPHA
     columns, tables = _tables(units, lambda column: column.what != "violations")
     distances = [measure_distances(unit, compare, semantic, units=len(units)) for unit in units]
-    directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
-    tested = _as_tested(columns, tables)
+    amounts = [i for i, column in enumerate(columns) if column.what in AMOUNTS]
+    figures = len(columns) + len(amounts)
+    directions = [*(column.direction for column in columns), *[1] * (len(amounts) + 2 * len(DISTANCES))]
+    smallest = np.array([SMALL[columns[i].what] for i in amounts])
+    tested = [
+        np.hstack([rows, np.log(np.maximum(values[:, amounts], smallest))])
+        for rows, values in zip(_as_tested(columns, tables), tables, strict=True)
+    ]
     tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tested, distances, strict=True)]
-    borrowed = _borrowed(distances, len(columns))
+    borrowed = _borrowed(distances, figures)
     if units:
         p = np.minimum(1.0, judge([*tasks, *borrowed], directions, level).p * (ALPHA / level))
         if deterministic:
             p = np.zeros(len(directions))
     else:
         p = np.ones(len(directions))
+    found = _figures(units, columns, tables, p)
+    for place, i in enumerate(amounts):  # beside the mean, which one timeout moves further than all other sessions
+        if figure := found.get(columns[i]):
+            ratio = _typical_ratio(columns[i], units)
+            found[columns[i]] = replace(figure, typical_ratio=ratio, typical_p=float(p[len(columns) + place]))
     return Judgement(
-        _graver(_figures(units, columns, tables, p), rules.figures),
-        _distances(distances, p[len(columns) :], bool(borrowed), deterministic),
+        _graver(found, rules.figures),
+        _distances(distances, p[figures:], bool(borrowed), deterministic),
         any(len(unit.baseline) > 1 for unit in units),
         any(unit.is_turn for unit in units),
         distances,
@@ -245,19 +262,34 @@ def _figure(column: Column, index: int, units: Sequence[Unit], tables: Sequence[
     means = np.array([[side.mean() for side in both] for both in known])
     differences = means[:, 1] - means[:, 0]
     sign = 1.0 if differences.sum() > 0 else -1.0
+    way = column.direction if column.what in OWN_ROW else sign
     delta = float(means[:, 1].mean()) - float(means[:, 0].mean())
     return Figure(
         column=column,
         baseline=float(means[:, 0].mean()),
         candidate=float(means[:, 1].mean()),
         p=p if np.abs(differences).max() > _ROUNDING else 1.0,
-        moved=sum(_moved(sign * before, sign * after) for before, after in known),
+        moved=sum(_moved(way * before, way * after) for before, after in known),
         sessions=sum(len(after) for _, after in known),
         differences=differences,
         errors=np.array([sum(_squared_error(side) for side in both) for both in known]),
         of_turns=any(unit.is_turn for unit in units),
         rest=sign * min(abs(delta), max(0.0, sign * (delta - _mended(column, units) / len(known)))),
     )
+
+
+def _typical_ratio(column: Column, units: Sequence[Unit]) -> float | None:
+    """How many times as much of an amount a session of the candidate has, without calls by which a rule is mended."""
+    found = []
+    for unit in units:
+        rows = [
+            math.log(max(row[column], SMALL[column.what])) if column in row else None for row in unit.rest or unit.rows
+        ]
+        sides = rows[: len(unit.baseline)], rows[len(unit.baseline) :]
+        before, after = ([value for value in side if value is not None] for side in sides)
+        if before and after:
+            found.append(math.fsum(after) / len(after) - math.fsum(before) / len(before))
+    return math.exp(math.fsum(found) / len(found)) if found else None
 
 
 def _moved(before: Matrix, after: Matrix) -> int:

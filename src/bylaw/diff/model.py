@@ -105,6 +105,10 @@ class AxisRow(Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     share_changed: float | None = None
     """the share of sessions (turns in a replay) that got worse, which the mean may hide"""
+    typical_ratio: float | None = None
+    """of tokens, latency and cost: how many times as much a session has, as a geometric mean"""
+    gaps: tuple[int, int] = (0, 0)
+    """tasks in which the baseline, and in which the candidate, recorded it in fewer sessions than the other side"""
     structural: float | None = None
     """trajectory only: the distance without argument values"""
     expected: str | None = None
@@ -339,9 +343,14 @@ class DiffReport(Struct, kw_only=True):
 
     @property
     def _doubtful(self) -> bool:
-        return bool(self.one_sided or self.guessed or not self.confirmable)
+        return bool(self.one_sided or self.unequal or self.guessed or not self.confirmable)
 
     @property
     def one_sided(self) -> list[str]:
         """Axes that only one side recorded, so that they were not compared."""
         return [row.axis for row in self.axes if "recorded_on_one_side" in row.flags]
+
+    @property
+    def unequal(self) -> list[AxisRow]:
+        """Axes that one side recorded in fewer sessions than chance explains."""
+        return [row for row in self.axes if "recorded_less_on_one_side" in row.flags]

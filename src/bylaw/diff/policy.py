@@ -117,9 +117,13 @@ class _Violations:
 
 def _was_checked(found: Found, candidate: Side, places: _Places) -> bool:
     """A violation is fixed only where the candidate was judged: its session exists and the rule was decided."""
-    if candidate.outcomes.get(found[1].rule.id) in (Outcome.INCONCLUSIVE, Outcome.ERROR):
+    if not _decides(candidate, found[1].rule.id):
         return False
     return found[1].session is None or places.key(BASELINE, found)[1] is not None
+
+
+def _decides(side: Side, rule: str) -> bool:
+    return side.outcomes.get(rule) in (Outcome.OK, Outcome.VIOLATED)
 
 
 def _change(found: Found) -> PolicyChange:
@@ -146,8 +150,11 @@ def _undecided(baseline: Side, candidate: Side) -> Iterator[str]:
 # -- rates: how many sessions break a rule ----------------------------------------------------------------------------
 
 
-def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
-    """(trace, session) → how often it breaks each rule. A verdict on a trace belongs to the session of its turn."""
+def broken_rules(side: Side, *, decided_by: Side | None = None) -> dict[tuple[str, str], Counter[str]]:
+    """(trace, session) → how often it breaks each rule. A verdict on a trace belongs to the session of its turn.
+
+    `decided_by`: without the rules that this other side does not decide. An agent that does nothing mends nothing.
+    """
     session_of = {
         (recording.trace, step.turn): recording.session for recording in side.recordings for step in recording.steps
     }
@@ -156,7 +163,7 @@ def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
         sessions.setdefault(recording.trace, set()).add(recording.session)
     found: dict[tuple[str, str], Counter[str]] = {}
     for trace, verdict in side.verdicts:
-        if verdict.outcome is Outcome.VIOLATED:
+        if verdict.outcome is Outcome.VIOLATED and (decided_by is None or _decides(decided_by, verdict.rule.id)):
             session = verdict.session
             if session is None and verdict.turn is not None:
                 session = session_of.get((trace, verdict.turn))
@@ -181,6 +188,8 @@ def rule_rates(
     before, after = (_sessions_breaking(broken_rules(side)) for side in (baseline, candidate))
     newly = {change.rule for change in policy.regressions}
     n, m = (len([one for one in side.recordings if one.steps]) for side in (baseline, candidate))
+    at_stake = sum(rule.severity is not Severity.CRITICAL for rule in rules.values())
+    enough = fewest_breaks(n, m, ALPHA / max(1, at_stake)) if n >= ENOUGH_KEPT else math.inf
     rates = []
     for id, rule in rules.items():
         p = p_values.get(id)
@@ -190,7 +199,7 @@ def rule_rates(
             gates, why = True, "nothing varies by chance"
         elif rule.severity is Severity.CRITICAL and not before[id]:
             gates, why = True, "critical, and the baseline never broke it"
-        elif n >= ENOUGH_KEPT and not before[id] and after[id] >= fewest_breaks(n, m):
+        elif not before[id] and after[id] >= enough:
             gates, why = True, f"the baseline never broke it in {n} sessions"
         elif p is not None and p <= ALPHA:
             gates, why = True, "more often than chance explains"
@@ -212,18 +221,19 @@ def rule_rates(
     return tuple(rates)
 
 
-def fewest_breaks(baseline: int, candidate: int) -> int:
+def fewest_breaks(baseline: int, candidate: int, level: float = ALPHA) -> int:
     """How many sessions of the candidate must break a rule that no session of the baseline broke.
 
     Whatever share of sessions break the rule by chance: that all of the baseline keep it and so many of the candidate
-    break it happens in at most 5 % of comparisons. Breaks are Poisson, with `rate` of them expected in the candidate.
+    break it happens in at most this share of comparisons. Breaks are Poisson, with `rate` of them expected in the
+    candidate. Rules that either side breaks share the level; which ones these are does not depend on the labels.
     """
     for breaks in range(1, candidate + 1):
         worst = 0.0
         for rate in (step / 10 for step in range(1, 10 * breaks + 20)):
             fewer = sum(rate**k / math.factorial(k) for k in range(breaks)) * math.exp(-rate)
             worst = max(worst, math.exp(-rate * baseline / candidate) * (1 - fewer))
-        if worst <= ALPHA:
+        if worst <= level:
             return breaks
     return candidate + 1
 

@@ -67,19 +67,30 @@ def _verdict(report: DiffReport) -> str:
     if report.gate_code == 3 and report.policy.scope_doubts:
         rules = ", ".join(report.policy.scope_doubts)
         return f"NOT SHOWN: scope not given, and sessions disagree with the trace: {rules}"
-    doubts = [*([f"only one side recorded {one_sided}"] if one_sided else ()), *_doubts(report)]
+    gaps = [*([f"only one side recorded {one_sided}"] if one_sided else ()), *_gaps(report)]
+    doubts = [*gaps, *_doubts(report)]
     if report.gate_code == 3:
-        return f"{'NOT COMPARED' if one_sided else 'NOT SHOWN'}: {'; '.join(doubts)}"
+        return f"{'NOT COMPARED' if gaps else 'NOT SHOWN'}: {'; '.join(doubts)}"
     warning = "".join(f"; {doubt}" for doubt in doubts)
     least = report.fail_on if report.tripped else report.worst
     found = [text for change, text in changes(report) if change.rank >= least.rank] if least is not Change.NONE else []
     if not found or report.worst is Change.NONE:
         announced = [one.expected for one in report.findings] + [row.expected for row in report.axes]
         announced += [rate.expected for rate in report.policy.rates]
-        return f"PASSED: nothing got worse{' that was not expected' if any(announced) else ''}{warning}"
+        worse = len(report.cases.regressed)
+        average = f" on average; {count(worse, 'case')} regressed" if worse else ""
+        return f"PASSED: nothing got worse{' that was not expected' if any(announced) else ''}{average}{warning}"
     more = f"; and {count(len(found) - 1, 'more change')}" if len(found) > 1 else ""
     verdict = "FAILED" if report.tripped else "PASSED"
     return f"{verdict}: {found[0]}{more}; worst: {report.worst}, threshold: {report.fail_on}{warning}"
+
+
+def _gaps(report: DiffReport) -> Iterator[str]:
+    """`the candidate recorded latency less often in 21 of 24 tasks`"""
+    for row in report.unequal:
+        side = "candidate" if row.gaps[1] > row.gaps[0] else "baseline"
+        name = _NAMES[row.axis].removeprefix("recorded ")
+        yield f"the {side} recorded {name} less often in {max(row.gaps):,} of {count(report.groups, 'task')}"
 
 
 def _doubts(report: DiffReport) -> Iterator[str]:
@@ -143,6 +154,7 @@ def summary(report: DiffReport) -> Iterator[str]:
     one_sided = _one_sided(report)
     if one_sided:
         yield f"Only one side recorded, so not compared: {one_sided}."
+    yield from (f"{gap[0].upper()}{gap[1:]}, so less was compared." for gap in _gaps(report))
     advice = _advice(report)
     if advice:
         yield f"Next: {'; '.join(advice[:2])}."
@@ -196,6 +208,8 @@ def axis_line(row: AxisRow, report: DiffReport) -> str:
         moved = _apart(row, where, report)
     else:
         figures = f"{figure(row.axis, row.baseline)} → {figure(row.axis, row.candidate)}"
+        if "judged_by_the_typical_session" in row.flags:
+            figures = f"the typical {unit} has {row.typical_ratio:.1f} times as much, {figures} on average"
         moved = f"{figures}, worse in {where}" if worse else figures
     return f"{_name(row.axis, report)}: {moved} ({row.severity}, {sure})"
 
@@ -312,7 +326,7 @@ def issues_line(issues: Sequence[SessionIssue]) -> str:
     names = listed([_file(issue.name) for issue in issues])
     if one.what == "empty":
         holds = "holds" if len(issues) == 1 else "hold"
-        return f"{names} of the {one.side} {holds} no turn ({one.severity})"
+        return f"the {one.side}'s {names} {holds} no turn ({one.severity})"
     other = "candidate" if one.what == "missing" else "baseline"
     has = "has" if len(issues) == 1 else "have"
     return f"{count(len(issues), 'session')} {has} no counterpart in the {other} ({one.severity}): {names}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
@@ -98,6 +99,8 @@ class Recording(Struct, dict=True, eq=False):
     """results in error, by tool"""
     score: float | None = None
     """a recorded score of the session: a reward, an evaluation, feedback; NaN: one that cannot be compared"""
+    unread_scores: int = 0
+    """scores that are no number, share or grade"""
     first_request: Request | None = None
 
     @property
@@ -249,14 +252,17 @@ def _add(recording: Recording, event: Event) -> None:
             recording.task = f"task {metadata['task_id']}"
         for key in ("reward", "score", "scores"):
             recording.score = as_score(metadata.get(key)) if recording.score is None else recording.score
-    elif isinstance(event, Annotation) and event.label in ("score", "evaluation", "feedback"):
+    elif isinstance(event, Annotation) and event.label.lower() in ("score", "reward", "evaluation", "feedback"):
         found = as_score(event.data)
         recording.score = recording.score if found is None else found
+        recording.unread_scores += found is None
     elif isinstance(event, SessionEnd):
         recording.complete = event.complete
 
 
-_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "correct": 1.0, "partial": 0.5, "incorrect": 0.0}
+_GRADES |= {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+_NUMBER = re.compile(r"([+-]?(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12}))\s?(%?)")
 
 
 def as_score(data: Any) -> float | None:
@@ -266,7 +272,10 @@ def as_score(data: Any) -> float | None:
     if isinstance(data, bool | int | float):
         return float(data) if abs(data) <= MOST_SCORED else math.nan
     if isinstance(data, str):
-        return _GRADES.get(data)
+        written = _NUMBER.fullmatch(data.strip())
+        if written is None:
+            return _GRADES.get(data.strip().lower())
+        return as_score(float(written[1]) / (100 if written[2] else 1))
     if isinstance(data, dict):
         for key in ("value", "score", "reward"):
             if data.get(key) is not None:
