@@ -110,13 +110,19 @@ def detectable_shift(baseline: int, candidate: int, dimensions: int, tasks: int,
 
 
 def _power(noncentrality: float, dimensions: int, freedom: float, bound: float) -> float:
-    """The power: a Poisson mixture of beta distributions."""
-    mean = noncentrality / 2
+    """The power: a Poisson mixture of beta distributions, of which each follows from the next one."""
+    if bound >= 1:
+        return 0.0
+    mean, b = noncentrality / 2, freedom / 2
     reach = 10 + 8 * math.sqrt(mean)
+    first, last = max(0, int(mean - reach)), int(mean + reach)
+    log_mean, log_bound, log_rest = math.log(mean), math.log(bound), b * math.log1p(-bound) - math.lgamma(b)
+    below = incomplete_beta(dimensions / 2 + last, b, bound)
     total = 0.0
-    for j in range(max(0, int(mean - reach)), int(mean + reach)):
-        weight = math.exp(j * math.log(mean) - mean - math.lgamma(j + 1)) if mean else float(j == 0)
-        total += weight * incomplete_beta(dimensions / 2 + j, freedom / 2, bound)
+    for j in range(last - 1, first - 1, -1):
+        a = dimensions / 2 + j
+        below += math.exp(math.lgamma(a + b) - math.lgamma(a + 1) + a * log_bound + log_rest)
+        total += math.exp(j * log_mean - mean - math.lgamma(j + 1)) * below
     return 1 - total
 
 
