@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from bylaw.diff.calls import find_word, read_calls
 from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
+from bylaw.model.events import Response
 from bylaw.text.decision_words import begins_with_no
 from bylaw.text.decisions import Decisions, currencies, decisions, facts, is_courtesy, numbers, quantities
 from bylaw.text.json_text import IN_TEXT, json_shape
@@ -44,29 +45,28 @@ class Measures(Struct):
     def of_turn(self, step: Step) -> dict[str, float | None]:
         """NaN where the recorded value is a mistake."""
         found: dict[str, float | None] = {
-            **recorded_measures(step),
+            **{what: read(step.response) for what, read in _RECORDED.items()},
             "cost": cost_of(step.response, prices=self.prices),
             "judge": None if self.judge is None else self.judge(step),
         }
         return {what: value if value is None or is_usable(value) else math.nan for what, value in found.items()}
 
 
-def recorded_measures(step: Step) -> dict[str, float | None]:
-    """As recorded; of the cost the input, which is its other part."""
-    usage = step.response.usage
-    return {
-        "output tokens": None if usage is None else usage.output_tokens,
-        "reasoning tokens": None if usage is None else usage.reasoning_tokens,
-        "latency": step.response.latency_ms,
-        "cost": None if usage is None else usage.input_tokens,
-    }
+_RECORDED: dict[str, Callable[[Response], float | None]] = {
+    "output tokens": lambda one: None if one.usage is None else one.usage.output_tokens,
+    "reasoning tokens": lambda one: None if one.usage is None else one.usage.reasoning_tokens,
+    "latency": lambda one: one.latency_ms,
+    "cost": lambda one: None if one.usage is None else one.usage.input_tokens,
+}
+"""as recorded; of the cost the input, which is its other part"""
 
 
 def count_unusable(recording: Recording, axis: str) -> int:
     """How many recorded values of an axis are mistakes, so that they count as not recorded."""
     if axis == "score":
         return int(recording.score is not None and math.isnan(recording.score))
-    found = (recorded_measures(step).get(what) for step in recording.steps for what in AMOUNTS if AMOUNTS[what] == axis)
+    reads = [_RECORDED[what] for what in AMOUNTS if AMOUNTS[what] == axis]
+    found = (read(step.response) for read in reads for step in recording.steps)
     return sum(value is not None and not is_usable(value) for value in found)
 
 

@@ -39,14 +39,25 @@ _BEFORE_MAY = (
     "in", "by", "of", "until", "till", "since", "from", "through", "next", "last", "this", "early", "late", "during",
     "before", "after",
 )  # fmt: skip
-_MAY = "|".join(f"(?<=\\b{word} )" for word in _BEFORE_MAY)
+_MAY = "|".join(f"(?<=\\b{word} May)" for word in _BEFORE_MAY)
 MONTH_ALONE = re.compile(  # "may" and "march" are verbs, "mar" and "dec" are no words
     rf"\b(?:{'|'.join(name for name in _MONTH_NAMES if name != 'May')}|Januar|Februar|März|Juni|Juli|Oktober|"
     r"Dezember)\b"
-    rf"|(?:{_MAY}|(?<=\bmid-))May\b"
+    rf"|\bMay\b(?:{_MAY}|(?<=\bmid-May))"
     rf"|\b(?i:{_MONTH})\b(?=\.?,?\s(?:(?:de|of)\s)?(?:19|20)\d\d\b)"
 )
-MONTH_HINTS = tuple(sorted({spelling[:3] for spelling in _MONTHS}))
+MONTH_HINTS = (
+    *(name.lower() for name in _MONTH_NAMES),
+    "januar",
+    "februar",
+    "märz",
+    "jun",
+    "jul",
+    "okt",
+    "dez",
+    " 19",
+    " 20",
+)
 DAY = re.compile(
     r"\b(?:(?:help|assist|serve|contact|call|choos|reach|chat|shop|visit)\w{0,3}\b[^.!?\n]{0,24}\btoday\b|today\s?\?"
     r"|(?P<day>(?:the )?day after tomorrow|today|tomorrow|yesterday)\b)",
@@ -63,6 +74,7 @@ FREQUENCY = re.compile(
     r"|(?<=ed )(?P<alone>once|twice)(?!\s(?:you|it|we|the|they|your|this|that|all)\b))\b",
     re.IGNORECASE,
 )
+FREQUENCY_HINTS = (*_EACH, "once", "twice", "every ", "each ", "per ")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 ORDINAL = re.compile(
     rf"\b(?:(?:the|your|our|his|her|their|its|my)\s(?P<word>{'|'.join(_ORDINALS)})(?=\s[a-z])"

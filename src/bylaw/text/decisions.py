@@ -299,8 +299,8 @@ _WITH_DIGITS = frozenset(("date", "time", "phone number", "amount", "quantity", 
 _HINTS = {
     "month": times.MONTH_HINTS,
     "day": ("today", "tomorrow", "yesterday"),
-    "frequency": ("ly", "once", "twice", "every", "each", "per "),
-    "choice": tuple(_CHOICES.split("|")),
+    "frequency": times.FREQUENCY_HINTS,
+    "choice": tuple(f"{word} " for word in _CHOICES.split("|")),
     "ordinal": times.ORDINAL_HINTS,
 }
 """one of these is in every text that has such a fact, which is quick to see"""
