@@ -26,10 +26,10 @@ if __name__ == "__main__":
 
 
 def test_mutated_inputs_are_read_or_refused_never_worse() -> None:
-    outcome = run_many(seed=7, first=0, count=250)
+    outcome = run_many(seed=7, first=0, count=150)
     assert outcome.failures == []
-    assert outcome.accepted > 50
-    assert outcome.refused > 50
+    assert outcome.accepted > 30
+    assert outcome.refused > 30
 
 
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
