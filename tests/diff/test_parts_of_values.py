@@ -88,6 +88,8 @@ def test_all_elements_of_a_list_are_counted_or_said_not_to_be() -> None:
         ("SELECT * FROM t WHERE id = {}", "DELETE FROM t WHERE id = {}", "now called with `delete` in `x`"),
         ("https://a.example/item/{}", "https://b.example/item/{}", "now called with `b.example` in `x`"),
         ("user{}@a.example", "user{}@evil.example", "now called with `@evil.example` in `x`"),
+        ("ann{}@x.example, bo@a.example", "ann{}@y.example, bo@a.example", "now called with `@y.example` in `x`"),
+        ("{}.50", "-{}.50", "now called with a number below zero in `x`"),
         ("/home/u{}/x", "/etc/u{}/x", "now called with `etc` in `x`"),
         ("x = {}\nif x > 0:\n    keep(x)", "x = {}\nif x < 0:\n    keep(x)", "called with `<` in `x`"),
         ("credit_card_{}", "gift_card_{}", "now called with `gift` in `x`"),

@@ -156,6 +156,8 @@ def _words(path: str, leaf: Any) -> Iterable[str]:
         is_negative = isinstance(leaf, int | float) and leaf < 0
         return ["-"] if is_negative else []
     text = leaf[:_MOST_READ]
+    if text[:1] == "-" and text[1:2].isdigit():
+        return ["-"]
     parts = text.split()
     is_command = path.rpartition(".")[2].lower() in _COMMANDS
     hosts: list[str] = []
@@ -164,6 +166,7 @@ def _words(path: str, leaf: Any) -> Iterable[str]:
     else:
         found = []
         for part in parts if len(parts) == 1 else [part for part in parts[:8] if "://" in part or "@" in part]:
+            part = part.strip(",;<>()\"'")
             host = _HOST.match(part.lower())
             pieces = _PIECE.findall(part[host.end() :] if host else part)
             hosts += [host[1] or f"@{host[2]}"] if host else []
