@@ -238,6 +238,18 @@ def test_a_time_out_is_for_all_of_a_request_whatever_arrives_meanwhile(kind: typ
     server.close()
 
 
+def test_a_result_is_told_with_the_same_checks_by_both_clients(caplog: pytest.LogCaptureFixture) -> None:
+    """No service listens there, so the call was allowed without it."""
+    guard = AsyncGuardClient("http://127.0.0.1:9", key="bylaw_x", timeout=0.3, on_unreachable="allow")
+    decision = asyncio.run(guard.adecide(bylaw.Attempt(tool="pay", session="s")))
+    for record in (guard.record, lambda *given, **more: asyncio.run(guard.arecord(*given, **more))):
+        with pytest.raises(ValueError, match="is_error"):
+            record(decision, "done", is_error="yes")
+        caplog.clear()
+        record(decision, "done")
+        assert "ran without having been judged" in caplog.text
+
+
 def test_addresses_of_one_name_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     from bylaw.guard.service.client_link import Deadline, _Backend
 

@@ -96,6 +96,8 @@ def origin_of(url: str) -> str:
 _BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding", "etag", "content-md5", "digest")
 """headers that describe the bytes of a body, and are wrong for other bytes"""
 _PIECE = 64 * 1024
+_BROTLI_PIECE = 64
+"""bytes that are expanded at once: a few of them may stand for megabytes, and not every version takes a bound"""
 _ZLIB_WINDOWS = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
 
 
@@ -178,11 +180,15 @@ def _decompress_brotli(data: bytes, *, whole: bool) -> bytes | None:
         except ModuleNotFoundError:
             return None
     decompressor = brotli.Decompressor()
+    body = bytearray()
     try:
-        body: bytes = decompressor.process(data)
+        for at in range(0, len(data), _BROTLI_PIECE):
+            body += decompressor.process(data[at : at + _BROTLI_PIECE])
+            if len(body) > MOST_KEPT:
+                return None
     except brotli.error:
         return None
-    return body if len(body) <= MOST_KEPT and (decompressor.is_finished() or not whole) else None
+    return bytes(body) if decompressor.is_finished() or not whole else None
 
 
 def with_body(reply: Incoming, body: bytes, *, content_type: str | None = None) -> Incoming:

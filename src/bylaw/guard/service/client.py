@@ -198,12 +198,7 @@ class GuardClient(Guard):
         is_error: bool | None = None,
         ts: float | None = None,
     ) -> tuple[RemoteVerdict, ...]:
-        call_id, key = call_key(decision, session)
-        check_type("is_error", is_error, bool, type(None))
-        body = {"call_id": call_id, "session": key, "content": content, "is_error": is_error, "ts": ts}
-        if isinstance(decision, Decision) and decision.decided_by == "on_unreachable":
-            _log.warning("the call `%s` ran without having been judged; its result is told to the service", call_id)
-        return verdicts_of(self._tell("/v1/record", body))
+        return verdicts_of(self._tell("/v1/record", _result_body(decision, content, session, is_error, ts)))
 
     def release(self, decision: Decision | str, *, session: str | None = None) -> bool:  # type: ignore[override]
         call_id, key = call_key(decision, session)
@@ -311,6 +306,16 @@ class GuardClient(Guard):
     incidents = policies = property(_elsewhere)
 
 
+def _result_body(
+    decision: Decision | str, content: Any, session: str | None, is_error: bool | None, ts: float | None
+) -> dict[str, Any]:
+    call_id, key = call_key(decision, session)
+    check_type("is_error", is_error, bool, type(None))
+    if isinstance(decision, Decision) and decision.decided_by == "on_unreachable":
+        _log.warning("the call `%s` ran without having been judged; its result is told to the service", call_id)
+    return {"call_id": call_id, "session": key, "content": content, "is_error": is_error, "ts": ts}
+
+
 class AsyncGuardClient(GuardClient):
     """For asyncio: `adecide`, `aask`, `arecord`, `arelease`, `aend_session` and async tools use no threads. `ahttp`: an
     `httpx2.AsyncClient` to use instead of a new one."""
@@ -348,9 +353,16 @@ class AsyncGuardClient(GuardClient):
                 return replace(answered, notes=(*answered.notes, _EDITED)) if answer.edited else answered
         return decision
 
-    async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Any, ...]:
-        call_id, key = call_key(decision, more.pop("session", None))
-        body = {"call_id": call_id, "session": key, "content": content, **more}
+    async def arecord(  # type: ignore[override]
+        self,
+        decision: Decision | str,
+        content: Any = None,
+        *,
+        session: str | None = None,
+        is_error: bool | None = None,
+        ts: float | None = None,
+    ) -> tuple[Any, ...]:
+        body = _result_body(decision, content, session, is_error, ts)
         return verdicts_of(await self._atell("/v1/record", body))
 
     async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
