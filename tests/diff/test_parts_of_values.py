@@ -204,9 +204,10 @@ def test_another_shape_inside_json_is_seen(before: Value, after: Value, text: st
     assert any(text in one.text for one in report.findings), [one.text for one in report.findings]
 
 
-@pytest.mark.parametrize(
-    "text", ["See [1] and {name}.", "Use {x: 1}.", "[ ] paid", "{", '{"a": ', "a ``` b", "```\n{\n```", '{"a":1,"b":2'],
-)  # fmt: skip
+NO_JSON = ["See [1] and {name}.", "Use {x: 1}.", "[ ] paid", "{", '{"a": ', "a ``` b", "```\n{\n```", '{"a":1,"b":2']
+
+
+@pytest.mark.parametrize("text", [*NO_JSON, 'x {"a": NaN}', r'x {"a": "\ud800"}'])
 def test_text_with_braces_is_no_json(text: str) -> None:
     assert json_shape(text) is None
 
@@ -219,6 +220,12 @@ def test_hostile_text_takes_time_by_its_length(part: str) -> None:
         return time.process_time() - started
 
     assert min(spent(40_000 + i) for i in range(2)) < 8 * 6 * max(spent(5_000), 0.001)
+
+
+@pytest.mark.parametrize("number", [str(10**400), "9" * 5_000, "1e400", "-0.0"])
+def test_any_number_in_json_is_read(number: str) -> None:
+    for form in ('{"a": %s}', 'It is {"a": %s}.', '{"a": %s}\n{"a": %s}'):
+        decisions(form.replace("%s", number))
 
 
 # -- months and small words -------------------------------------------------------------------------------------------

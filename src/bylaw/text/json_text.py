@@ -85,7 +85,10 @@ def _between(text: str) -> JsonText | None:
                 continue
     for _, found in zip(range(_MOST_TRIED), _LIKE_OBJECT.finditer(text), strict=False):
         try:
-            value, end = _decode(text, found.start())
+            _, end = _decode(
+                text, found.start()
+            )  # finds the end; takes NaN and half surrogate pairs, which are no JSON
+            value = msgspec.json.decode(text[found.start() : end])
         except _NO_JSON:
             continue
         return JsonText(value, IN_TEXT, f"{text[: found.start()]}\n{text[end:]}")
