@@ -218,7 +218,7 @@ def is_courtesy(text: str) -> bool:
 # Prose
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)  # a text may have 200,000 characters
 def facts(text: str) -> frozenset[tuple[str, str]]:
     """Every fact of a prose text: kind and spelling."""
     return frozenset(_facts(_prose(text[:MOST_TEXT])))
