@@ -85,9 +85,7 @@ def _between(text: str) -> JsonText | None:
                 continue
     for _, found in zip(range(_MOST_TRIED), _LIKE_OBJECT.finditer(text), strict=False):
         try:
-            _, end = _decode(
-                text, found.start()
-            )  # finds the end; takes NaN and half surrogate pairs, which are no JSON
+            _, end = _decode(text, found.start())  # to find the end; it takes NaN too, which is no JSON
             value = msgspec.json.decode(text[found.start() : end])
         except _NO_JSON:
             continue
