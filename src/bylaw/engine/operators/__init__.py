@@ -1,1 +1,1 @@
-"""One temporal operator a file: its state, one state update, and what the end decides."""
+"""Temporal operators, related ones in one file: their state, one update of it per event, and what the end decides."""
