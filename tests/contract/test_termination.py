@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from asyncio.base_subprocess import BaseSubprocessTransport
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,30 @@ def test_a_signal_ends_the_agent_and_all_it_started(
     assert are_gone([agent, detached])
     assert f"`sleep` ({detached})" in " ".join(stopped.value.args), "what detached itself is named"
     assert [one.name for one in tmp_path.iterdir()] == ["pids"], "no temporary file is left"
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")
+def test_a_signal_while_the_agent_starts_does_not_wait_for_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the agent may have started a child before its streams are connected here."""
+    connect = BaseSubprocessTransport._connect_pipes
+
+    async def connect_late(self: Any, waiter: Any) -> None:
+        while not (tmp_path / "pids").exists() or not (tmp_path / "pids").read_text():
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await connect(self, waiter)
+
+    monkeypatch.setattr(BaseSubprocessTransport, "_connect_pipes", connect_late)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run_contract(contract(agent=spec("hang")), open_agent(spec("hang"), tmp_path))
+    agent, detached = (int(pid) for pid in (tmp_path / "pids").read_text().split())
+    assert are_gone([agent, detached])
+    assert f"`sleep` ({detached})" in " ".join(stopped.value.args)
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")

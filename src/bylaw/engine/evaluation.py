@@ -29,6 +29,7 @@ from bylaw.engine.scope import (
     take_back,
     violation,
 )
+from bylaw.model.canonical import prepared
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Scope
 from bylaw.model.verdict import Outcome, Verdict
@@ -366,7 +367,7 @@ class Evaluation:
 
     @classmethod
     def restore(cls, program: Program, data: bytes) -> Evaluation:
-        saved = msgspec.json.decode(data, type=_Snapshot)
+        saved = msgspec.json.decode(data, type=prepared(_Snapshot))
         if saved.rules != program.digest:
             raise ValueError("the snapshot was taken with other rules")
         evaluation = cls(program)

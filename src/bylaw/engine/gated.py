@@ -25,6 +25,7 @@ from bylaw.engine.monitor import (
     Step,
     mismatch_notes,
 )
+from bylaw.model.canonical import prepared
 from bylaw.model.condition import Clause
 from bylaw.model.events import Event, Response
 from bylaw.model.verdict import Outcome
@@ -111,7 +112,7 @@ class Gated(Monitor):
         return replace(state, inner=self.inner.dump(state.inner, excerpts), taken=taken)
 
     def revive(self, data: Any) -> State:
-        state = msgspec.convert(data, State)
+        state = msgspec.convert(data, prepared(State))
         taken = self.inner.revive(state.taken) if state.differs else None
         return replace(state, inner=self.inner.revive(state.inner), taken=taken)
 
@@ -240,7 +241,7 @@ class OfAgents(Monitor):
         return replace(state, inner=self.inner.dump(state.inner, excerpts))
 
     def revive(self, data: Any) -> AgentState:
-        state = msgspec.convert(data, AgentState)
+        state = msgspec.convert(data, prepared(AgentState))
         return replace(state, inner=self.inner.revive(state.inner))
 
     def end(self, state: AgentState, ended: Ended) -> Conclusion:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.matching import unknown_where
+from bylaw.model.canonical import prepared
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event, Response, ToolCall, ToolResult
 from bylaw.model.verdict import EventRef, Outcome
@@ -96,7 +97,7 @@ class Monitor(ABC):
 
     def revive(self, data: Any) -> Any:
         """A state that was written down as JSON."""
-        return msgspec.convert(data, self.state_type)
+        return msgspec.convert(data, prepared(self.state_type))
 
 
 def ok_if_complete(ended: Ended) -> Conclusion:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.json_values import Refused, own_json
 from bylaw.guard.model import Attempt, Call, Denied, Limits
+from bylaw.model.canonical import prepared
 
 OnDenied: TypeAlias = Literal["raise", "return"]
 OnError: TypeAlias = Literal["record", "release"]
@@ -324,7 +325,7 @@ class Tool:
         if isinstance(value, str) and wanted in (bytes, bytearray):  # rules have seen them as this text
             return wanted(value.encode())
         try:
-            return msgspec.convert(value, wanted, strict=False, builtin_types=_BYTES)
+            return msgspec.convert(value, prepared(wanted), strict=False, builtin_types=_BYTES)
         except (msgspec.ValidationError, ValueError) as why:
             raise TypeError(f"`{name}`: {why}") from None
         except TypeError:  # a type that msgspec does not know

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import rfc8785
@@ -14,6 +15,23 @@ _SAFE_INTEGER = 2**53 - 1
 _MOST_LEVELS = 256
 """deeper values are left to the slow way, which refuses what is too deep"""
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+T = TypeVar("T")
+_prepared: set[Any] = set()
+_preparing = threading.Lock()
+
+
+def prepared(type: type[T]) -> type[T]:
+    """The type itself, once msgspec has made its tables of it.
+
+    It makes them at the first use of a type, and the process crashes if two threads do so at once. So a type that
+    threads may use first is passed through here.
+    """
+    if type not in _prepared:
+        with _preparing:
+            msgspec.json.Decoder(type)
+            _prepared.add(type)
+    return type
 
 
 def canonical_json(value: Any) -> bytes:

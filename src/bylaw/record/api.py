@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from bylaw.model.canonical import prepared
 from bylaw.record.frameworks import FRAMEWORKS, carried, mark_carried, set_writer
 from bylaw.record.recording import Recording
 from bylaw.record.turns import ModelCall
@@ -261,7 +262,7 @@ class Settings(Struct, frozen=True):
 
 def begin_part() -> Any:
     """Record the frameworks of this process until it ends. Returns the finder that patches them on import."""
-    settings = msgspec.json.decode(os.environ[SETTINGS], type=Settings)
+    settings = msgspec.json.decode(os.environ[SETTINGS], type=prepared(Settings))
     begin_recording(_Part(settings, os.environ[LOG]))
     return FRAMEWORKS.finder
 

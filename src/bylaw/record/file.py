@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.errors import BylawError
+from bylaw.model.canonical import prepared
 from bylaw.traces.formats.bylaw.lines import VERSION, Header
 
 _HEADER = msgspec.json.encode(Header(VERSION, complete="marked")) + b"\n"
@@ -132,7 +133,7 @@ class RecordFile:
         if not newline and _HEADER.startswith(first):
             return False  # empty, or the process was killed in the first line
         try:
-            header = msgspec.json.decode(first, type=Header)
+            header = msgspec.json.decode(first, type=prepared(Header))
         except (msgspec.DecodeError, UnicodeDecodeError):
             header = None
         if header is None or header.bylaw != VERSION:

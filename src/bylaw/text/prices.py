@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.errors import InputError
-from bylaw.model.canonical import json_type
+from bylaw.model.canonical import json_type, prepared
 from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.events import Response, Usage
 from bylaw.text.repeated_keys import RepeatedKey, loads_strictly
@@ -90,7 +90,7 @@ class Prices(Struct, eq=False, kw_only=True):
 def shipped() -> Prices:
     """The list that comes with Bylaw."""
     text = resources.files(__package__).joinpath("prices.json").read_bytes()
-    return msgspec.json.decode(text, type=Prices)
+    return msgspec.json.decode(text, type=prepared(Prices))
 
 
 def price_of(model: str, *, prices: Prices | None = None) -> Price | None:

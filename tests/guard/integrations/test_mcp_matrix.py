@@ -31,6 +31,12 @@ def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield {"http": http, "sse": sse, "runs": str(runs)}
 
 
+@pytest.fixture(autouse=True)
+def patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a server starts in more than the ten seconds after which the client takes it for an old one."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 300.0)
+
+
 class Way:
     """A client's way to the shop, through the command."""
 

@@ -42,7 +42,7 @@ from bylaw.comply.model import (
     Violation,
     coverage_of,
 )
-from bylaw.model.canonical import canonical_json
+from bylaw.model.canonical import canonical_json, prepared
 from bylaw.model.events import Trace, Usage
 from bylaw.text.prices import price_of
 from bylaw.text.redaction.redactor import redacted
@@ -380,7 +380,7 @@ def _usage(given: Any) -> Usage | None:
     if not isinstance(given, Usage):
         return None
     try:
-        return msgspec.convert(msgspec.to_builtins(given), Usage)
+        return msgspec.convert(msgspec.to_builtins(given), prepared(Usage))
     except (msgspec.ValidationError, TypeError, ValueError):
         return None
 

@@ -42,7 +42,15 @@ class TooLarge(Exception):
 async def start_process(command: tuple[str, ...], *, cwd: Path, env: Mapping[str, str], **more: Any) -> Process:
     """`more` goes to asyncio. Raises OSError or ValueError if it cannot be started."""
     pipes: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, **more}
-    process = await asyncio.create_subprocess_exec(*command, cwd=cwd, env=env, start_new_session=True, **pipes)
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(*command, cwd=cwd, env=env, start_new_session=True, **pipes)
+    )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:  # asyncio itself would wait for the streams, which a child may keep open
+        with suppress(OSError, ValueError):
+            await kill(await asyncio.shield(starting))
+        raise
     started.add(process.pid)
     return process
 

@@ -27,7 +27,7 @@ import yaml
 from msgspec import Struct
 
 from bylaw.contract.live_agent import AgentUnreachable
-from bylaw.model.canonical import short_digest
+from bylaw.model.canonical import prepared, short_digest
 from bylaw.wire.exchange import Incoming, Outgoing, json_reply
 from bylaw.wire.formats import model_call
 from bylaw.wire.formats.base import Json, WireFormat
@@ -208,7 +208,7 @@ class ScriptedModel:
         try:
             with path.open("rb") as file:
                 text = file.read(_MOST)
-            return cls(msgspec.convert(yaml.safe_load(text), Script))
+            return cls(msgspec.convert(yaml.safe_load(text), prepared(Script)))
         except OSError as error:
             raise AgentUnreachable(f"the scripted model `{path}` cannot be read: {error.strerror}") from None
         except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:

@@ -35,6 +35,7 @@ from bylaw.guard.policies import without_repeats
 from bylaw.guard.reviews import OTHER_CALL, action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import AuditRow
+from bylaw.model.canonical import prepared
 from bylaw.model.condition import ArgumentIs
 from bylaw.model.rule import Action, GuardPolicy
 from bylaw.model.verdict import Verdict
@@ -147,7 +148,7 @@ class Recompute:
                 self._policies[policy],
                 store=MemoryStore(),
                 durable=False,
-                options=msgspec.convert(options, Options),
+                options=msgspec.convert(options, prepared(Options)),
                 tool_schemas=self._schemas,
                 clock=lambda: self._now,
                 sessions=lambda policies, hash: ReplayedSessions(policies, hash, self._sessions, self._reviews),

@@ -25,6 +25,7 @@ from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, SessionRecord
+from bylaw.model.canonical import prepared
 
 MARKER = "[redacted"
 """how values begin that were redacted"""
@@ -108,7 +109,7 @@ class AuditSessions:
         row = self._file.execute("SELECT data FROM sessions WHERE session = ?", (name,)).fetchone()
         if row is None:
             return None
-        stored = msgspec.msgpack.decode(row[0], type=_Stored)
+        stored = msgspec.msgpack.decode(row[0], type=prepared(_Stored))
         record = SessionRecord(key, terminated=stored.terminated)
         return AuditSession(
             record, load(key, stored.state, ()), lost=stored.lost, unfollowed=stored.unfollowed, stored=stored.state

@@ -21,6 +21,7 @@ from bylaw.guard.json_values import Refused, own_json
 from bylaw.guard.model import LONGEST_NAME, Attempt, Decision, DenialClass, Limits, Match, Options, check_names, is_name
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores.ports import GuardStore, each_event
+from bylaw.model.canonical import prepared
 from bylaw.model.events import Origin, ToolCall
 from bylaw.model.rule import Action
 from bylaw.model.verdict import Outcome, Verdict
@@ -151,7 +152,7 @@ def recorded_matches(store: GuardStore, call: ToolCall, opened: ToolCall | None,
     elif first != _hash_of(call, runs):
         why = "by another call"
     else:
-        return msgspec.convert(data.get("decision", data).get("matches", ()), tuple[Match, ...])
+        return msgspec.convert(data.get("decision", data).get("matches", ()), prepared(tuple[Match, ...]))
     raise CallIdUsed(f"the call id `{call.call_id}` is already used in this session {why}")
 
 

@@ -37,6 +37,7 @@ from bylaw.guard.incidents.webhook import (
     refuse_link_local,
 )
 from bylaw.guard.stores.records import Recipient
+from bylaw.model.canonical import prepared
 from bylaw.model.ports import Posted, Poster
 
 SECRET = "BYLAW_WEBHOOK_SECRET"
@@ -102,7 +103,7 @@ def read_notify(path: str) -> Notify:
     if part is None:
         raise ValueError(f"{path}: there is no `notify` in it")
     try:
-        return msgspec.convert(part, Notify)
+        return msgspec.convert(part, prepared(Notify))
     except ValueError as problem:
         raise ValueError(f"{path}: notify: {problem}") from None
 

@@ -38,6 +38,7 @@ from bylaw.guard.service.sign_in import OidcSettings, Provider
 from bylaw.guard.service.telemetry import Metrics, make_exporter
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
+from bylaw.model.canonical import prepared
 from bylaw.model.rule import GuardSet
 from bylaw.text.redaction.redactor import Redaction
 
@@ -118,7 +119,7 @@ def read_service_file(path: str) -> ServiceFile:
         except yaml.YAMLError as problem:
             raise ValueError(f"{path}: not YAML: {problem}") from None
     try:
-        return msgspec.convert({} if content is None else content, ServiceFile)
+        return msgspec.convert({} if content is None else content, prepared(ServiceFile))
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None
 
@@ -247,7 +248,7 @@ def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:
 
 def app_from_environment() -> Starlette:
     """What each worker process calls."""
-    return make_app(msgspec.json.decode(os.environ[VARIABLE].encode(), type=ServeConfig))
+    return make_app(msgspec.json.decode(os.environ[VARIABLE].encode(), type=prepared(ServeConfig)))
 
 
 def find_jobs(home: str | None) -> dict[str, Callable[..., Any]]:

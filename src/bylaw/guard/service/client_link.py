@@ -26,6 +26,7 @@ import msgspec
 
 from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.service.messages import RUBBISH, NoAnswer, ReviewAnswer, ServiceRefused, Unreachable
+from bylaw.model.canonical import prepared
 
 INSTALL = "the client needs httpx2: pip install 'bylaw[client]'"
 MOST_ANSWER = 16 << 20
@@ -271,7 +272,7 @@ def _content(status: int, content: bytes) -> bytes:
 
 def _answer(content: bytes) -> ReviewAnswer:
     try:
-        return msgspec.json.decode(content, type=ReviewAnswer)
+        return msgspec.json.decode(content, type=prepared(ReviewAnswer))
     except (ValueError, RecursionError):
         raise NoAnswer(RUBBISH) from None
 

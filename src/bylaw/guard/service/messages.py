@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match
+from bylaw.model.canonical import prepared
 from bylaw.model.events import Event, Message, Request, Response
 from bylaw.model.rule import Action
 from bylaw.model.verdict import Outcome
@@ -166,7 +167,7 @@ def read_decision(answer: bytes, attempt: Attempt, review: str | None) -> Decisi
     """Raises NoAnswer, also for an answer that lets another call run than the one that was asked about. Only a review
     may change the call."""
     try:
-        decision = msgspec.json.decode(answer, type=DecisionShape).as_decision()
+        decision = msgspec.json.decode(answer, type=prepared(DecisionShape)).as_decision()
         if repeated_key(answer, msgspec.json.decode(answer)) is not None:
             raise NoAnswer(RUBBISH)
     except (ValueError, RecursionError):
@@ -203,7 +204,7 @@ def tell_broken(path: str, body: dict[str, Any], answer: bytes) -> None:
     """A call that ran unjudged was judged now: the log says what would have stopped it."""
     if path == "/v1/past_calls":
         try:
-            past = msgspec.json.decode(answer, type=PastCall)
+            past = msgspec.json.decode(answer, type=prepared(PastCall))
         except (ValueError, RecursionError):
             raise NoAnswer(RUBBISH) from None
         stops = [one for one in past.matches if one.then is not Action.ALLOW and not one.shadow]
@@ -215,7 +216,7 @@ def tell_broken(path: str, body: dict[str, Any], answer: bytes) -> None:
 def read_told(answer: bytes) -> Told:
     """Raises NoAnswer."""
     try:
-        return msgspec.json.decode(answer, type=Told)
+        return msgspec.json.decode(answer, type=prepared(Told))
     except (ValueError, RecursionError):
         raise NoAnswer(RUBBISH) from None
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bylaw.guard.stores.ports import MAX_DEPTH
 from bylaw.guard.stores.records import Following, FollowRecord, ReviewRecord, WideWindow
-from bylaw.model.canonical import canonical_json, is_whole, plain_json, prints_alike
+from bylaw.model.canonical import canonical_json, is_whole, plain_json, prepared, prints_alike
 
 R = TypeVar("R", bound=FollowRecord)
 _decode = msgspec.json.Decoder().decode
@@ -100,7 +100,7 @@ def encode_review(record: ReviewRecord) -> bytes:
 
 
 def decode_review(text: str | bytes) -> ReviewRecord:
-    return msgspec.convert(decode(text), ReviewRecord)
+    return msgspec.convert(decode(text), prepared(ReviewRecord))
 
 
 def encode_followed(record: FollowRecord) -> tuple[bytes, bytes]:
@@ -112,7 +112,7 @@ def encode_followed(record: FollowRecord) -> tuple[bytes, bytes]:
 
 
 def decode_followed(kind: type[R], text: str | bytes, state: bytes) -> R:
-    record = msgspec.convert(decode(text), kind)
+    record = msgspec.convert(decode(text), prepared(kind))
     return replace(record, state=state) if isinstance(record, Following | WideWindow) else record
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from bylaw.model.canonical import prepared
 from bylaw.traces.formats.record import list_field
 
 
@@ -151,7 +152,7 @@ def decode_export(raw: bytes) -> Export:
     value = with_usual_keys(msgspec.json.decode(raw))
     _check(value, "resourceSpans", "$")
     _check(value, "resourceLogs", "$")
-    return msgspec.convert(value, Export)
+    return msgspec.convert(value, prepared(Export))
 
 
 def _is_usual(export: Export) -> bool:

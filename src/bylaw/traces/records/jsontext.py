@@ -16,6 +16,8 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
+from bylaw.model.canonical import prepared
+
 T = TypeVar("T")
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:\[\]{}"]+', re.DOTALL)
@@ -46,7 +48,7 @@ def decoder_of(shape: type[T]) -> Callable[[bytes], T]:
     def decode_bytes(raw: bytes) -> T:
         nonlocal decode
         if decode is None:
-            decode = msgspec.json.Decoder(shape).decode
+            decode = msgspec.json.Decoder(prepared(shape)).decode
         return decode(raw)
 
     return decode_bytes

@@ -26,6 +26,7 @@ from bylaw.guard.service.gate import JSON, json_response
 from bylaw.guard.service.messages import Health
 from bylaw.guard.service.operations.record import encode_view
 from bylaw.guard.stores.ports import StoreUnavailable
+from bylaw.model.canonical import prepared
 from bylaw.text.repeated_keys import repeated_key
 
 ENDPOINTS = [one for part in (calls, desk, rules) for one in part.ENDPOINTS]
@@ -204,7 +205,7 @@ def read_body(body: bytes, kind: Any) -> Any:
         repeated = repeated_key(body, value)
         if repeated is not None:
             raise BadRequest(f"the key `{repeated[:40]}` is given twice")
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, prepared(kind))
     except RecursionError:
         raise BadRequest("the body is nested too deeply") from None
     except ValueError as problem:  # msgspec's errors are ValueErrors
@@ -220,7 +221,7 @@ def read_query(text: bytes, kind: type[Any]) -> Any:
         raise BadRequest("a parameter is given twice")
     types: dict[str, Any] = _parameters(kind)  # type: ignore[arg-type]
     try:
-        found = {name: msgspec.convert(value, types[name], strict=False) for name, value in given}
+        found = {name: msgspec.convert(value, prepared(types[name]), strict=False) for name, value in given}
         return kind(**found)
     except KeyError as unknown:
         raise BadRequest(f"there is no parameter {str(unknown)[:80]}") from None
