@@ -65,7 +65,6 @@ _MEASURES = frozenset(
         "first word",
         "opposite",
         "argument opposite",
-        "order",
     }
 )
 OWN_ROW = frozenset(
