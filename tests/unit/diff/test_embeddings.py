@@ -201,10 +201,10 @@ def test_a_paraphrase_is_less_of_a_change_than_by_words() -> None:
 
 @needs_extra
 def test_the_command() -> None:
-    done = run_diff("--format", "json")
+    done = run_diff("--format", "json", "--deterministic")
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["semantic_measure"].startswith("wordllama 0.2.")
-    assert done.stdout == run_diff("--format", "json").stdout
+    assert done.stdout == run_diff("--format", "json", "--deterministic").stdout
 
 
 @needs_extra
