@@ -298,7 +298,8 @@ def got(number, frame):
 signal.signal({int(number)}, got)
 ask("hello")
 print("ready", flush=True)
-time.sleep(600)
+for _ in range(12_000):  # Python runs a handler between two steps: one that arrives just before a long sleep waits for it
+    time.sleep(0.05)
 """
     with _started(server, tmp_path / "run.jsonl", code) as started:
         assert started.stdout is not None and started.stdout.readline() == "ready\n"
