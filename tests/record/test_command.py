@@ -298,7 +298,7 @@ def got(number, frame):
 signal.signal({int(number)}, got)
 ask("hello")
 print("ready", flush=True)
-for _ in range(12_000):  # Python runs a handler between two steps: one that arrives just before a long sleep waits for it
+for _ in range(12_000):  # a handler that is called just before a long sleep would wait for its end
     time.sleep(0.05)
 """
     with _started(server, tmp_path / "run.jsonl", code) as started:
