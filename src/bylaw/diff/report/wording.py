@@ -209,7 +209,7 @@ def axis_line(row: AxisRow, report: DiffReport) -> str:
     else:
         figures = f"{figure(row.axis, row.baseline)} → {figure(row.axis, row.candidate)}"
         if "judged_by_the_typical_session" in row.flags:
-            figures = f"the typical {unit} has {row.typical_ratio:.1f} times as much, {figures} on average"
+            figures = f"{row.typical_ratio:.1f} times as much in the typical {unit} (mean: {figures})"
         moved = f"{figures}, worse in {where}" if worse else figures
     return f"{_name(row.axis, report)}: {moved} ({row.severity}, {sure})"
 
