@@ -14,7 +14,7 @@ from bylaw.ci.file import load_ci
 from bylaw.ci.report import CiPart, combine, failed_part
 from bylaw.cli import cli
 from bylaw.errors import ExitCode
-from bylaw.lint.report import lint_files
+from bylaw.lint.report import read_files
 
 ROOT = Path(__file__).parent.parent.parent
 REFUND = ROOT / "src" / "bylaw" / "demo" / "files"
@@ -255,7 +255,7 @@ def test_mistakes_in_the_file_are_reported_with_their_line(folder: Path, text: s
     (diagnostic,) = load_ci(folder / "bylaw.yaml").diagnostics
     assert diagnostic.span is not None
     assert (diagnostic.code, diagnostic.span.line) == (code, line)
-    assert [one.code for one in lint_files(["bylaw.yaml"]) if one.is_error] == [code]
+    assert [one.code for one in read_files(["bylaw.yaml"]).diagnostics if one.is_error] == [code]
     done = CliRunner().invoke(cli, ["ci"], standalone_mode=False)
     assert done.return_value == ExitCode.BAD_INPUT
 

@@ -11,7 +11,7 @@ import bylaw
 from bylaw.diff.expectations import Expectation, as_expectations, parse_expectation
 from bylaw.diff.judge import checked_score, load_judge
 from bylaw.diff.report.wording import headline
-from bylaw.lint.report import lint_files
+from bylaw.lint.report import read_files
 from tests.support.build import trace
 from tests.support.command import run_bylaw
 
@@ -71,7 +71,7 @@ def test_lint_tells_a_rule_that_there_is_not(tmp_path: Path) -> None:
     path = tmp_path / "bylaw.yaml"
     rule = "rules:\n  - {id: pay-once, kind: max_calls, params: {tool: pay, n: 1}, scope: session}\n"
     path.write_text(f"{rule}expected:\n  - {{rule: pay-one, reason: why}}\n", "utf-8")
-    [warning] = [one for one in lint_files([path]) if one.code == "unknown-rule"]
+    [warning] = [one for one in read_files([path]).diagnostics if one.code == "unknown-rule"]
     assert (warning.is_error, warning.help) == (False, "did you mean `pay-once`?")
 
 
@@ -90,7 +90,7 @@ def test_the_section_of_a_rule_file(tmp_path: Path) -> None:
     )
     path = tmp_path / "bylaw.yaml"
     path.write_text(rules, "utf-8")
-    assert [one for one in lint_files([path]) if one.is_error] == []
+    assert [one for one in read_files([path]).diagnostics if one.is_error] == []
     report = bylaw.diff(DEMO / "v1.jsonl", DEMO / "v2.jsonl", path, deterministic=True)
     assert report.exit_code == 0
     assert report.unused_expectations == ("axis cost",)
@@ -115,7 +115,7 @@ def test_the_section_of_a_rule_file(tmp_path: Path) -> None:
 def test_mistakes_in_the_section_are_located(entry: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "bylaw.yaml"
     path.write_text(f"rules: [{{id: r, kind: no_call, params: {{tool: x}}}}]\nexpected:\n  - {entry}\n", "utf-8")
-    found = [one for one in lint_files([path]) if one.is_error]
+    found = [one for one in read_files([path]).diagnostics if one.is_error]
     assert any(message in one.message for one in found)
     assert all(one.span is not None and one.span.line == 3 for one in found)
 

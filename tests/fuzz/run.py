@@ -16,7 +16,7 @@ from bylaw.check.api import check
 from bylaw.check.report import render_terminal
 from bylaw.errors import InputError
 from bylaw.lint.contradictions import analyse
-from bylaw.lint.report import lint_files
+from bylaw.lint.report import read_files
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import load_rules
 from bylaw.traces import open_trace
@@ -101,7 +101,7 @@ def _feed_trace(path: Path, rules: Any, rng: random.Random) -> bool:
 
 
 def _feed_rules(path: Path) -> bool:
-    diagnostics = lint_files([str(path)])
+    diagnostics = read_files([str(path)]).diagnostics
     render_diagnostics(diagnostics)
     try:
         ruleset = load_rules(str(path))

@@ -22,7 +22,7 @@ import pytest
 
 from bylaw.contract.file.loader import load_contract
 from bylaw.errors import InputError
-from bylaw.lint.report import lint_files
+from bylaw.lint.report import read_files
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import load_rules, parse_rules
@@ -48,7 +48,7 @@ def test_a_mistake_is_reported_with_its_code_and_place(
     case = _read(path)
     name = _write(case, tmp_path)
     monkeypatch.chdir(tmp_path)
-    found = lint_files([name])
+    found = list(read_files([name]).diagnostics)
     assert [_short(d) for d in found] == [(want["code"], want["at"]) for want in case["want"]]
     for diagnostic, want in zip(found, case["want"], strict=True):
         _compare(diagnostic, want)

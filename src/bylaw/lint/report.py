@@ -116,8 +116,3 @@ def read_files(
 ) -> RuleSet:
     """The usable rules of these files together, and every problem of every section. Never raises for what they hold."""
     return read_rules(paths, sections=SECTIONS, inputs=inputs, version=version)
-
-
-def lint_files(paths: Iterable[FilePath]) -> list[Diagnostic]:
-    """Every problem of these rule files, errors and warnings."""
-    return list(read_files(paths).diagnostics)

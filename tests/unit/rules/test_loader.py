@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
-from bylaw.lint.report import lint_files
+from bylaw.lint.report import read_files
 from bylaw.model.rule import Scope, Severity
 from bylaw.rules import load_guard, load_rules, parse_rules, schemas
 from bylaw.rules.loader import as_rules
@@ -89,7 +89,7 @@ def test_a_file_that_is_no_schema_is_not_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["missing.yaml", "folder", "bad\0name", "x" * 5000])
 def test_a_file_that_cannot_be_read_is_a_diagnostic(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
-    (diagnostic,) = lint_files([f"{tmp_path}/{name}"])
+    (diagnostic,) = read_files([f"{tmp_path}/{name}"]).diagnostics
     assert diagnostic.code in ("no-such-file", "unreadable-file")
     assert diagnostic.span is None
 
@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_read_is_a_diagnostic(tmp_path: Path, name: str) -
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_bytes(b"#" * (8 * 1024**2 + 1))
-    assert [d.code for d in lint_files([path])] == ["too-large"]
+    assert [d.code for d in read_files([path]).diagnostics] == ["too-large"]
     assert [d.code for d in parse_rules("#" * (8 * 1024**2 + 1)).diagnostics] == ["too-large"]
 
 
