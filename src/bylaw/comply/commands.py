@@ -332,6 +332,8 @@ class ComplyGroup(LazyGroup):
         first = next((argument for argument in args if argument not in colours), None)
         if first in self.list_commands(ctx) or first in ctx.help_option_names:
             return super().parse_args(ctx, args)
+        if first is not None and first.isalpha() and not Path(first).exists():
+            self.refuse_near_command(ctx, first)
         return super().parse_args(ctx, [_DEFAULT, *args])
 
     def get_help(self, ctx: click.Context) -> str:

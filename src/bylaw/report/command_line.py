@@ -74,7 +74,27 @@ class LazyCommand(NamedTuple):
     """shown by the group's `--help`"""
 
 
-class LazyGroup(click.Group):
+class CommandGroup(click.Group):
+    """A group that proposes the near command if the name of a command is mistyped."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not (ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name)):
+            self.refuse_near_command(ctx, name)
+            raise click.UsageError(f"unknown command `{name}`", ctx)
+        return super().resolve_command(ctx, args)
+
+    def refuse_near_command(self, ctx: click.Context, name: str) -> None:
+        """Raise an error that proposes the command that `name` is near to, if there is one."""
+        from difflib import get_close_matches
+
+        for near in get_close_matches(name.lower(), self.list_commands(ctx), 1):
+            raise click.UsageError(f"unknown command `{name}`; did you mean `{near}`?", ctx)
+
+
+class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called; `--help` lists them without importing any.
 
     Every command gets the flags `--color` and `--no-color`.

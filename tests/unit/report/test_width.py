@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from bylaw.check.api import check
 from bylaw.check.report import render_finding, render_terminal
@@ -106,3 +107,13 @@ def test_every_help_page_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_every_command_has_the_colour_flags() -> None:
     assert [path for path, page in _help_pages(cli, "bylaw") if "--color / --no-color" not in page] == []
+
+
+def test_every_group_proposes_the_command_that_was_probably_meant() -> None:
+    tried = 0
+    for path in [path.split()[1:] for path, _ in _help_pages(cli, "bylaw")]:
+        if path:
+            result = CliRunner().invoke(cli, [*path[:-1], path[-1] + path[-1][-1]])  # the last letter is doubled
+            assert result.exit_code == 2 and f"did you mean `{path[-1]}`?" in result.output, path
+            tried += 1
+    assert tried > 20

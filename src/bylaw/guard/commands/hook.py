@@ -11,6 +11,7 @@ import click
 
 from bylaw.errors import ExitCode
 from bylaw.guard.integrations.hooks.payloads import CLIENTS
+from bylaw.report.command_line import CommandGroup
 
 if TYPE_CHECKING:
     from bylaw.guard.integrations.hooks.payloads import Client
@@ -27,7 +28,7 @@ _STORE = click.option("--store", metavar="FILE", help="The store (default: `.byl
 _AGENT = click.option("--agent", metavar="NAME", help="The agent whose rules apply, if the rules are for several.")
 
 
-@click.group(name="hook", invoke_without_command=True)
+@click.group(name="hook", cls=CommandGroup, invoke_without_command=True)
 @click.option("--client", type=_CLIENT, help="Who runs the hook, where the payload does not tell.")
 @click.option("--event", metavar="NAME", help="Which event it is, where the payload does not tell.")
 @click.option("--root", metavar="DIR", help="The project, whose rules apply, wherever the agent works.")

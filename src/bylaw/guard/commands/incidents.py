@@ -35,6 +35,7 @@ from bylaw.guard.commands.options import (
 from bylaw.guard.incidents.incidents import Incidents, NotChanged
 from bylaw.guard.stores.records import Alert, Detection, FollowRecord, Incident, IncidentStatus, Notification
 from bylaw.model.rule import Severity
+from bylaw.report.command_line import CommandGroup
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ R = TypeVar("R", bound=FollowRecord)
 BY = click.option("--by", required=True, metavar="NAME", help="Who makes the change.")
 
 
-@click.group(name="incidents")
+@click.group(name="incidents", cls=CommandGroup)
 def incidents() -> None:
     """List, acknowledge, assign and solve the incidents that the follow-up has found."""
 

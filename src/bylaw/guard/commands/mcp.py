@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 
 from bylaw.errors import ExitCode
 from bylaw.guard.commands.options import INPUT, MODE, POLICY, VERSION, open_store, usage_errors
+from bylaw.report.command_line import CommandGroup
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard
@@ -32,11 +34,13 @@ _LOCK_OPTION = click.option(
 )
 
 
-class _Group(click.Group):
+class _Group(CommandGroup):
     """`bylaw guard mcp …` is `bylaw guard mcp run …`, so that a client's command line stays short."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            if not (args[0].startswith("-") or shutil.which(args[0])):
+                self.refuse_near_command(ctx, args[0])
             args = ["run", *args]
         return super().parse_args(ctx, args)
 

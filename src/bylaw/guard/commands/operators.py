@@ -32,6 +32,7 @@ from bylaw.guard.commands.options import (
     redaction_options,
     usage_errors,
 )
+from bylaw.report.command_line import CommandGroup
 from bylaw.report.output import emit
 from bylaw.report.text import printable
 
@@ -281,7 +282,7 @@ def prune(store: str, days: float) -> ExitCode:
 # -- the audit ---------------------------------------------------------------------------------------------------------
 
 
-@click.group(name="audit")
+@click.group(name="audit", cls=CommandGroup)
 def audit() -> None:
     """Is the audit intact, and do its verdicts follow from it?"""
 

@@ -25,6 +25,7 @@ from bylaw.guard.commands.options import (
     redaction_options,
     usage_errors,
 )
+from bylaw.report.command_line import CommandGroup
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _serve(config: ServeConfig) -> ExitCode:
     return ExitCode.OK
 
 
-@click.group(name="keys")
+@click.group(name="keys", cls=CommandGroup)
 def keys() -> None:
     """Who may use the service: create, list and revoke API keys."""
 
