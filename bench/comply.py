@@ -40,7 +40,7 @@ import bylaw
 from bylaw.comply.decide import CompiledPrompt
 from bylaw.comply.inputs import as_trace, merge_tools, read_tools, tools_called
 from bylaw.comply.model import ComplianceResult, State, Tier
-from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.prompt import read_prompt
 from bylaw.model.events import Trace
 
 REVIEWED = Path(__file__).parents[1] / "tests" / "comply" / "reviewed.json"

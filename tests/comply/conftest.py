@@ -15,7 +15,7 @@ def stated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
     def state(*rules: PromptRule) -> None:
         comply._compiled.cache_clear()
-        monkeypatch.setattr("bylaw.comply.prompt.reader.extract_rules", lambda prompt, **more: rules)
+        monkeypatch.setattr("bylaw.comply.prompt.extract_rules", lambda prompt, **more: rules)
 
     yield state
     comply._compiled.cache_clear()

@@ -16,7 +16,7 @@ import bylaw
 from bylaw.comply import api as comply
 from bylaw.comply.inputs import read_tools, tools_called
 from bylaw.comply.model import Tier
-from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.prompt import read_prompt
 from bylaw.comply.prompt.returns import DEEPEST, LONGEST, read_literal
 from bylaw.comply.prompt.vocabulary import stems
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
@@ -304,7 +304,7 @@ def test_a_compiled_prompt_is_used_again(stated: Callable[..., None], monkeypatc
 
 
 def _counted(read: list[str]) -> Callable[..., Any]:
-    from bylaw.comply.prompt.reader import read_prompt
+    from bylaw.comply.prompt import read_prompt
 
     def counting(prompt: str, **more: Any) -> Any:
         read.append(prompt)

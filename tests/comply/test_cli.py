@@ -285,7 +285,7 @@ def test_listing_no_rules_exits_3(run: Run, stated: Callable[..., None]) -> None
 
 def test_diff_exits_1_where_a_rule_was_dropped(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_text = {"old": (never_drop(), be_kind()), "new": (be_kind(),)}
-    monkeypatch.setattr("bylaw.comply.prompt.reader.extract_rules", lambda prompt, **more: by_text[prompt.split()[-1]])
+    monkeypatch.setattr("bylaw.comply.prompt.extract_rules", lambda prompt, **more: by_text[prompt.split()[-1]])
     for name in by_text:
         (folder / f"{name}.md").write_text(f"{PROMPT} {name}")
     code, out, _ = run("diff", "old.md", "new.md")

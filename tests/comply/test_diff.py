@@ -8,7 +8,7 @@ import pytest
 
 from bylaw.comply.changes import compare_rules
 from bylaw.comply.model import EngineItem, PromptDiff, PromptRule
-from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.prompt import read_prompt
 from tests.comply.golden import toolset
 
 

@@ -12,7 +12,7 @@ import pytest
 import bylaw
 from bylaw.comply.decide import CompiledPrompt
 from bylaw.comply.model import PromptRule, State, Tier, ToolSpec
-from bylaw.comply.prompt.reader import parse_prompt_rules, prompt_hash, read_prompt
+from bylaw.comply.prompt import parse_prompt_rules, prompt_hash, read_prompt
 from bylaw.comply.rule_file import read_rule_file, render_rule_file
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 from tests.support.yaml_files import load_yaml

@@ -13,7 +13,7 @@ import pytest
 from bylaw.comply.decide import CompiledPrompt
 from bylaw.comply.inputs import as_trace, merge_tools, read_tools, tools_called
 from bylaw.comply.model import PromptRules, Tier
-from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.prompt import read_prompt
 from bylaw.model.events import Trace
 from tests.comply.golden import in_short
 from tests.support.yaml_files import load_yaml

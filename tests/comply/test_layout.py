@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bylaw.comply.prompt import extract_rules, read_prompt
 from bylaw.comply.prompt.layout import read_layout
-from bylaw.comply.prompt.reader import extract_rules, read_prompt
 from tests.comply.golden import in_short, toolset
 from tests.support.yaml_files import load_yaml
 

@@ -11,7 +11,7 @@ import pytest
 
 import bylaw
 from bylaw.comply.inputs import read_tools
-from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.prompt import read_prompt
 from tests.support.yaml_files import load_yaml
 
 FILES = sorted(Path(__file__).with_name("sections").glob("*.yaml"))

@@ -11,8 +11,8 @@ import snowballstemmer
 
 import bylaw
 from bylaw.comply.model import PromptRule, Tier, ToolSpec
+from bylaw.comply.prompt import extract_rules
 from bylaw.comply.prompt.layout import Statement, read_layout
-from bylaw.comply.prompt.reader import extract_rules
 from bylaw.comply.prompt.statements import read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools, stem
 from bylaw.model.verdict import OutcomeCounts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bylaw.contract import model as checks
-from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
+from bylaw.contract.faults import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec, Contract, Invariant, Prompt, Scenario, Weight
 from bylaw.model.events import Trace

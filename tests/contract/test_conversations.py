@@ -20,7 +20,7 @@ from bylaw.contract.agents.prompts import (
     why_no_conversation,
 )
 from bylaw.contract.commands import RENDERERS
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import run_contract
 from bylaw.contract.judge import Judge

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bylaw.contract import model as checks
 from bylaw.contract.commands import RENDERERS
-from bylaw.contract.faults.model import AnyFault, Injection
+from bylaw.contract.faults import AnyFault, Injection
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.file.sections import PROFILES
 from bylaw.contract.job import run_contract

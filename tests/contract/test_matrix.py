@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from bylaw.contract import model as checks
-from bylaw.contract.faults.model import Injection, ToolFault
+from bylaw.contract.faults import Injection, ToolFault
 from bylaw.contract.job import LEXICAL_ONLY, Options, run_contract, run_contract_async
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Prompt

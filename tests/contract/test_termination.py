@@ -19,7 +19,7 @@ import pytest
 
 from bylaw.cli import main
 from bylaw.contract.agents import open_agent
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec

@@ -9,7 +9,7 @@ from bylaw.ci.report import RENDERERS as CI_RENDERERS
 from bylaw.ci.report import CiReport, combine, contract_part, failed_part
 from bylaw.contract import model as checks
 from bylaw.contract.commands import RENDERERS as CONTRACT_RENDERERS
-from bylaw.contract.faults.model import Injection, ToolFault
+from bylaw.contract.faults import Injection, ToolFault
 from bylaw.contract.job import Options, run_contract
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.report import headline, render_markdown, render_terminal

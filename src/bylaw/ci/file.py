@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from bylaw.contract.file import SCORE, Table, subtree
 from bylaw.contract.file.sections import read_scoring
-from bylaw.contract.file.types import SCORE, Table, subtree
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import FailOn

@@ -27,8 +27,8 @@ from bylaw.comply.inputs import (
 from bylaw.comply.judge.providers import Judge, open_judge, require_enabled
 from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
+from bylaw.comply.prompt import read_prompt
 from bylaw.comply.prompt.comparisons import needs_today
-from bylaw.comply.prompt.reader import read_prompt
 from bylaw.model.events import Trace
 from bylaw.model.ports import Embedder
 

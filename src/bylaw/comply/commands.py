@@ -210,7 +210,7 @@ def _read_rules(
         read_tools_file,
         tools_called,
     )
-    from bylaw.comply.prompt.reader import read_prompt
+    from bylaw.comply.prompt import read_prompt
     from bylaw.comply.rule_file import read_rule_file
 
     called = merge_tools(tools_called(trace.events) for trace in traces)
@@ -302,7 +302,7 @@ def diff(before: str, after: str, tools_file: str | None, alias_file: str | None
 def _read(prompt_files: list[str], tools_file: str | None, alias_file: str | None) -> list[tuple[str, PromptRules]]:
     """The text and the rules of each prompt. Raises InputError."""
     from bylaw.comply.inputs import read_alias_file, read_prompt_file, read_tools_file
-    from bylaw.comply.prompt.reader import read_prompt
+    from bylaw.comply.prompt import read_prompt
 
     texts = [read_prompt_file(file) for file in prompt_files]
     tools = () if tools_file is None else read_tools_file(tools_file)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bylaw.comply.model import RULE_SEVERITY, Aspect, EngineItem, PromptRule, PromptRules, Tier
-from bylaw.comply.prompt.reader import prompt_hash
+from bylaw.comply.prompt import prompt_hash
 from bylaw.comply.report import line_and_column, one_line
 from bylaw.model.rule import Rule
 from bylaw.rules.files import format_of, read_text_file

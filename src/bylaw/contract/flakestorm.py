@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.contract.file import Variants
 from bylaw.contract.file.agent import AGENT
 from bylaw.contract.file.faults import ATTACK, LLM_FAULT, TOOL_FAULT
 from bylaw.contract.file.invariants import INVARIANT
 from bylaw.contract.file.sections import PROFILES
-from bylaw.contract.file.types import Variants
 from bylaw.contract.import_parts import Account, Part, read_data, unused
 from bylaw.contract.model import Weight
 from bylaw.rules.files import NotRead

@@ -11,8 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.contract.faults import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.attempts import Attempt, is_request
-from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.model import AgentSpec, Check, Contract, Conversation, Invariant, KeepsRule
 from bylaw.engine.compile import compile_rules
 from bylaw.errors import InputError

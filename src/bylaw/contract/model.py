@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, ToolFault
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, ToolFault
 from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.rule import Rule
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.model import Contract, Invariant, Prompt, Refuses, Scenario, Unchanged, Variation, When, applies
 from bylaw.contract.results import ReportRedactor

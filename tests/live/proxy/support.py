@@ -16,7 +16,7 @@ import httpx2
 import openai
 
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
-from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
+from bylaw.contract.faults import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 from bylaw.contract.model import McpServer
 from bylaw.wire.proxy.child_environment import Authority
 

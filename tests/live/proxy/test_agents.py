@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from bylaw.contract.agents import open_agent
-from bylaw.contract.faults.model import AnyFault, Injection
+from bylaw.contract.faults import AnyFault, Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.contract.model import AgentSpec
 from bylaw.model.events import Annotation, Response

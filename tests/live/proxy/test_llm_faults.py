@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pytest
 
-from bylaw.contract.faults.model import LlmFault, Timing
+from bylaw.contract.faults import LlmFault, Timing
 from tests.live.proxy.support import CALL, PROVIDERS, TEXT, Said, ask, fired, llm, proxied
 
 EACH = [(provider, streamed) for provider in PROVIDERS for streamed in (False, True)]

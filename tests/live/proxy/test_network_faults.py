@@ -13,7 +13,7 @@ import pytest
 
 from bylaw.contract.agents.chaos_proxy import ProxiedRun
 from bylaw.contract.agents.mcp_calls import McpRun
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from tests.live.proxy.support import fired, llm, proxied, server, tool
 
 MODES = ("reset", "dns_failure", "truncated_body", "slow_body", "jitter")

@@ -20,7 +20,7 @@ import websockets
 
 from bylaw.contract.agents import open_agent
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Contains, Scenario

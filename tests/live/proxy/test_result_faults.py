@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
+from bylaw.contract.faults import AnyFault, Timing
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
-from bylaw.contract.faults.model import AnyFault, Timing
 from bylaw.model.events import ToolResult
 from tests.live.proxy.support import PROVIDERS, Seen, attack, fired, proxied, server, tool
 

@@ -11,7 +11,7 @@ import pytest
 
 from bylaw.contract.agents import open_agent
 from bylaw.contract.agents.scripted_model import ScriptedModel
-from bylaw.contract.faults.model import AnyFault, Injection
+from bylaw.contract.faults import AnyFault, Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.contract.model import AgentSpec, McpServer
 from bylaw.model.events import Response, ToolCall

@@ -18,7 +18,7 @@ from bylaw.contract.agents import open_agent
 from bylaw.contract.agents.answers import answer_text
 from bylaw.contract.agents.replies import read_output, read_reply
 from bylaw.contract.checks import has_no_pii, readings
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import AgentSpec
 from bylaw.wire.exchange import MOST_KEPT, Incoming, decompress

@@ -22,8 +22,8 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from bylaw.contract.agents import mcp_bridge
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
+from bylaw.contract.faults import AnyFault, Injection, Timing
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
-from bylaw.contract.faults.model import AnyFault, Injection, Timing
 from bylaw.contract.model import McpServer
 from bylaw.model.events import ToolCall, ToolResult
 from bylaw.wire.proxy import upstream

@@ -14,7 +14,7 @@ import pytest
 from bylaw.contract.agents import open_agent
 from bylaw.contract.agents.chaos_proxy import ProxiedRun
 from bylaw.contract.agents.external_agent import ExternalAgent
-from bylaw.contract.faults.model import AnyFault, Injection
+from bylaw.contract.faults import AnyFault, Injection
 from bylaw.contract.job import run_contract
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Completes

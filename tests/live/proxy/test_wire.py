@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from bylaw.contract.agents.chaos_proxy import ProxiedRun
-from bylaw.contract.faults.model import AnyFault, Timing
+from bylaw.contract.faults import AnyFault, Timing
 from bylaw.model.events import Annotation, Message, Response, ToolCall, ToolResult
 from tests.live.proxy.support import PROVIDERS, attack, fired, llm, proxied, server
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.contract.agents.python_agent import PythonAgent
-from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, Timing, ToolFault
+from bylaw.contract.faults import AnyFault, ContextAttack, Injection, LlmFault, Timing, ToolFault
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec
 

@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.model.events import Request, Response, ToolCall, ToolResult
 from tests.live.python.support import Served, ask, ask_until, started, tool_fault

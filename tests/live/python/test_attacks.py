@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.contract.faults.model import Injection, LlmFault, Timing, ToolFault
+from bylaw.contract.faults import Injection, LlmFault, Timing, ToolFault
 from bylaw.contract.job import run_contract
 from bylaw.contract.model import AgentSpec, Scenario
 from tests.contract.scripted import contract

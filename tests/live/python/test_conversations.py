@@ -12,7 +12,7 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import Conversation
 from tests.live.python.support import started

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from tests.live.python.support import ask, started, tool_fault
 
 

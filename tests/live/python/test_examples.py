@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.contract.live_agent import AgentRun
 from tests.live.python.support import ask, started, tool_fault
 

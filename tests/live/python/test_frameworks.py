@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.contract.faults import Injection
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
-from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun
 from bylaw.model.events import Annotation, ToolCall, ToolResult
 from tests.contract.stacks import IN_PROCESS, run_stack, stacks

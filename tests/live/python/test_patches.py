@@ -22,7 +22,7 @@ import urllib3
 from aiohttp import web
 
 import bylaw
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import Injection
 from bylaw.model.events import Annotation
 from tests.live.python.callers import OVER_HTTP
 from tests.live.python.support import ORDER, Served, ask, started, tool_fault
@@ -245,8 +245,8 @@ import asyncio, sys
 from pathlib import Path
 from bylaw.contract.agents.python_agent import PythonAgent
 from bylaw.contract.model import AgentSpec
-from bylaw.contract.faults.model import ToolFault
-from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults import ToolFault
+from bylaw.contract.faults import Injection
 from bylaw.model.events import Annotation
 
 async def main():

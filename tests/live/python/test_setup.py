@@ -104,7 +104,7 @@ def test_pydantic_ai_gets_its_dependencies(deps: Any) -> None:
 def test_a_factory_makes_an_agent_for_each_run() -> None:
     import asyncio
 
-    from bylaw.contract.faults.model import Injection
+    from bylaw.contract.faults import Injection
     from tests.live.python.support import started
 
     count = itertools.count(1)

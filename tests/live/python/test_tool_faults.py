@@ -167,7 +167,7 @@ def test_an_injection_is_inside_the_result(caller: str, server: Served) -> None:
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_the_same_seed_gives_the_same_faults_three_times(caller: str, server: Served) -> None:
-    from bylaw.contract.faults.model import Timing
+    from bylaw.contract.faults import Timing
 
     fault = tool_fault("wrong_data", timing=Timing(probability=0.5))
     told = []

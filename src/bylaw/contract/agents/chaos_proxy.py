@@ -17,8 +17,8 @@ from pathlib import Path
 from bylaw.contract.agents.mcp_calls import McpRun
 from bylaw.contract.agents.mcp_servers import carry_mcp, serve_bridge
 from bylaw.contract.agents.scripted_model import ScriptedModel
+from bylaw.contract.faults import Injection
 from bylaw.contract.faults.exchanges import Interceptor, ModelExchange
-from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentUnreachable

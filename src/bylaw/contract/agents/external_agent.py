@@ -41,7 +41,7 @@ from bylaw.contract.agents.processes import (
 from bylaw.contract.agents.prompts import Dialogue, filled, prompt_request, why_no_conversation
 from bylaw.contract.agents.python_workers import reset_agent
 from bylaw.contract.agents.replies import read_output, read_reply
-from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
+from bylaw.contract.faults import AnyFault, Injection, ToolFault
 from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure, is_proxied, why_out_of_reach

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bylaw.contract.faults import effects
-from bylaw.contract.faults.model import ContextAttack, ToolFault
+from bylaw.contract.faults import ContextAttack, ToolFault, effects
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.faults.texts import as_text, attack_result, attack_text, beside

@@ -47,8 +47,8 @@ from bylaw.contract.agents.python_workers import (
 )
 from bylaw.contract.agents.replies import Chunks, join_chunks, read_at, read_text
 from bylaw.contract.agents.streams import read_list
+from bylaw.contract.faults import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.live_run import LiveRun, current_run
-from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.plan import Plan, PromptPlan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.frameworks import FRAMEWORKS, why_no_pydantic_ai

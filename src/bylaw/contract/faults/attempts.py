@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bylaw.contract.faults.model import AnyFault, ContextAttack
+from bylaw.contract.faults import AnyFault, ContextAttack
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult, Trace
 from bylaw.wire.values import plain, plain_object, without_surrogates

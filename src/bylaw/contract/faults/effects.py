@@ -23,7 +23,7 @@ from uuid import UUID
 
 import msgspec
 
-from bylaw.contract.faults.model import LlmFault, ToolFault
+from bylaw.contract.faults import LlmFault, ToolFault
 from bylaw.wire.exchange import Exchange, Incoming
 
 DEFAULT_PAYLOAD = (

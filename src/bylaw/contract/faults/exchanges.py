@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bylaw.contract.faults import attempts, effects
+from bylaw.contract.faults import ContextAttack, LlmFault, ToolFault, attempts, effects
 from bylaw.contract.faults.attempts import MODEL
-from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
 from bylaw.contract.faults.plan import Plan, ResultFaults
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.faults.texts import (

@@ -16,9 +16,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from bylaw.contract.faults import attempts, effects
+from bylaw.contract.faults import ToolFault, attempts, effects
 from bylaw.contract.faults.exchanges import Interceptor
-from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.faults.texts import attack_result, attack_text, beside, combined

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from bylaw.contract.faults import ContextAttack, LlmFault, ToolFault
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, MAX_DEPTH
-from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
 from bylaw.wire.formats.base import Json, WireFormat, first_words, words
 
 # Answers of models

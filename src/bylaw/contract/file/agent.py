@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from bylaw.contract.file.types import (
+from bylaw.contract.file import (
     EXPANDED,
     EXPANDED_MAP,
     FROM_ONE,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from msgspec import structs
 
-from bylaw.contract.faults.model import (
+from bylaw.contract.faults import (
     AnyFault,
     AttackType,
     ContextAttack,
@@ -18,7 +18,7 @@ from bylaw.contract.faults.model import (
     Timing,
     ToolFault,
 )
-from bylaw.contract.file.types import (
+from bylaw.contract.file import (
     FROM_ONE,
     MILLISECONDS,
     NTH,

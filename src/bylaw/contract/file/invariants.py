@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.contract import model
-from bylaw.contract.file.types import (
+from bylaw.contract.file import (
     FROM_ONE,
     LOOKED_FOR,
     LOOKED_FOR_ANY,

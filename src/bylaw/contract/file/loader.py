@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
+from bylaw.contract.file import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
 from bylaw.contract.file.agent import AGENT, read_agent
 from bylaw.contract.file.faults import ATTACK, LLM_FAULT, OK, SEQUENCE, STEP, TOOL_FAULT
 from bylaw.contract.file.invariants import (
@@ -34,7 +35,6 @@ from bylaw.contract.file.sections import (
     read_scenarios,
     read_scoring,
 )
-from bylaw.contract.file.types import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
 from bylaw.contract.live_agent import EXAMPLE_PORT, is_proxied, needs_calls
 from bylaw.contract.model import (
     AgentSpec,

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
+from bylaw.contract.file import TEXT, WEIGHT, Table, check_unique, keyword, list_items, subtree, whole
 from bylaw.contract.file.faults import ATTACK, INSTRUCTION, read_faults, with_label
-from bylaw.contract.file.types import TEXT, WEIGHT, Table, check_unique, keyword, list_items, subtree, whole
 from bylaw.contract.model import Conversation, Prompt, Scenario, Scoring, Variation
 from bylaw.contract.variations import KINDS
 from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain

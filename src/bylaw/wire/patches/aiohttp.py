@@ -17,7 +17,7 @@ from typing import Any
 from bylaw.wire.exchange import MOST_KEPT, Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import participants, unobserved
 from bylaw.wire.patch_on_import import Patches
-from bylaw.wire.patches.transport import (
+from bylaw.wire.patches import (
     BODY_HEADERS,
     ReplyStream,
     acarry,

@@ -21,7 +21,7 @@ from msgspec import Struct
 from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import Participants, participants, report_unreadable, unobserved
 from bylaw.wire.patch_on_import import Patches
-from bylaw.wire.patches.transport import (
+from bylaw.wire.patches import (
     PieceReader,
     ReplyStream,
     body_bytes,

@@ -18,7 +18,7 @@ from typing import Any
 from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import participants
 from bylaw.wire.patch_on_import import Patches
-from bylaw.wire.patches.transport import BODY_HEADERS, PieceReader, ReplyStream, body_bytes, carry
+from bylaw.wire.patches import BODY_HEADERS, PieceReader, ReplyStream, body_bytes, carry
 
 
 def patch(module: Any, patches: Patches) -> None:
