@@ -14,33 +14,39 @@ from bylaw.report.command_line import LazyCommand, LazyGroup, colour_option
 from bylaw.report.output import colour_from_environment
 
 COMMANDS = {
-    "check": LazyCommand("bylaw.check.command:command", "did this recorded agent keep its rules?"),
-    "ci": LazyCommand("bylaw.ci.command:command", "check, diff and contract, whichever are configured, in one score"),
+    "check": LazyCommand("bylaw.check.command:command", "check recorded traces against rules"),
+    "ci": LazyCommand("bylaw.ci.command:command", "run check, diff and contract, as configured, for one score"),
     "comply": LazyCommand(
-        "bylaw.comply.commands:command", "did the agent keep the rules that its own system prompt states?"
+        "bylaw.comply.commands:command", "check traces against the rules that the system prompt states"
     ),
     "contract": LazyCommand(
         "bylaw.contract.commands:command",
-        "does the agent keep its rules when its tools, its model or its context fail?",
+        "test an agent while its tools, its model or its context fail",
     ),
     "convert": LazyCommand(
         "bylaw.inspect.commands:convert", "write traces in another format: Bylaw's own, ATIF or OTLP"
     ),
-    "demo": LazyCommand("bylaw.demo:command", "write an example to try these commands on"),
+    "demo": LazyCommand("bylaw.demo:command", "write example files to try these commands on"),
     "diff": LazyCommand(
         "bylaw.diff.command:command",
-        "what changed between two versions of the agent, and did the change break or fix a rule?",
+        "compare two versions of an agent, and the rules that they break",
     ),
     "explain": LazyCommand("bylaw.lint.commands:explain", "print the page for an error code or a rule kind"),
-    "guard": LazyCommand("bylaw.guard.commands:command", "may this tool call run, right now?"),
-    "hook": LazyCommand("bylaw.guard.commands.hook:command", "the guard in Claude Code, Codex, Gemini CLI, Cursor …"),
+    "guard": LazyCommand(
+        "bylaw.guard.commands:command", "decide whether a tool call may run; reviews, audit, incidents"
+    ),
+    "hook": LazyCommand(
+        "bylaw.guard.commands.hook:command", "add the guard to Claude Code, Codex, Gemini CLI, Cursor …"
+    ),
     "inspect": LazyCommand("bylaw.inspect.commands:inspect", "show a trace as a timeline, or two side by side"),
     "lint": LazyCommand("bylaw.lint.commands:lint", "check rule files without running them"),
-    "record": LazyCommand("bylaw.record.commands:record", "run a command and record what it asks its models"),
+    "record": LazyCommand("bylaw.record.commands:record", "run a command and record its calls to models"),
     "pull": LazyCommand(
         "bylaw.pull.command:command", "copy traces from Langfuse, LangSmith, MLflow or Phoenix to a file"
     ),
-    "receive": LazyCommand("bylaw.record.commands:receive", "write what instrumented agents send by OpenTelemetry"),
+    "receive": LazyCommand(
+        "bylaw.record.commands:receive", "receive traces that instrumented agents send by OpenTelemetry"
+    ),
     "schema": LazyCommand("bylaw.lint.commands:schema", "print the JSON Schema of the rule file, for editors"),
 }
 

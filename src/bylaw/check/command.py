@@ -23,7 +23,7 @@ DEFAULT_POLICY = "bylaw.yaml"
 
 @click.command(name="check")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; may be repeated.")
+@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; can be repeated.")
 @click.option(
     "--fail-on",
     type=click.Choice(get_args(FailOn)),

@@ -36,6 +36,7 @@ _RENDERERS = {"check": CHECK_RENDERERS, "diff": DIFF_RENDERERS, "contract": CONT
 @click.option(
     "--min-score",
     type=click.FloatRange(0, 100),
+    metavar="SCORE",
     help="Minimum score to pass, for the whole run and for the contract (default: each part decides by itself, and a "
     "contract needs 100).",
 )

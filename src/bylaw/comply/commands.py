@@ -85,7 +85,12 @@ alias_option = click.option(
 @click.option("--judge-batch", is_flag=True, help="Ask about all undecided rules of a trace at once.")
 @click.option("--judge-cache", metavar="FOLDER", help="Cache the judge's answers in this folder.")
 @click.option(
-    "--timeout-ms", default=60_000, show_default=True, type=click.IntRange(1), help="Timeout of the judge, per trace."
+    "--timeout-ms",
+    default=60_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="MS",
+    help="Timeout of the judge, per trace, in milliseconds.",
 )
 @trace_format_option
 @click.option("--allow-vacuous", is_flag=True, help="Exit with 0 instead of 3 if nothing was checked.")
@@ -313,9 +318,7 @@ def _read(prompt_files: list[str], tools_file: str | None, alias_file: str | Non
 # -- the group ---------------------------------------------------------------------------------------------------------
 
 COMMANDS = {
-    "diff": LazyCommand(
-        "bylaw.comply.commands:diff", "which rules did a new version of the prompt add, drop or loosen?"
-    ),
+    "diff": LazyCommand("bylaw.comply.commands:diff", "compare the rules of two versions of a prompt"),
     "run": LazyCommand("bylaw.comply.commands:check_traces", ""),
     "rules": LazyCommand("bylaw.comply.commands:rules", "list the rules that a prompt states"),
 }
@@ -349,4 +352,4 @@ class ComplyGroup(LazyGroup):
 
 @click.group(name="comply", cls=ComplyGroup, lazy=COMMANDS)
 def command() -> None:
-    """Did the agent keep the rules that its own system prompt states?"""
+    """Check traces against the rules that the agent's own system prompt states."""

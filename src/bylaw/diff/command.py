@@ -18,7 +18,7 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
 @click.command(name="diff")
 @click.argument("baseline", metavar="BASELINE")
 @click.argument("candidate", metavar="CANDIDATE")
-@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; may be repeated.")
+@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; can be repeated.")
 @click.option(
     "--fail-on",
     type=click.Choice(LEVELS),
@@ -40,15 +40,15 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
 @click.option(
     "--deterministic",
     is_flag=True,
-    help="Nothing varies by chance (a replay, temperature 0): every difference is a change.",
+    help="Treat every difference as a change: nothing varies by chance, as in a replay.",
 )
 @click.option(
     "--expect",
     "expect",
     multiple=True,
     metavar="CHANGE",
-    help="A change that is intended and does not gate: `tool NAME [more|less|new|gone]: REASON`, `axis NAME: REASON` or"
-    " `rule ID: REASON`; may be repeated.",
+    help="Intended change, which does not gate: `tool NAME [more|less|new|gone]: REASON`, `axis NAME: REASON`"
+    " or `rule ID: REASON`; can be repeated.",
 )
 @click.option(
     "--strict",

@@ -71,7 +71,7 @@ def _first_sentence(page: str) -> str:
 
 
 @click.command(name="explain")
-@click.argument("topic", required=False, metavar="CODE", shell_complete=_complete_topic)
+@click.argument("topic", required=False, metavar="[CODE]", shell_complete=_complete_topic)
 def explain(topic: str | None) -> ExitCode:
     """Print the page for an error code such as `unknown-kind`, or for a rule kind such as `no_call`.
 

@@ -60,7 +60,7 @@ class Since(click.ParamType[datetime]):
     "--since", type=Since(), metavar="TIME", help="Only traces since this time: 2026-11-01, or 7d, 24h, 30m ago."
 )
 @click.option(
-    "--limit", default=100, show_default=True, type=click.IntRange(1), help="At most this many traces, the newest."
+    "--limit", default=100, show_default=True, type=click.IntRange(1), metavar="N", help="Only the newest N traces."
 )
 @click.option("--project", metavar="NAME", help="Project; for MLflow, experiment (default: from the environment).")
 @click.option("--out", "-o", metavar="FILE", help="File to write (default: SERVICE.jsonl).")

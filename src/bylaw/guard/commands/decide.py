@@ -38,7 +38,9 @@ _DEFAULT = "default"
 
 
 @click.command(name="decide")
-@click.option("--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules.")
+@click.option(
+    "--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules; can be repeated."
+)
 @click.option("--history", metavar="FILE", help="Earlier attempts and results, one JSON object per line.")
 @MODE
 @TOOLS
@@ -58,7 +60,7 @@ def decide(
     review: str | None,
     **redaction: tuple[str, ...],
 ) -> ExitCode:
-    """Read one attempt as JSON from standard input and print one Decision as JSON.
+    """Decide one tool call: read the attempt as JSON from standard input, print the decision as JSON.
 
     The attempt is {"tool", "arguments", "agent"?, "run"?, "session"?, "ts"?}; with --store it needs a session. Exit 0:
     allow. 1: block, pause or terminate_session. 2: bad input. 3: allow, but the policy has no rule that decides calls.

@@ -29,9 +29,9 @@ _AGENT = click.option("--agent", metavar="NAME", help="The agent whose rules app
 
 
 @click.group(name="hook", cls=CommandGroup, invoke_without_command=True)
-@click.option("--client", type=_CLIENT, help="Who runs the hook, where the payload does not tell.")
-@click.option("--event", metavar="NAME", help="Which event it is, where the payload does not tell.")
-@click.option("--root", metavar="DIR", help="The project, whose rules apply, wherever the agent works.")
+@click.option("--client", type=_CLIENT, help="The client that runs the hook, if the payload does not say.")
+@click.option("--event", metavar="NAME", help="Name of the event, if the payload does not say.")
+@click.option("--root", metavar="DIR", help="The project whose rules apply, whatever folder the agent works in.")
 @click.option("--serve", is_flag=True, help="Start the service first, unless one runs (see `bylaw hook install`).")
 @_AGENT
 @_POLICY
@@ -93,9 +93,9 @@ def _settings(client: str, scope: str) -> Iterator[Path]:
 def install(
     client: str, scope: str, policy: str | None, store: str | None, agent: str | None, serve: bool | None
 ) -> ExitCode:
-    """Add the hook to the settings of CLIENT. Everything else in the file stays; a second time changes nothing.
+    """Add the hook to the settings of a client. Nothing else in the file changes.
 
-    If the hook is there already, options that you do not give stay as they are.
+    If the hook is already there, only the options that you pass change.
     """
     from bylaw.guard.integrations.hooks import settings
 
@@ -128,7 +128,7 @@ def _warn_without_rules(policy: str | None) -> None:
 @command.command(name="uninstall")
 @_where  # type: ignore[arg-type]
 def uninstall(client: str, scope: str) -> ExitCode:
-    """Remove the hook from the settings of CLIENT, and nothing else."""
+    """Remove the hook from the settings of a client, and change nothing else."""
     from bylaw.guard.integrations.hooks import settings
 
     with _settings(client, scope) as path:
@@ -140,7 +140,7 @@ def uninstall(client: str, scope: str) -> ExitCode:
 @command.command(name="status")
 @_where  # type: ignore[arg-type]
 def status(client: str, scope: str) -> ExitCode:
-    """Which events of CLIENT run the hook?
+    """Show which events of a client run the hook.
 
     Exits 1 if some do not, or not as `install` would have it, or if hooks are turned off.
     """
@@ -160,7 +160,7 @@ def status(client: str, scope: str) -> ExitCode:
 
 
 @command.command(name="serve")
-@click.option("--idle", type=click.FloatRange(min=1), metavar="SECONDS", help="End if no hook asks for so long.")
+@click.option("--idle", type=click.FloatRange(min=1), metavar="SECONDS", help="Exit after this long without a hook.")
 def serve(idle: float | None) -> ExitCode:
     """Answer hooks from one process, until it is interrupted. Hooks find it by themselves, and are much quicker.
 

@@ -51,16 +51,16 @@ BY = click.option("--by", required=True, metavar="NAME", help="Who makes the cha
 
 @click.group(name="incidents", cls=CommandGroup)
 def incidents() -> None:
-    """List, acknowledge, assign and solve the incidents that the follow-up has found."""
+    """List, acknowledge, assign and solve the incidents that `bylaw guard follow` has opened."""
 
 
 @incidents.command(name="list")
 @STORE
 @click.option("--all", "everything", is_flag=True, help="Also list solved incidents.")
 @click.option("--status", type=click.Choice(get_args(IncidentStatus)), help="Only incidents with this status.")
-@click.option("--session", metavar="KEY", help="Only of this session.")
-@click.option("--rule", metavar="ID", help="Only of this rule.")
-@click.option("--severity", type=click.Choice([one.value for one in Severity]), help="Only of this severity.")
+@click.option("--session", metavar="KEY", help="Only incidents of this session.")
+@click.option("--rule", metavar="ID", help="Only incidents of this rule.")
+@click.option("--severity", type=click.Choice([one.value for one in Severity]), help="Only incidents of this severity.")
 @click.option("--assignee", metavar="NAME", help="Only those assigned to this person.")
 @LIMIT
 @JSON_LINES
@@ -319,8 +319,8 @@ def follow(
     """Follow the event log with these rules: open incidents and alerts, deliver notifications.
 
     Continues where the last run stopped, until SIGTERM or Ctrl-C. Each event counts once, even after a crash.
-    Window counters are evaluated here. A failed delivery is reported on standard error; with --once, the exit code is
-    then 4.
+    Counters over a time window are evaluated here. A failed delivery is reported on standard error;
+    with --once, the exit code is then 4.
     """
     from bylaw.guard.incidents.follow import make_follower
 
@@ -407,7 +407,9 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 @POLICY
 @VERSION
 @INPUT
-@click.option("--since", metavar="TIME", help="Only incidents last seen then or later: ISO 8601, or seconds.")
+@click.option(
+    "--since", metavar="TIME", help="Only incidents last seen at this time or later: seconds since 1970, or ISO 8601."
+)
 @click.option("--write", is_flag=True, help="Add missing incidents to the store.")
 @JSON_LINES
 def replay(

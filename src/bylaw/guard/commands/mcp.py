@@ -57,17 +57,35 @@ def mcp() -> None:
 @POLICY
 @_STORE
 @click.option("--url", metavar="URL", help="The server, if it is reached by HTTP.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=ENV:VAR", help="Sent to URLs; the value is in VAR.")
-@click.option("--server", "named", multiple=True, metavar="NAME=CMD|URL", help="One of several servers.")
-@click.option("--config", metavar="FILE", help="Several servers: a JSON file with `mcpServers`.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=ENV:VAR",
+    help="Header for servers with a URL; its value is in the variable VAR.",
+)
+@click.option(
+    "--server", "named", multiple=True, metavar="NAME=CMD|URL", help="One of several servers; can be repeated."
+)
+@click.option("--config", metavar="FILE", help="JSON file with several servers under `mcpServers`.")
 @click.option("--listen", metavar="HOST:PORT", help="Serve by HTTP on an address of this machine, at `/mcp`.")
 @click.option("--session", metavar="NAME", help="The session of all calls (default: a new one for each connection).")
-@click.option("--session-header", metavar="NAME", help="With --listen: names the session where the protocol does not.")
-@click.option("--allow-origin", "origins", multiple=True, metavar="URL", help="With --listen: a web page may connect.")
-@click.option("--name", metavar="NAME", help="The server's name for approvals of its tools.")
+@click.option(
+    "--session-header",
+    metavar="NAME",
+    help="With --listen: HTTP header that names the session, if the protocol does not.",
+)
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="With --listen: allow web pages of this origin to connect.",
+)
+@click.option("--name", metavar="NAME", help="Name of the server in approvals of its tools.")
 @_LOCK_OPTION
-@click.option("--no-lock", is_flag=True, help="Do not compare tools with those approved.")
-@click.option("--agent", metavar="NAME", help="Whose rules apply.")
+@click.option("--no-lock", is_flag=True, help="Do not compare tools with the approved ones.")
+@click.option("--agent", metavar="NAME", help="The agent whose rules apply.")
 @click.option(
     "--wait",
     default=0.0,
@@ -292,7 +310,7 @@ def _show_changes(changed: list[ToolPin]) -> ExitCode:
 @click.argument("names", nargs=-1, metavar="[SERVER]...")
 @POLICY
 @_STORE
-@click.option("--agent", metavar="NAME", help="Whose rules apply.")
+@click.option("--agent", metavar="NAME", help="The agent whose rules apply.")
 @click.option("--wait", type=click.FloatRange(0, 86_400), metavar="SECONDS", help="How long a paused call may wait.")
 def wrap(
     file: str,
@@ -305,7 +323,7 @@ def wrap(
     """Put the guard before the servers in a client's configuration: all of them, or those that are named.
 
     FILE is `claude_desktop_config.json`, `.mcp.json`, `.cursor/mcp.json`, `.vscode/mcp.json` or another one with
-    `mcpServers` or `servers`. The text before is stored beside it, and `unwrap` restores it.
+    `mcpServers` or `servers`. A backup is written beside it, and `unwrap` restores it.
     """
     from bylaw.guard.guard import StrictGuard
     from bylaw.guard.integrations.json_files import FileProblem

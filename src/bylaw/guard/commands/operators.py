@@ -50,11 +50,11 @@ AGENT = click.option("--agent", default="*", show_default="all", metavar="NAME",
 @click.command(name="reviews")
 @STORE
 @click.option("--all", "everything", is_flag=True, help="Also list answered reviews.")
-@click.option("--session", metavar="KEY", help="Only of this session.")
+@click.option("--session", metavar="KEY", help="Only reviews of this session.")
 @LIMIT
 @JSON_LINES
 def reviews(store: str, everything: bool, session: str | None, limit: int, is_json: bool) -> ExitCode:
-    """List the calls that wait for a person, oldest first."""
+    """List the calls that wait for approval, oldest first."""
     from bylaw.guard.reviews import Reviews
 
     with open_store(store) as opened:
@@ -73,9 +73,11 @@ def reviews(store: str, everything: bool, session: str | None, limit: int, is_js
 @STORE
 @BY
 @NOTE
-@click.option("--uses", default=1, show_default=True, help="How often the call may run.")
-@click.option("--version", type=int, metavar="N", help="Of the review as you have seen it; needed after an edit.")
-@click.option("--edit", metavar="JSON", help="Approve this instead: {tool, arguments}; it is judged again.")
+@click.option("--uses", default=1, show_default=True, metavar="N", help="How often the call may run.")
+@click.option(
+    "--version", type=int, metavar="N", help="Version of the review that you have seen; required after an edit."
+)
+@click.option("--edit", metavar="JSON", help="Approve this call instead: {tool, arguments}; the rules judge it.")
 @redaction_options
 def approve(
     review: str,
@@ -284,7 +286,7 @@ def prune(store: str, days: float) -> ExitCode:
 
 @click.group(name="audit", cls=CommandGroup)
 def audit() -> None:
-    """Is the audit intact, and do its verdicts follow from it?"""
+    """Verify, list and export the audit: the tamper-evident record of every decision."""
 
 
 @audit.command(name="verify")

@@ -32,7 +32,9 @@ LIMIT = click.option(
     metavar="N",
     help="List at most N.",
 )
-POLICY = click.option("--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules.")
+POLICY = click.option(
+    "--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules; can be repeated."
+)
 VERSION = version_option
 INPUT = input_option
 
@@ -61,8 +63,8 @@ def redaction_options(command: F) -> F:
     options = (
         ("--redact", "classes", "CLASS", "Also redact this class: `iban`, `phone`, `email`, or `all`."),
         ("--pattern", "patterns", "NAME=REGEX", "Also redact this RE2 pattern."),
-        ("--mask", "mask", "PATH", "Always redact the value at this path into arguments and results."),
-        ("--keep", "keep", "PATH", "Write the value at this path as it is."),
+        ("--mask", "mask", "PATH", "Always redact the value at this path in arguments and results."),
+        ("--keep", "keep", "PATH", "Never redact the value at this path."),
     )
     for flag, name, metavar, text in reversed(options):
         command = click.option(flag, name, multiple=True, metavar=metavar, help=text)(command)

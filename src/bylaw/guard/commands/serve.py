@@ -37,21 +37,30 @@ _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 @click.command(name="serve")
-@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Guard rules.")
+@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Guard rules; can be repeated.")
 @click.option("--demo", is_flag=True, help="Serve a temporary store with example rules and traffic, and print a key.")
 @click.option("--store", metavar="FILE", help="The guard's SQLite file (default: in memory, until the service ends).")
 @click.option(
     "--listen", default="127.0.0.1:8787", show_default=True, metavar="ADDRESS", help="HOST:PORT or unix:PATH."
 )
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes that decide.")
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Number of processes that decide.",
+)
 @click.option("--config", metavar="FILE", help="YAML with `tls`, `people`, `oidc`, `limits` and `notify`.")
-@click.option("--watch", is_flag=True, help="Use the rule files as soon as they change.")
+@click.option("--watch", is_flag=True, help="Load the rule files again when they change.")
 @click.option("--shadow", is_flag=True, help="Decide and record everything, and let every call run.")
 @click.option("--no-console", "console", flag_value=False, default=True, help="Serve the API only.")
-@click.option("--no-follow", "follow", flag_value=False, default=True, help="Open no incidents; `guard follow` does.")
-@click.option("--webhook", metavar="URL", help="Where notifications go, signed with $BYLAW_WEBHOOK_SECRET.")
-@click.option("--escalate-to", metavar="URL", help="Where reviews go that nobody answers.")
-@click.option("--otel", is_flag=True, help="Send OpenTelemetry spans, as the variables OTEL_EXPORTER_OTLP_… say.")
+@click.option(
+    "--no-follow", "follow", flag_value=False, default=True, help="Do not open incidents; `bylaw guard follow` does it."
+)
+@click.option("--webhook", metavar="URL", help="Where to send notifications, signed with $BYLAW_WEBHOOK_SECRET.")
+@click.option("--escalate-to", metavar="URL", help="Where to send notifications of reviews that wait too long.")
+@click.option("--otel", is_flag=True, help="Send OpenTelemetry spans; OTEL_EXPORTER_OTLP_… variables configure it.")
 @MODE
 @VERSION
 @INPUT
@@ -147,7 +156,7 @@ def _serve(config: ServeConfig) -> ExitCode:
 
 @click.group(name="keys", cls=CommandGroup)
 def keys() -> None:
-    """Who may use the service: create, list and revoke API keys."""
+    """Create, list and revoke API keys: who may use the service."""
 
 
 @keys.command(name="create")
@@ -161,9 +170,17 @@ def keys() -> None:
     type=click.Choice(["agent", "operator", "admin"]),
     help="agent: decide and record; operator: reviews, incidents, audit; admin: rules and keys too.",
 )
-@click.option("--agent", "agents", multiple=True, metavar="NAME", help="For the scope agent: whose calls; `*`: of all.")
-@click.option("--expires", metavar="TIME", help="After this time, as in 12h, 30d or 8w (default: never).")
-@click.option("--by", default="", metavar="NAME", help="Who creates it, for the audit.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    help="With `--scope agent`: the agent that may use the key; `*` for every agent.",
+)
+@click.option(
+    "--expires", metavar="TIME", help="How long the key is valid, such as 12h, 30d or 8w (default: for ever)."
+)
+@click.option("--by", default="", metavar="NAME", help="Who creates the key, for the audit.")
 def create(
     name: str, store: str, scopes: tuple[str, ...], agents: tuple[str, ...], expires: str | None, by: str
 ) -> ExitCode:
@@ -203,7 +220,7 @@ def list_keys(store: str, is_json: bool) -> ExitCode:
 @keys.command(name="revoke")
 @click.argument("key")
 @STORE
-@click.option("--by", default="", metavar="NAME", help="Who revokes it, for the audit.")
+@click.option("--by", default="", metavar="NAME", help="Who revokes the key, for the audit.")
 def revoke(key: str, store: str, by: str) -> ExitCode:
     """Refuse a key from now on, in every worker within a second. KEY is its id, as `list` prints it."""
     from bylaw.guard.service.auth import Credentials
