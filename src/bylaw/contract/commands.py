@@ -300,6 +300,7 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     from bylaw.contract.file.loader import parse_contract
     from bylaw.contract.flakestorm import import_flakestorm
     from bylaw.contract.import_parts import read_data
+    from bylaw.files.atomic import write_atomic
     from bylaw.rules.files import NotRead
     from bylaw.rules.guard.manifest_export import as_yaml_text
 
@@ -319,7 +320,7 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     if output == "-":
         click.echo(text, nl=False)
     else:
-        Path(output).write_text(text, "utf-8")
+        write_atomic(output, text.encode())
     made = parse_contract(text, file=output, base=Path(output).absolute().parent, environ=_AnyVariable())
     notes = [f"note: {note}" for note in imported.notes]
     contract = imported.file.get("contract", {})

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import click
 
 from bylaw.errors import ExitCode
+from bylaw.files.atomic import write_atomic
 
 FILES = Path(__file__).parent / "files"
 ADVICE = "help: choose another folder, or overwrite the files with --force"
@@ -72,7 +73,7 @@ def command(name: str, force: bool) -> ExitCode:
         raise click.UsageError(f"`{folder / existing[0]}` exists already\n{ADVICE}")
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
-        (folder / source.name).write_bytes(source.read_bytes())
+        write_atomic(folder / source.name, source.read_bytes())
     place = f"./{folder}" if str(folder).startswith("-") else str(folder)  # `cd` reads a leading dash as an option
     click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(place)}")
     for step in STEPS:

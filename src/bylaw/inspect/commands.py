@@ -5,21 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from bylaw.errors import ExitCode, InputError
+from bylaw.files.atomic import is_special
 from bylaw.report.command_line import trace_format_option, write_usage_error
 from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import Target, emit, open_target, parse_targets, unknown_choice, wants_colour
 from bylaw.report.progress import watch_traces
 from bylaw.report.text import count, printable, terminal_width, wrap
-from bylaw.traces.export import EXPORTS, STDOUT, SUFFIX_OF, SUFFIXES, format_for, is_special, refuse_existing
+from bylaw.traces.export import EXPORTS, STDOUT, SUFFIX_OF, SUFFIXES, format_for, refuse_existing
 
 if TYPE_CHECKING:
     from bylaw.inspect.model import Selection, Totals
@@ -229,7 +228,6 @@ def _end_on_bad_input(problem: InputError, screen: _Screen) -> ExitCode:
 
 TO_HELP = f"Format to write: {', '.join(EXPORTS)} (default: by the name of OUT, else bylaw)."
 _COMPRESSED = (".gz", ".zst")
-_TERMINATION = [number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")]
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -274,7 +272,7 @@ def convert(
     for target in targets.values():
         _refuse_existing(target, force=force)
     format = to or format_for(out) or "bylaw"
-    with _clean_up_on_signals(), watch_traces(found) as watch:
+    with watch_traces(found) as watch:
         codes = []
         for name, target in targets.items():
             try:
@@ -284,31 +282,6 @@ def convert(
                 print_diagnostics(problem.diagnostics)
                 codes.append(ExitCode.BAD_INPUT)
         return ExitCode.first_of(codes)
-
-
-class _Terminated(BaseException):
-    """A signal asked the process to end."""
-
-
-@contextmanager
-def _clean_up_on_signals() -> Iterator[None]:
-    """Remove unfinished files before a signal ends the process."""
-
-    def stop(number: int, _: object) -> None:
-        raise _Terminated(number)
-
-    before = {
-        number: signal.signal(number, stop) for number in _TERMINATION if signal.getsignal(number) is signal.SIG_DFL
-    }
-    try:
-        yield
-    except _Terminated as terminated:
-        (number,) = terminated.args
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _targets(names: list[str], out: str, to: str | None) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -100,28 +101,12 @@ def open_target(target: Target) -> Iterator[TextIO]:
     if target.file is None:
         yield sys.stdout
         return
-    file = target.file
-    if os.path.islink(file) or (os.path.exists(file) and not os.path.isfile(file)):
-        # only a plain file is replaced; a device, a pipe or a link is written to
-        with open(file, "w", encoding="utf-8") as out:
-            yield out
-        return
-    import tempfile
+    from bylaw.files.atomic import open_atomic
 
-    try:
-        folder, name = os.path.split(os.path.abspath(file))
-        handle, draft = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-    except OSError as problem:
-        raise OSError(problem.errno, problem.strerror, file) from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            yield out
-        os.chmod(draft, 0o644)
-        os.replace(draft, file)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        raise
+    with open_atomic(target.file) as file:
+        out = io.TextIOWrapper(file, "utf-8")
+        yield out
+        out.flush()
 
 
 def write_reports(renderers: Renderers, targets: Sequence[Target], *report: Any) -> None:

@@ -7,7 +7,6 @@ import hashlib
 import os
 import queue
 import re
-import tempfile
 import threading
 import time
 from collections import OrderedDict, deque
@@ -42,6 +41,7 @@ from bylaw.comply.model import (
     Violation,
     coverage_of,
 )
+from bylaw.files.atomic import write_atomic
 from bylaw.model.canonical import canonical_json, prepared
 from bylaw.model.events import Trace, Usage
 from bylaw.text.prices import price_of
@@ -141,10 +141,7 @@ class AnswerCache:
             return
         with contextlib.suppress(OSError):  # a folder that cannot be written costs money, not correctness
             self._folder.mkdir(parents=True, exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=self._folder, prefix=f".{key}.")
-            with os.fdopen(handle, "wb") as file:
-                file.write(text.encode("utf-8", "replace"))
-            Path(draft).replace(self._folder / f"{key}.json")  # so that the file is never seen half written
+            write_atomic(self._folder / f"{key}.json", text.encode("utf-8", "replace"), mode=0o600)
 
 
 class JudgeSession:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from bylaw.engine.monitor import as_json, shorten
+from bylaw.files.atomic import write_atomic
 from bylaw.guard.backtest.replay import Judged, RecordedSession, Replay, example_of, trial_guard
 from bylaw.guard.backtest.report import (
     UNCLEAR,
@@ -138,7 +139,7 @@ def promote(rule: str, policy: str | PathLike[str]) -> str:
     the file is then unchanged."""
     path = Path(policy)
     edit = promotion(path.read_bytes().decode("utf-8"), rule, file=str(path))
-    path.write_bytes(edit.text.encode())
+    write_atomic(path, edit.text.encode())
     return edit.after
 
 

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
 from bylaw.errors import ExitCode, InputError
+from bylaw.files.atomic import write_atomic
 from bylaw.guard.backtest import RENDERERS
 from bylaw.guard.backtest.report import FailOn
 from bylaw.guard.commands.options import INPUT, STORE, VERSION, open_store, read_schemas
@@ -207,22 +205,9 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
         click.confirm(f"turn `{rule}` on?", abort=True)
     if path.read_bytes() != text.encode():
         raise click.UsageError(f"{policy} was changed in the meantime; nothing was written")
-    _replace(path.resolve(), edit.text.encode())
+    write_atomic(path, edit.text.encode())
     click.echo(f"`{rule}` is on")
     return ExitCode.OK
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace the file atomically, with its permissions."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-        shutil.copymode(path, draft)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
 
 
 @click.command(name="export")

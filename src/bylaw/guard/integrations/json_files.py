@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
 from typing import Any
+
+from bylaw.files.atomic import write_atomic
 
 _INDENT = re.compile(r"^\{\s*?\n([ \t]+)\"")
 _COMMENT = re.compile(r"^\s*//|^\s*/\*|,\s*//|\{\s*//", re.MULTILINE)
@@ -79,15 +80,5 @@ def render(value: dict[str, Any], before: str) -> str:
 
 def replace_file(path: Path, text: str, *, mode: int = 0o644) -> None:
     """The file appears whole or not at all; one that is there keeps its mode, and a link keeps pointing to it."""
-    real = Path(os.path.realpath(path))
-    real.parent.mkdir(parents=True, exist_ok=True)
-    mode = real.stat().st_mode & 0o777 if real.exists() else mode
-    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.chmod(name, mode)
-        os.replace(name, real)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text.encode(), mode=mode)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import secrets
-import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from msgspec import Struct
 
+from bylaw.files.atomic import is_special, open_atomic
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Trace
 from bylaw.model.ports import TraceSource
@@ -268,24 +267,13 @@ def open_destination(
         sys.stdout.buffer.flush()
         return
     refuse_existing(path, overwrite=overwrite)
-    final = os.path.realpath(path)
-    if is_special(final):
-        with open(final, "wb") as out:
-            yield out
-        return
-    draft = os.path.join(os.path.dirname(final), f".{secrets.token_hex(8)}.part")
     mode = _OWNERS if private else _ANYBODYS  # before the umask; the owner may always read and write
     if not private and like is not None and os.path.exists(like):
         mode = _OWNERS | (_ANYBODYS & os.stat(like).st_mode)
-    try:
-        with _created(draft, path, mode) as file, _compressed(file, path) as out:
+    with open_atomic(path, mode=mode, keep_mode=False) as file:
+        with _compressed(file, path) as out:
             yield out
         refuse_existing(path, overwrite=overwrite)
-        os.replace(draft, final)
-    except BaseException:
-        if os.path.exists(draft):
-            os.unlink(draft)
-        raise
 
 
 def refuse_existing(path: str, *, overwrite: bool) -> None:
@@ -293,17 +281,6 @@ def refuse_existing(path: str, *, overwrite: bool) -> None:
         raise IsADirectoryError(f"`{path}` is a folder")
     if not overwrite and path != STDOUT and os.path.exists(path) and not is_special(path):
         raise FileExistsError(f"`{path}` exists")
-
-
-def is_special(path: str) -> bool:
-    return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
-
-
-def _created(draft: str, path: str, mode: int) -> IO[bytes]:
-    try:
-        return open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode))
-    except OSError as problem:  # name the path that the user gave
-        raise OSError(problem.errno, problem.strerror, path) from None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import trustme
 from msgspec import Struct
 
 from bylaw.errors import BylawError
+from bylaw.files.atomic import write_atomic
 
 # A certificate authority of our own, and the certificates that it signs for hosts
 
@@ -47,10 +48,11 @@ class Authority:
         if file.exists() and key.exists():
             return cls(trustme.CA.from_pem(file.read_bytes(), key.read_bytes()), file)
         folder.mkdir(parents=True, exist_ok=True)
-        authority = cls.temporary(folder)
-        with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            out.write(authority._ca.private_key_pem.bytes())
-        return authority
+        file.unlink(missing_ok=True)  # so that a kill leaves no certificate beside the key of another one
+        ca = trustme.CA(organization_name="Bylaw", organization_unit_name="contract run")
+        write_atomic(key, ca.private_key_pem.bytes(), mode=0o600)
+        write_atomic(file, ca.cert_pem.bytes())
+        return cls(ca, file)
 
     def context(self, host: str) -> ssl.SSLContext:
         """A context to answer as the host. Raises ValueError if the name is not a valid host name."""

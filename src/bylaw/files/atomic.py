@@ -1,0 +1,80 @@
+"""Files of the user are replaced atomically: after a kill or an error, the old file or the new one is there.
+
+The new content is written to a draft in the same folder, flushed to the disk, and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from typing import IO
+
+from bylaw.files import clean_up_on_signals
+
+_STREAMS = ("/dev/fd/", "/dev/stderr", "/dev/stdout", "/proc/")
+"""links to open files: a reader waits at the file itself, and would not see another one in its place"""
+
+
+@contextlib.contextmanager
+def open_atomic(path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write to, which appears at `path` if no exception is raised. Raises OSError, with the path as given.
+
+    A link stays, and the file that it points to is replaced. A device or a pipe is written to. `mode`: permissions of a
+    new file, before the umask. With `keep_mode`, a file that is replaced keeps its permissions and its owner.
+    """
+    given = os.fspath(path)
+    if is_special(given):
+        with open(given, "wb") as out:
+            yield out
+        return
+    final = os.path.realpath(given)
+    folder = os.path.dirname(final)
+    draft = os.path.join(folder, f".{secrets.token_hex(8)}.part")
+    try:
+        before = os.stat(final) if keep_mode and os.path.exists(final) else None
+        first = mode if before is None else mode & before.st_mode
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, first)
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, given) from None
+    with clean_up_on_signals():
+        try:
+            with open(handle, "wb") as out:
+                if before is not None:
+                    with contextlib.suppress(OSError):  # only the superuser can give a file away
+                        os.fchown(handle, before.st_uid, before.st_gid)
+                    os.fchmod(handle, before.st_mode & 0o777)
+                yield out
+                out.flush()
+                os.fsync(handle)
+            os.replace(draft, final)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(draft)
+            raise
+    _sync_folder(folder)
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o666) -> None:
+    """Replace the file as a whole. As `open_atomic`."""
+    with open_atomic(path, mode=mode) as out:
+        out.write(data)
+
+
+def is_special(path: str) -> bool:
+    """Whether it is a device, a pipe, a folder or an open file of this process, and not a file to replace."""
+    if os.path.abspath(path).startswith(_STREAMS):
+        return True
+    return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+
+
+def _sync_folder(folder: str) -> None:
+    """So that the new name outlives a power failure."""
+    with contextlib.suppress(OSError):  # not every file system can
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
