@@ -30,6 +30,13 @@ def calls(given: Value) -> list[Turns]:
     ]
 
 
+def named(sessions: list[Turns], tool: str) -> list[Turns]:
+    """The same calls of another tool."""
+    for call in (call for session in sessions for turn in session for call in turn.get("calls", ())):
+        call["name"] = tool
+    return sessions
+
+
 def answers(said: Callable[[int], str]) -> list[Turns]:
     return [talk(f"t{i}", f"Question {i} about item {7 * i + 1000}, please.", [], said(i)) for i in range(TASKS)]
 
@@ -103,10 +110,49 @@ def test_a_word_inside_a_value_that_differs_in_each_session_is_seen(before: str,
     assert given(both[0], both[0]).exit_code == 0
 
 
-def test_a_command_without_any_sign_of_one_is_known_by_the_name_of_its_argument() -> None:
-    before = calls(lambda i: {"command": f"kubectl get pod web-{i}"})
-    after = calls(lambda i: {"command": f"kubectl delete pod web-{i}"})
-    assert "now called with `delete` in `command`" in diff(before, after).findings[0].text
+@pytest.mark.parametrize(
+    ("argument", "before", "after", "word"),
+    [
+        ("input", "git pull origin web-{}", "git push origin web-{}", "push"),
+        ("x", "sudo kubectl get pod web-{}", "sudo kubectl delete pod web-{}", "delete"),
+        ("query", "select name from t{}", "drop table t{}", "drop"),
+        ("shell_command", "keep entry e{}", "wipe entry e{}", "wipe"),
+        ("cmd", 'git commit -m "The fix of {}"', 'git revert -m "The fix of {}"', "revert"),
+    ],
+)
+@pytest.mark.parametrize("tool", ["run", "act_on"])
+def test_a_command_is_known_by_its_shape_whatever_its_argument_is_called(
+    tool: str, argument: str, before: str, after: str, word: str
+) -> None:
+    both = [named(calls(lambda i, text=text: {argument: text.replace("{}", str(i))}), tool) for text in (before, after)]
+    found = [one.text for one in diff(*both).findings]
+    assert any(f"`{tool}` is now called with `{word}` in `{argument}`" in text for text in found), found
+
+
+def test_a_command_without_any_sign_of_one_is_known_by_its_tool_or_the_name_of_its_argument() -> None:
+    for tool, argument in (("bash", "input"), ("run_sql", "q"), ("run", "command"), ("run", "script")):
+        before = named(calls(lambda i, a=argument: {a: f"keep entry e{i}", "seconds": 9}), tool)
+        after = named(calls(lambda i, a=argument: {a: f"wipe entry e{i}", "seconds": 9}), tool)
+        assert f"now called with `wipe` in `{argument}`" in diff(before, after).findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "one", "other"),
+    [
+        ("bash", "description", "List files of job {}", "Show what job {} left behind"),
+        ("execute_trade", "note", "as asked by client {}", "client {} wanted it"),
+        ("search", "query", "make a cake for {}", "cake recipe for {} guests"),
+        ("search", "query", "python tutorial part {}", "learn python, chapter {}"),
+        ("search", "query", "select a seat from row {}", "seats in row {}"),
+        ("file", "statement", "the client of order {} is angry", "please call client {}, who is angry"),
+    ],
+)
+def test_another_wording_beside_a_command_is_no_change(tool: str, argument: str, one: str, other: str) -> None:
+    def run(text: str) -> list[Turns]:
+        beside = {"command": "ls -la /srv"} if tool == "bash" else {}
+        return named(calls(lambda i: {**beside, argument: text.replace("{}", str(7 * i + 1000))}), tool)
+
+    assert diff(run(one), run(other)).exit_code == 0
 
 
 def test_a_number_below_zero_and_another_type_are_seen() -> None:
@@ -176,9 +222,47 @@ def test_json_between_sentences_has_keys(form: str, deterministic: bool) -> None
     assert diff(answers(said("fee")), answers(said("fee")), deterministic=deterministic).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "form",
+    [FENCED.replace("{}", "{}\n```\nand\n```json\n{}"), "First {} and then {} came.", "{} and\n```json\n{}\n```"],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_each_of_several_blocks_of_json_is_compared(form: str, place: int) -> None:
+    def said(key: str = "fee", paid: Any = True) -> Callable[[int], str]:
+        blocks = [{"fee": 1000, "at": "desk"}, {"fee": 1000, "for": "bag", "ok": True}]
+
+        def text(i: int) -> str:
+            changed = {key: 7 * i + 1000} | {name: value for name, value in blocks[place].items() if name != "fee"}
+            shown = [*blocks[:place], changed | {"paid": paid}, *blocks[place + 1 :]]
+            return form.replace("{}", "%s") % tuple(map(json.dumps, shown))
+
+        return text
+
+    report = diff(answers(said()), answers(said("price")))
+    assert report.exit_code == 1
+    assert any("now have the key `price`" in one.text for one in report.findings), report.findings
+    assert diff(answers(said()), answers(said(paid=False)), deterministic=True).exit_code == 1
+    assert any("a text at" in one.text for one in diff(answers(said()), answers(said(paid="no"))).findings)
+    assert diff(answers(said()), answers(said()), deterministic=True).exit_code == 0
+
+
+def test_json_beyond_a_number_of_blocks_is_read_as_prose() -> None:
+    def text(last: int) -> str:
+        return " and ".join(json.dumps({"n": i}) for i in [*range(10, 60), last])
+
+    assert decisions(text(70)).facts >= {("number", "70")}
+    assert disagree(decisions(text(70)), decisions(text(71)))
+
+
 def test_other_sentences_around_the_same_json_are_no_change() -> None:
     block = "```json\n" + json.dumps({"fee": 5, "ok": False}) + "\n```"
-    assert diff(answers(lambda i: f"Sure:\n{block}"), answers(lambda i: f"{block}\nIs there more?")).exit_code == 0
+    for one in (block, f"{block}\nThen:\n{block}"):
+        assert (
+            diff(
+                answers(lambda i, one=one: f"Sure:\n{one}"), answers(lambda i, one=one: f"{one}\nIs there more?")
+            ).exit_code
+            == 0
+        )
 
 
 def test_json_alone_and_json_between_sentences_are_two_things() -> None:

@@ -9,10 +9,11 @@ from hashlib import sha256
 from itertools import combinations, islice
 from typing import Any
 
+from bylaw.diff.code_values import is_command
 from bylaw.diff.columns import Column
 from bylaw.model.canonical import canonical_json, json_type
 from bylaw.text.decision_words import one_sided, sides_taken
-from bylaw.text.decisions import MENTIONED, decisions, is_code, is_prose, quantities
+from bylaw.text.decisions import MENTIONED, decisions, is_prose, quantities
 from bylaw.traces.comparison.recording import Context, Recording, arguments
 
 _MOST_VALUES = 2_000
@@ -42,11 +43,7 @@ _DIGITS = re.compile(r"\d+")
 _DIGIT = re.compile(r"\d")
 _HOST = re.compile(r"^[a-zA-Z][\w+.-]{0,20}://(?:[^\s/@]{0,200}@)?([^\s/:?#]{1,253})|^[^\s@]{1,200}@([\w.-]{1,253})$")
 _TOKEN = re.compile(r"[^\W\d][\w.]*|(?<!\S)--?[a-zA-Z][\w-]*|(?<![<>=!-])(?:[<>]=?|[!=]=)(?=[\s\w'\"-])|&&|\|\|")
-_OF_PEOPLE = re.compile(r"\b(?:the|your?|please|our|we|has|been|was|are|this|that|will)\b", re.IGNORECASE)
-"""words of texts for people, which may have a sign of code in them, and hardly of commands and queries"""
 _PIECE = re.compile(r"[^\W_]+")
-_COMMANDS = frozenset(("cmd", "cmdline", "command", "commands", "code", "script", "shell", "bash", "sql", "statement"))
-"""names of arguments that are read as commands without any sign of one in them: `git push origin`"""
 
 
 def call_figures(recording: Recording, tools: Collection[str]) -> dict[Column, float]:
@@ -70,6 +67,7 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
             yield Column("trajectory", "argument names", call.name, shape), 1
             strange = 0
             types: set[tuple[str, str]] = set()
+            texts = sum(isinstance(leaf, str) and " " in leaf.strip() for _, leaf in _leaves_of(arguments(call)))
             for path, leaf in _leaves_of(arguments(call)) if values < _MOST_VALUES else ():
                 values += 1
                 types.add((path, json_type(leaf)))
@@ -80,7 +78,7 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
                     strange += _invented(leaf, context, end) if context.text else 0
                     continue
                 if words < _MOST_WORDS[1]:
-                    for word in _words(path, leaf):
+                    for word in _words(leaf, call.name, path, texts == 1):
                         words += 1
                         yield Column("trajectory", "argument word", call.name, f"{path}={word}"), 1
                 value = canonical_json(_without_prose(leaf)).decode(errors="replace")
@@ -147,10 +145,10 @@ def _abridged(value: str) -> str:
     return f"{value[:_SHOWN]}… ({len(value):,} characters, digest {digest})"
 
 
-def _words(path: str, leaf: Any) -> Iterable[str]:
+def _words(leaf: Any, tool: str, path: str, is_only_text: bool) -> Iterable[str]:
     """What a value that differs in each call is made of: the host, the domain, folders, the words and signs of a
     command or a query, the sign of a number. What has digits differs too. Other texts of several words are read for
-    opposites only, as another wording is no other decision.
+    opposites only, as another wording is no other decision. `is_only_text`: of all arguments of the call.
     """
     if not isinstance(leaf, str):
         is_negative = isinstance(leaf, int | float) and leaf < 0
@@ -159,9 +157,9 @@ def _words(path: str, leaf: Any) -> Iterable[str]:
     if text[:1] == "-" and text[1:2].isdigit():
         return ["-"]
     parts = text.split()
-    is_command = path.rpartition(".")[2].lower() in _COMMANDS
+    argument = path.rpartition(".")[2]
     hosts: list[str] = []
-    if len(parts) > 1 and (is_command or (is_code(text) and _OF_PEOPLE.search(text) is None)):
+    if len(parts) > 1 and is_command(text, tool=tool, argument=argument, is_only_text=is_only_text):
         found = _TOKEN.findall(text.lower())
     else:
         found = []

@@ -152,7 +152,7 @@ def _answer(recording: Recording) -> dict[Column, float]:
     shape = decided.shape or ("",)
     found[Column("conformance", "JSON")] = float(shape[0] not in ("", IN_TEXT))
     found[Column("conformance", "JSON in text")] = float(shape[0] == IN_TEXT)
-    keys = next((part for part in shape if isinstance(part, frozenset)), ())
+    keys = (key for part in shape if isinstance(part, frozenset) for key in part)
     found |= {Column("conformance", "JSON key", "", key): 1.0 for key in keys}
     found |= {Column("conformance", "JSON type", "", one): 1.0 for one in decided.types}
     for kind, spelling in decided.facts:

@@ -179,7 +179,7 @@ def _decisions(text: str) -> Decisions:
     found = read_json(text)
     if found is None:
         return _of_prose(text)
-    values, texts = json_values(found.value, _is_text)
+    values, texts = json_values(found, _is_text)
     inside = [decisions(*texts)] if texts else []
     around = [_of_prose(found.rest)] if found.rest.strip() else []
     said = _together([*around, *inside])

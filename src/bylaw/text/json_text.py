@@ -1,4 +1,4 @@
-"""JSON in a text: all of it, line by line, or a part between sentences."""
+"""JSON in a text: all of it, line by line, or in blocks between sentences."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MOST_TYPES = 200
 """paths with their types"""
 _MOST_WALKED = 5_000
 """values whose types are looked at"""
-_MOST_TRIED = 8
-"""places of a text where JSON may begin"""
+_MOST_TRIED = 16
+"""code fences, and other places of a text where JSON may begin, that are tried; what is not read as JSON is prose"""
 _LIKE_OBJECT = re.compile(r'(?<![^\s:(>=])(?:\{\s{0,40}"|\[\s{0,40}\{\s{0,40}")')
 """`[1]` may be a footnote and `{name}` a gap to fill in"""
 IN_TEXT = "in text"
@@ -32,13 +32,23 @@ class JsonText(Struct, frozen=True):
     """`lines` for a list of one value per line, `in text` for a part of the text"""
     rest: str = ""
     """the text around it"""
+    others: tuple[Any, ...] = ()
+    """further blocks between the sentences"""
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Its type and keys, after the form."""
-        value = self.value
-        kind = ("object", frozenset(value)) if isinstance(value, dict) else (json_type(value),)
-        return (self.form, *kind) if self.form else kind
+        """Its type and keys, after the form; then those of the other blocks."""
+        kinds = [
+            ("object", frozenset(value)) if isinstance(value, dict) else (json_type(value),)
+            for value in (self.value, *self.others)
+        ]
+        return (*([self.form] if self.form else ()), *(part for kind in kinds for part in kind))
+
+    @property
+    def roots(self) -> list[tuple[str, Any]]:
+        """Each block with the path that its values begin with."""
+        first = "lines" if self.form == "lines" else ""
+        return [(first, self.value), *((f"block {number}", value) for number, value in enumerate(self.others, 2))]
 
 
 def read_json(text: str) -> JsonText | None:
@@ -74,33 +84,43 @@ def _lines(text: str) -> JsonText | None:
 
 
 def _between(text: str) -> JsonText | None:
-    """The first fenced block that is JSON, else the first object."""
+    """The fenced blocks that are JSON, then the objects in what is left."""
     parts = text.split("```")
-    for at in range(1, min(len(parts), 2 * _MOST_TRIED), 2):
+    found, kept = list[Any](), parts[:1]
+    for at in range(1, len(parts)):
         block = parts[at].partition("\n")[2].strip() if "\n" in parts[at] else parts[at].strip()
-        if block.startswith(("{", "[")):
+        if at % 2 and at < 2 * _MOST_TRIED and block.startswith(("{", "[")):
             try:
-                return JsonText(msgspec.json.decode(block), IN_TEXT, "```".join(parts[:at] + parts[at + 1 :]))
-            except _NO_JSON:
+                found.append(msgspec.json.decode(block))
                 continue
-    for _, found in zip(range(_MOST_TRIED), _LIKE_OBJECT.finditer(text), strict=False):
+            except _NO_JSON:
+                pass
+        kept.append(parts[at])
+    rest, at, said = "```".join(kept), 0, 0
+    prose: list[str] = []
+    for _ in range(_MOST_TRIED):
+        begin = _LIKE_OBJECT.search(rest, at)
+        if begin is None:
+            break
+        at = begin.end()
         try:
-            _, end = _decode(text, found.start())  # to find the end; it takes NaN too, which is no JSON
-            value = msgspec.json.decode(text[found.start() : end])
+            _, end = _decode(rest, begin.start())  # to find the end; it takes NaN too, which is no JSON
+            found.append(msgspec.json.decode(rest[begin.start() : end]))
         except _NO_JSON:
             continue
-        return JsonText(value, IN_TEXT, f"{text[: found.start()]}\n{text[end:]}")
-    return None
+        prose.append(rest[said : begin.start()])
+        at = said = end
+    return JsonText(found[0], IN_TEXT, "\n".join([*prose, rest[said:]]), tuple(found[1:])) if found else None
 
 
-def json_values(value: Any, is_text: Any) -> tuple[frozenset[tuple[str, str]], list[str]]:
+def json_values(found: JsonText, is_text: Any) -> tuple[frozenset[tuple[str, str]], list[str]]:
     """The leaves of JSON by their path, and apart from them those that `is_text` says are written for people.
 
     Beyond a number of leaves, one fact stands for all of them.
     """
-    waiting, texts = [("", value)], list[str]()
-    found: set[tuple[str, str]] = set()
-    while waiting and len(found) < _MOST_VALUES:
+    waiting, texts = [("" if path == "lines" else path, value) for path, value in found.roots], list[str]()
+    facts: set[tuple[str, str]] = set()
+    while waiting and len(facts) < _MOST_VALUES:
         path, one = waiting.pop()
         if isinstance(one, dict):
             waiting += [(f"{path}.{key}" if path else str(key), child) for key, child in one.items()]
@@ -111,16 +131,17 @@ def json_values(value: Any, is_text: Any) -> tuple[frozenset[tuple[str, str]], l
         else:
             if isinstance(one, float) and one.is_integer():
                 one = int(one)
-            found.add(("value", f"{path}: {msgspec.json.encode(one).decode(errors='replace')}"))
+            facts.add(("value", f"{path}: {msgspec.json.encode(one).decode(errors='replace')}"))
     if waiting:
-        found.add(("value", f"in all (digest): {short_digest(value)}"))
-    return frozenset(found), texts
+        whole = [found.value, *found.others] if found.others else found.value
+        facts.add(("value", f"in all (digest): {short_digest(whole)}"))
+    return frozenset(facts), texts
 
 
 def json_types(found: JsonText) -> frozenset[str]:
     """Each path with the type of its values: `items[].id: number`."""
     types: dict[str, None] = {}
-    waiting = [("lines" if found.form == "lines" else "", found.value)]
+    waiting = found.roots
     for path, one in waiting:  # grows
         if len(types) == _MOST_TYPES:
             break
