@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from bylaw.diff.model import DiffReport
 from bylaw.diff.report import json as diff_json
 from bylaw.diff.report import markdown as diff_markdown
 from bylaw.diff.report import terminal as diff_terminal
-from bylaw.report.text import COMMENT_LIMIT
+from bylaw.report.text import COMMENT_LIMIT, inline_code
 from bylaw.rules import load_rules
 from tests.support.build import trace
 
@@ -45,6 +46,19 @@ def test_nothing_from_a_trace_becomes_markup_or_steers_a_terminal() -> None:
     assert "<img" not in prose.replace(diff_markdown.MARKER, "")
     assert "@everyone" not in prose
     assert "\x1b]" not in diff_terminal.render_diff(small)
+
+
+@pytest.mark.parametrize("name", ["a`b", "`", "``x`", "a` and `b"])
+def test_a_name_with_backticks_is_one_span_of_code(name: str) -> None:
+    def side(value: int) -> list[dict[str, Any]]:
+        return [{"session": f"s{i}", "calls": [{"name": f"run{name}", "args": {name: value}}]} for i in range(14)]
+
+    report = compare_versions([trace(side(1))], [trace(side(2))], deterministic=True)
+    [line] = [one for one in diff_markdown.render_diff(report).split("\n") if one.startswith("- ") and " gets " in one]
+    for shown in (f"run{name}", f"{name} = 1"):
+        assert f"{inline_code(shown)} " in line
+    assert "\\`" not in line
+    assert f"run{name} gets {name} = 1 less often" in " ".join(diff_terminal.render_diff(report).split())
 
 
 def test_json_holds_every_regression() -> None:

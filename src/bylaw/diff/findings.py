@@ -14,6 +14,7 @@ from bylaw.diff.columns import OWN_ROW, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement
 from bylaw.diff.model import Finding
 from bylaw.diff.units import mean_change
+from bylaw.report.text import inline_code
 from bylaw.text.decisions import MENTIONED
 
 _OF_ARGUMENTS = (
@@ -178,56 +179,55 @@ def describe(figure: Figure) -> str:
     """The change in words: `12 of 40 sessions no longer call confirm`."""
     column = _shortened(figure.column)
     subject = column.subject
+    tool, detail = inline_code(subject), inline_code(column.detail)
     share = f"{figure.moved} of {figure.sessions}"
     rates = f"{figure.baseline:.2f} → {figure.candidate:.2f} per session"
     more = "more" if figure.delta > 0 else "less"
     match column.what:
         case "calls" if figure.candidate == 0:
-            return f"`{subject}` is no longer called ({share} sessions)"
+            return f"{tool} is no longer called ({share} sessions)"
         case "calls" if figure.baseline == 0:
-            return f"`{subject}` is new ({share} sessions call it)"
+            return f"{tool} is new ({share} sessions call it)"
         case "calls":
-            return f"`{subject}` is called {more} often in {share} sessions ({rates})"
+            return f"{tool} is called {more} often in {share} sessions ({rates})"
         case "called":
             shares = f"{figure.baseline:.0%} → {figure.candidate:.0%} of sessions"
-            return f"{share} sessions {'now' if figure.delta > 0 else 'no longer'} call `{subject}` ({shares})"
+            return f"{share} sessions {'now' if figure.delta > 0 else 'no longer'} call {tool} ({shares})"
         case "argument names":
-            return f"`{column.detail}` is called {more} often in {share} sessions ({rates})"
+            return f"{detail} is called {more} often in {share} sessions ({rates})"
         case "argument values":
-            argument, value = column.detail.split("=", 1)
-            return f"`{subject}` gets `{argument} = {value}` {more} often in {share} sessions ({rates})"
+            value = inline_code(column.detail.replace("=", " = ", 1))
+            return f"{tool} gets {value} {more} often in {share} sessions ({rates})"
         case "argument fact" | "argument name":
-            argument, fact = column.detail.split("=", 1)
-            return f"`{subject}` gets the {fact} in `{argument}` {more} often in {share} sessions ({rates})"
+            argument, fact = _argument(column)
+            return f"{tool} gets the {fact} in {argument} {more} often in {share} sessions ({rates})"
         case "argument word" | "argument type" as what:
-            argument, word = column.detail.split("=", 1)
+            argument, word = _argument(column)
             a_type = f"{'an' if word == 'object' else 'a'} {word}" if word != "null" else "nothing"
-            word = a_type if what == "argument type" else "a number below zero" if word == "-" else f"`{word}`"
+            word = a_type if what == "argument type" else "a number below zero" if word == "-" else inline_code(word)
             if figure.baseline == 0:
-                return f"`{subject}` is now called with {word} in `{argument}` in {share} sessions"
+                return f"{tool} is now called with {word} in {argument} in {share} sessions"
             if figure.candidate == 0:
-                return f"`{subject}` is no longer called with {word} in `{argument}` in {share} sessions"
-            return f"`{subject}` is called with {word} in `{argument}` {more} often in {share} sessions ({rates})"
+                return f"{tool} is no longer called with {word} in {argument} in {share} sessions"
+            return f"{tool} is called with {word} in {argument} {more} often in {share} sessions ({rates})"
         case "argument negation":
             denies = "now denies" if figure.delta > 0 else "no longer denies"
-            return f"the `{column.detail}` of `{subject}` {denies} something in {share} sessions"
+            return f"the {detail} of {tool} {denies} something in {share} sessions"
         case "argument opposite":
-            argument, pair = column.detail.split("=", 1)
+            argument, pair = _argument(column)
             one, other = pair.split(" or ") if figure.delta > 0 else reversed(pair.split(" or "))
-            return f"the `{argument}` of `{subject}` now says “{one}” instead of “{other}” in {share} sessions"
+            return f"the {argument} of {tool} now says “{one}” instead of “{other}” in {share} sessions"
         case "values from nowhere":
-            return f"`{subject}` gets values that nothing before mentions in {share} sessions ({rates})"
+            return f"{tool} gets values that nothing before mentions in {share} sessions ({rates})"
         case "argument source":
-            argument, word = column.detail.split("=", 1)
-            return f"`{subject}` gets as `{argument}` what stands after “{word}” {more} often in {share} sessions"
+            argument, word = _argument(column)
+            return f"{tool} gets as {argument} what stands after “{word}” {more} often in {share} sessions"
         case "order":
-            before, after = (
-                (subject, column.detail) if (figure.baseline or figure.candidate) > 0 else (column.detail, subject)
-            )
+            before, after = (tool, detail) if (figure.baseline or figure.candidate) > 0 else (detail, tool)
             if figure.baseline * figure.candidate < 0:
-                return f"`{after}` is now called before `{before}` in {share} sessions"
+                return f"{after} is now called before {before} in {share} sessions"
             less = "less" if abs(figure.candidate) < abs(figure.baseline) else "more"
-            return f"`{before}` is called before `{after}` {less} often in {share} sessions"
+            return f"{before} is called before {after} {less} often in {share} sessions"
         case "no answer":
             return f"{share} sessions now end without an answer"
         case "empty turn":
@@ -237,11 +237,11 @@ def describe(figure: Figure) -> str:
         case "first word":
             return f"{share} answers {'now begin' if figure.delta > 0 else 'no longer begin'} with “{subject}”"
         case "errors":
-            return f"`{subject}` ends in an error more often in {share} sessions ({rates})"
+            return f"{tool} ends in an error more often in {share} sessions ({rates})"
         case "turns":
             return f"more turns in {share} sessions ({rates})"
         case "stop reason":
-            return f"stop reason `{subject}` {more} often in {share} sessions"
+            return f"stop reason {tool} {more} often in {share} sessions"
         case "negation":
             return f"{share} answers {'now deny' if figure.delta > 0 else 'no longer deny'} something"
         case "yes or no":
@@ -252,7 +252,7 @@ def describe(figure: Figure) -> str:
         case "JSON":
             return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} JSON"
         case "JSON key":
-            return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the key `{column.detail}`"
+            return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the key {detail}"
         case "JSON in text":
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} JSON between sentences"
         case "JSON type":
@@ -260,7 +260,9 @@ def describe(figure: Figure) -> str:
             kind = "null" if kind == "null" else f"{'an' if kind == 'object' else 'a'} {kind}"
             if not path:
                 return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} {kind}"
-            return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} {kind} at `{path}`"
+            return (
+                f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} {kind} at {inline_code(path)}"
+            )
         case "names from nowhere":
             return f"{share} answers have names that nothing before mentions in place of others ({rates})"
         case "currencies from nowhere":
@@ -270,6 +272,12 @@ def describe(figure: Figure) -> str:
             return f"{share} answers have {things} that nothing before mentions ({rates})"
         case kind:
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the {kind} {subject}"
+
+
+def _argument(column: Column) -> tuple[str, str]:
+    """An argument as code, and its value, word or fact."""
+    argument, _, rest = column.detail.partition("=")
+    return inline_code(argument), rest
 
 
 def _shortened(column: Column) -> Column:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import textwrap
+from collections.abc import Iterator
 
 COMMENT_LIMIT = 65_536
 """characters that a comment on a pull request may have"""
@@ -51,6 +53,7 @@ def wrap(text: str, *, indent: str = "", hanging: str | None = None, columns: in
 # -- Markdown ----------------------------------------------------------------------------------------------------------
 
 _SPECIAL = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]#|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"})
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 
 
 def inline_code(text: str) -> str:
@@ -60,6 +63,17 @@ def inline_code(text: str) -> str:
     fence = "`" * (longest + 1)
     pad = " " if flat.startswith("`") or flat.endswith("`") else ""
     return f"{fence}{pad}{flat}{pad}{fence}"
+
+
+def code_spans(line: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a line, each with whether it is code as `inline_code` writes it."""
+    at = 0
+    for found in _CODE_SPAN.finditer(line):
+        yield line[at : found.start()], False
+        is_padded = found[2].startswith(" ") and found[2].endswith(" ") and "`" in found[2]
+        yield found[2][1:-1] if is_padded else found[2], True
+        at = found.end()
+    yield line[at:], False
 
 
 def escape_markdown(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import wording
-from bylaw.report.text import COMMENT_LIMIT, escape_markdown, inline_code
+from bylaw.report.text import COMMENT_LIMIT, code_spans, escape_markdown, inline_code
 
 MARKER = "<!-- bylaw-diff -->"
 _MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "⚠️"}
@@ -26,10 +26,7 @@ def render_diff(report: DiffReport) -> str:
 
 def _text(line: str) -> str:
     """Text with what stands between backticks as code, and everything else escaped."""
-    if line.count("`") % 2:
-        return escape_markdown(line)
-    parts = line.split("`")
-    return "".join(inline_code(part) if i % 2 else escape_markdown(part) for i, part in enumerate(parts) if part)
+    return "".join(inline_code(part) if is_code else escape_markdown(part) for part, is_code in code_spans(line))
 
 
 def _join(sections: Sequence[str], shown: int) -> str:

@@ -8,7 +8,7 @@ import click
 
 from bylaw.diff.model import AxisRow, Change, DiffReport
 from bylaw.diff.report import wording
-from bylaw.report.text import count, terminal_width, wrap
+from bylaw.report.text import code_spans, count, terminal_width, wrap
 
 _COLOURS = {Change.NONE: None, Change.MINOR: "cyan", Change.MODERATE: "yellow", Change.SEVERE: "red"}
 _VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow"), 4: ("∅", "yellow")}
@@ -118,7 +118,7 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 def _plain(line: str) -> str:
     """Names without the backticks that make them code in Markdown."""
-    return line if line.count("`") % 2 else line.replace("`", "")
+    return "".join(part for part, _ in code_spans(line))
 
 
 def _dim(text: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from bylaw.diff.model import (
     RuleRate,
     SessionIssue,
 )
-from bylaw.report.text import count
+from bylaw.report.text import count, inline_code
 
 _UNITS = {"verbosity": "tok", "latency": "ms", "cost": "$", "reasoning": "tok"}
 _NAMES = {
@@ -169,7 +169,8 @@ def _advice(report: DiffReport) -> list[str]:
     found = []
     if tools:
         more = "more" if tools[0].delta > 0 else "less"
-        found.append(f"look at what makes the agent call `{tools[0].tool}` {more} often: prompt, tool description")
+        tool = inline_code(tools[0].tool or "")
+        found.append(f"look at what makes the agent call {tool} {more} often: prompt, tool description")
     moved = [row.axis for row in report.axes if row.severity.rank >= 2 and row.expected is None]
     return found + [_ADVICE[axis] for axis in moved if axis in _ADVICE and not (tools and axis == "conformance")]
 
