@@ -22,7 +22,7 @@ import pytest
 import bylaw
 from bylaw.errors import BylawError
 from bylaw.record import api
-from bylaw.record import file as record_file
+from bylaw.record import recording as record_file
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.model_clients import ask, openai_client, read, responses
@@ -197,7 +197,7 @@ def test_what_another_wrote_behind_a_torn_line_stays(tmp_path: Path, monkeypatch
 def test_a_torn_first_line_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.jsonl"
     path.write_bytes(b'{"byl')
-    monkeypatch.setattr(record_file, "_locked", lambda descriptor, how: False)
+    monkeypatch.setattr(record_file, "locked", lambda descriptor, how: False)
     monkeypatch.setattr(record_file, "_TRIES", 3)
     with pytest.raises(BylawError, match="torn in its first line"), bylaw.record(path):
         pass

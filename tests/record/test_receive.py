@@ -25,8 +25,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 import bylaw
 from bylaw.cli import cli
 from bylaw.record.commands import _report_receiving
-from bylaw.record.file import ExportFile, NotARecording
-from bylaw.record.receiver import Receiver
+from bylaw.record.receiver import ExportFile, Receiver
+from bylaw.record.recording import NotARecording
 from bylaw.text.redaction.redactor import recording_redactor
 from bylaw.wire.proxy.http1 import Request
 

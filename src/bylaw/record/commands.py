@@ -180,12 +180,11 @@ def receive(address: str, out: str, redact: bool, durable: bool) -> ExitCode:
     """
     host, port = _parse_address(address)
     try:
-        from bylaw.record.receiver import Receiver
+        from bylaw.record.receiver import ExportFile, Receiver
     except ModuleNotFoundError as missing:
         if missing.name != "h11":
             raise
         return _refuse(f"receiving traces {_EXTRA}")
-    from bylaw.record.file import ExportFile
     from bylaw.text.redaction.redactor import recording_redactor
 
     try:

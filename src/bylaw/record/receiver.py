@@ -7,6 +7,9 @@ accepted and not stored, since they say nothing about calls: an exporter would r
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.record.file import ExportFile
+from bylaw.record.recording import BLOCK, NotARecording, RecordFile, locked
 from bylaw.text.redaction.redactor import redact_fields
 from bylaw.traces.formats.otlp_wire import Export, decode_export, with_usual_keys
 from bylaw.traces.records.protobuf import Broken, to_json
@@ -30,6 +33,21 @@ _INVALID_ARGUMENT, _UNAVAILABLE = 3, 14
 """codes of gRPC, which OTLP uses over HTTP too"""
 _TEXTS = ("attributes", "body", "name", "status")
 """what a span, an event or a log record says; the rest is ids and times, which must stay as they are"""
+
+
+_EXPORT = re.compile(rb'\{"resource(?:Spans|Logs)":')
+
+
+class ExportFile(RecordFile):
+    """A file of OTLP exports, one a line, without a header."""
+
+    def _prepare(self) -> None:
+        size = os.fstat(self._descriptor).st_size
+        if size and not _EXPORT.match(os.pread(self._descriptor, BLOCK, 0)):
+            raise NotARecording(f"`{self.path}` exists and does not hold OTLP; receive to another file")
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            raise NotARecording(f"`{self.path}` ends in the middle of a line; receive to another file")
+        locked(self._descriptor, fcntl.LOCK_SH)
 
 
 class Receiver:
