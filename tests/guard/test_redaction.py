@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.cli import main
+from bylaw.guard.decide import records
+from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.text.redaction.redactor import CLASSES, BadPattern, Redaction, Redactor
 from tests.support.command import run_bylaw
 from tests.support.secret_samples import COUNT, KINDS, samples
@@ -228,6 +231,74 @@ def test_an_operator_ends_such_a_session_by_its_own_id(tmp_path: Path) -> None:
     assert not guard.decide(bylaw.Attempt(tool="send", session=session))
     guard.close()
     assert b"4111111111111111" not in _everything(tmp_path)
+
+
+MAIL = "ann@corp.example"
+OTHER_REDACTIONS = {
+    "more classes": (MAIL, Redaction(classes=["email"])),
+    "a pattern": ("C-123456", Redaction(patterns={"customer number": r"C-\d{6}"})),
+    "nothing": ("chat-of-4111111111111111", Redaction(classes=[])),
+}
+
+
+def _refused(guard: Any, session: str) -> bool:
+    return bool(guard.decide(bylaw.Attempt(tool="send", session=session)).action.value == "terminate_session")
+
+
+@pytest.mark.parametrize("name", OTHER_REDACTIONS)
+@pytest.mark.parametrize("ended", ["neither", "first", "second"])
+def test_an_operator_ends_a_session_under_each_name_that_guards_have_for_it(
+    tmp_path: Path, name: str, ended: str
+) -> None:
+    session, other = OTHER_REDACTIONS[name]
+    store = tmp_path / "guard.db"
+    guards = [bylaw.Guard(RULES, store=store), bylaw.Guard(RULES, store=store, redaction=other)]
+    for guard in guards:
+        assert guard.decide(bylaw.Attempt(tool="send", session=session))
+    if ended != "neither":
+        guards[ended == "second"].terminate(session, "bob")
+    done = run_bylaw(["guard", "terminate", session, "--store", str(store), "--by", "ann"])
+    assert done.returncode == 0 and "was ended by ann" in done.stdout
+    assert ("ended already by bob" in done.stdout) is (ended != "neither")
+    assert [_refused(guard, session) for guard in guards] == [True, True]
+    again = run_bylaw(["guard", "terminate", session, "--store", str(store)])
+    assert again.returncode == 2 and "was ended already by" in again.stderr
+    for guard in guards:
+        guard.close()
+    assert bylaw.verify_audit(store).findings == []
+
+
+@pytest.mark.parametrize("name", ["more classes", "a pattern"])
+def test_a_session_that_is_ended_before_it_begins_is_ended_under_each_name(tmp_path: Path, name: str) -> None:
+    session, other = OTHER_REDACTIONS[name]
+    store = tmp_path / "guard.db"
+    guards = [bylaw.Guard(RULES, store=store), bylaw.Guard(RULES, store=store, redaction=other)]
+    assert run_bylaw(["guard", "terminate", session, "--store", str(store), "--force"]).returncode == 0
+    assert [_refused(guard, session) for guard in guards] == [True, True]
+    for guard in guards:
+        guard.close()
+
+
+def test_a_session_is_ended_under_all_its_names_or_under_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, written = tmp_path / "guard.db", []
+    guards = [bylaw.Guard(RULES, store=store), bylaw.Guard(RULES, store=store, redaction=Redaction(classes=["email"]))]
+    for guard in guards:
+        assert guard.decide(bylaw.Attempt(tool="send", session=MAIL))
+    write = records.write_session_end
+
+    def fail_at_the_second(*row: Any) -> None:
+        written.append(row)
+        if len(written) == 2:
+            raise StoreUnavailable("the disk is full")
+        write(*row)
+
+    monkeypatch.setattr(records, "write_session_end", fail_at_the_second)
+    with pytest.raises(SystemExit) as stopped:
+        main(["guard", "terminate", MAIL, "--store", str(store)])
+    assert (stopped.value.code, len(written)) == (4, 2)
+    assert [_refused(guard, MAIL) for guard in guards] == [False, False]
+    for guard in guards:
+        guard.close()
 
 
 def test_the_audit_can_still_be_recomputed(tmp_path: Path) -> None:

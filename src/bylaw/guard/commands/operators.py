@@ -234,27 +234,33 @@ def terminate(session: str, store: str, by: str, why: str | None, force: bool) -
     """End a session: no further call of it runs, in any process that uses the store."""
     from bylaw.guard.decide.records import write_session_end
     from bylaw.guard.model import LONGEST_NAME
-    from bylaw.text.redaction.redactor import CLASSES, Redaction, Redactor
+    from bylaw.text.redaction.redactor import CLASSES, Redaction, Redactor, pseudonym
 
     if not 0 < len(session) <= LONGEST_NAME:
         raise click.BadParameter(f"a session has 1 to {LONGEST_NAME} characters", param_hint="SESSION")
-    everything = Redactor(Redaction(classes=CLASSES))
     ended_by = Redactor()(f"{by}: {why}" if why else by)
-    keys = dict.fromkeys((everything.identifier(session), Redactor().identifier(session)))  # as either guard names it
     with open_store(store) as opened:
-        if not force and not any(_is_known(opened, key) for key in keys):
+        known = [key for key in (session, pseudonym(session)) if _is_known(opened, key)]
+        if not known and not force:
             problem = f"the store has never seen the session {session}; to end it before it begins, pass --force"
             raise click.ClickException(printable(problem))
-        for key in keys:
-            with opened.transaction(key) as transaction:
-                record = transaction.session(key)
-                if record.terminated is not None:
-                    raise click.ClickException(f"the session was ended already by {record.terminated}")
-                record.terminated = ended_by
-                record.version += 1
-                transaction.put_session(record)
-                write_session_end(transaction, key, "terminated", (), time.time(), ended_by)
-    click.echo(printable(f"session {session} was ended by {ended_by}"))
+        # guards that redact differently have different names for it; before it begins, any of them may come
+        redactors = (Redactor(Redaction(classes=CLASSES)), Redactor())
+        names = [redactor.identifier(session) for redactor in redactors]
+        keys = dict.fromkeys((*known, *names) if known else (*names, pseudonym(session)))
+        with opened.transaction("") as transaction:  # one for all names: it is ended under each of them or under none
+            found = [transaction.session(key) for key in keys]
+            earlier = [record.terminated for record in found if record.terminated is not None]
+            if len(earlier) == len(found):
+                raise click.ClickException(printable(f"the session was ended already by {earlier[0]}"))
+            for record in found:
+                if record.terminated is None:
+                    record.terminated = ended_by
+                    record.version += 1
+                    transaction.put_session(record)
+                    write_session_end(transaction, record.session, "terminated", (), time.time(), ended_by)
+    also = f"; under another name it was ended already by {earlier[0]}" if earlier else ""
+    click.echo(printable(f"session {session} was ended by {ended_by}{also}"))
     return ExitCode.OK
 
 
