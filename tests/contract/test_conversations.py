@@ -22,7 +22,7 @@ from bylaw.contract.agents.prompts import (
 from bylaw.contract.commands import RENDERERS
 from bylaw.contract.faults import Injection
 from bylaw.contract.file.loader import parse_contract
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun, check_conversations
 from bylaw.contract.model import AgentSpec, Conversation, messages_of
@@ -250,7 +250,7 @@ def test_the_evidence_holds_every_answer_of_a_conversation() -> None:
 
     key = "sk-proj-" + "a1B2c3D4" * 6
     run = replace(ran("bye"), answers=(f"the key is {key}", "x" * 2_000))
-    report = run_contract(contract(prompts=[TALK]), ScriptedAgent(lambda prompt, injection: run))
+    report = run_on_agent(contract(prompts=[TALK]), ScriptedAgent(lambda prompt, injection: run))
     (cell,) = json.loads(RENDERERS["json"](report))["cells"]
     (evidence,) = cell["evidence"]
     assert evidence["answer"] == "bye"

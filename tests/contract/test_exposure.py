@@ -14,7 +14,7 @@ from bylaw.contract.commands import RENDERERS
 from bylaw.contract.faults import AnyFault, Injection
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.file.sections import PROFILES
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Scenario
 from bylaw.contract.report import headline, statistics
@@ -35,7 +35,7 @@ class CallsTheToolOnceInTen(ScriptedAgent):
 
 
 def test_only_exposed_runs_count_and_the_report_says_which_they_are() -> None:
-    report = run_contract(contract(scenarios=[TOOLS], prompts=TEN), CallsTheToolOnceInTen("fine", has_reset=True))
+    report = run_on_agent(contract(scenarios=[TOOLS], prompts=TEN), CallsTheToolOnceInTen("fine", has_reset=True))
     (cell,) = report.cells
     assert (cell.outcome, cell.passed, cell.decided, cell.exposed, cell.runs) == (CellOutcome.OK, 1, 1, 1, 10)
     assert cell.interval is not None and cell.interval[0] < 0.3
@@ -47,13 +47,13 @@ def test_only_exposed_runs_count_and_the_report_says_which_they_are() -> None:
 
 
 def test_a_calm_scenario_exposes_every_run() -> None:
-    (cell,) = run_contract(contract(prompts=TEN), ScriptedAgent("fine", has_reset=True)).cells
+    (cell,) = run_on_agent(contract(prompts=TEN), ScriptedAgent("fine", has_reset=True)).cells
     assert (cell.passed, cell.decided, cell.exposed) == (10, 10, 10)
 
 
 def test_an_invariant_that_always_holds_is_violated_in_an_unexposed_run_too() -> None:
     plan = contract(invariant("i", checks.Contains(("never",))), scenarios=[TOOLS], prompts=TEN)
-    (cell,) = run_contract(plan, CallsTheToolOnceInTen("fine", has_reset=True)).cells
+    (cell,) = run_on_agent(plan, CallsTheToolOnceInTen("fine", has_reset=True)).cells
     assert (cell.outcome, cell.passed, cell.decided, cell.failed_unexposed) == (CellOutcome.VIOLATED, 0, 1, 9)
     assert cell.evidence[1].found.startswith("no fault fired in this run")
 
@@ -63,7 +63,7 @@ def test_runs_that_fail_without_a_fault_are_no_share_of_the_exposed_ones(when: A
     """Of ten runs one is exposed, and three others crash: 1 of 1 held, whatever those three say about the agent."""
     script: Script = lambda prompt, _: Failure("crash", "oops") if prompt in TEN[4:7] else "fine"  # noqa: E731
     plan = contract(invariant("i", checks.Completes(), when=when), scenarios=[TOOLS], prompts=TEN)
-    report = run_contract(plan, CallsTheToolOnceInTen(script, has_reset=True))
+    report = run_on_agent(plan, CallsTheToolOnceInTen(script, has_reset=True))
     (cell,) = report.cells
     assert (cell.passed, cell.decided, cell.exposed, cell.failed_unexposed) == (1, 1, 1, unexposed)
     assert cell.interval is not None and cell.interval[1] == 1.0 and cell.pass_k == (1.0,)
@@ -79,14 +79,14 @@ def test_runs_that_fail_without_a_fault_are_no_share_of_the_exposed_ones(when: A
 def test_a_run_without_an_answer_is_an_error_and_no_share_either() -> None:
     script: Script = lambda prompt, _: Failure("crash", "oops") if prompt in TEN[4:7] else "fine"  # noqa: E731
     plan = contract(invariant("i", when="tool_faults_active"), scenarios=[TOOLS], prompts=TEN)
-    (cell,) = run_contract(plan, CallsTheToolOnceInTen(script, has_reset=True)).cells
+    (cell,) = run_on_agent(plan, CallsTheToolOnceInTen(script, has_reset=True)).cells
     assert (cell.outcome, cell.passed, cell.decided, cell.failed_unexposed) == (CellOutcome.ERROR, 1, 1, 3)
 
 
 def test_only_faults_that_the_invariant_is_about_expose_a_run() -> None:
     both = Scenario(name="both", tool_faults=(TOOL_DOWN,), llm_faults=(SLOW_MODEL,))
     plan = contract(invariant("i", when="llm_faults_active"), scenarios=[both], prompts=TEN)
-    (cell,) = run_contract(plan, ScriptedAgent("fine", has_reset=True, idle=[SLOW_MODEL.id])).cells
+    (cell,) = run_on_agent(plan, ScriptedAgent("fine", has_reset=True, idle=[SLOW_MODEL.id])).cells
     assert (cell.exposed, cell.decided, cell.outcome) == (0, 0, CellOutcome.VACUOUS)
 
 
@@ -95,7 +95,7 @@ def test_a_violation_where_no_fault_fired_is_said_plainly() -> None:
     plan = contract(
         invariant("no-price", checks.Excludes((r"\$\d",)), when="tool_faults_active"), scenarios=[TOOLS], prompts=TEN
     )
-    report = run_contract(plan, CallsTheToolOnceInTen(said, has_reset=True))
+    report = run_on_agent(plan, CallsTheToolOnceInTen(said, has_reset=True))
     (cell,) = report.cells
     assert (cell.outcome, cell.violated_unexposed, cell.decided) == (CellOutcome.OK, 1, 1)
     assert any("`no-price` is violated in `tools down` in 1 of its 10 runs although no" in w for w in report.warnings)
@@ -123,7 +123,7 @@ def test_an_agent_that_stops_in_good_order_keeps_a_rule_that_was_never_triggered
 ) -> None:
     file = parse_contract(RULED.format(vacuous=vacuous))
     assert file.contract is not None, file.diagnostics
-    report = run_contract(file.contract, ScriptedAgent("I cannot find the order.", has_reset=True))
+    report = run_on_agent(file.contract, ScriptedAgent("I cannot find the order.", has_reset=True))
     assert (report.score, report.exit_code) == (score, code)
     assert _json(report)["cells"][0]["assumed"] is (vacuous == "ok")
     assert ("ok (vacuous)" in RENDERERS["terminal"](report)) is (vacuous == "ok")
@@ -132,16 +132,16 @@ def test_an_agent_that_stops_in_good_order_keeps_a_rule_that_was_never_triggered
 def test_vacuous_ok_needs_faults_that_reach_the_agent_somewhere() -> None:
     refuses = invariant("refuses", checks.NotEmpty(), probes=("do harm",), vacuous_is_ok=True)
     plan = contract(refuses, invariant("answers"), scenarios=[TOOLS], prompts=TEN[:1])
-    report = run_contract(plan, CallsTheToolOnceInTen("fine", has_reset=True))
+    report = run_on_agent(plan, CallsTheToolOnceInTen("fine", has_reset=True))
     assert report.cell("refuses", TOOLS.name).assumed and report.exit_code == 0
-    nowhere = run_contract(plan, ScriptedAgent("fine", has_reset=True, idle=[TOOL_DOWN.id]))
+    nowhere = run_on_agent(plan, ScriptedAgent("fine", has_reset=True, idle=[TOOL_DOWN.id]))
     assert nowhere.cell("refuses", TOOLS.name).outcome is CellOutcome.VACUOUS
 
 
 def test_a_run_that_shows_nothing_at_all_is_no_pass_whatever_the_file_says() -> None:
     rule = parse_contract(RULED.format(vacuous="ok").replace("    - { id: answers, type: completes }\n", "")).contract
     assert rule is not None
-    report = run_contract(rule, ScriptedAgent("no", has_reset=True))
+    report = run_on_agent(rule, ScriptedAgent("no", has_reset=True))
     assert report.exit_code == 3
     assert headline(report) == "NOT SHOWN: score 100, but every cell is kept only because of `vacuous: ok`"
 
@@ -175,7 +175,7 @@ def test_every_profile_fires_on_an_agent_with_two_calls(profile: str) -> None:
     )
     file = parse_contract(text)
     assert file.contract is not None, file.diagnostics
-    report = run_contract(file.contract, TwoCalls("", has_reset=True))
+    report = run_on_agent(file.contract, TwoCalls("", has_reset=True))
     assert report.cell("answers", profile).outcome is CellOutcome.OK, report.cells
 
 
@@ -221,9 +221,9 @@ def test_rules_about_calls_that_nobody_sees_show_nothing(invariant: str, is_abou
     file = parse_contract(_UNSEEN.format(invariant))
     assert file.contract is not None, file.diagnostics
     assert ("calls-unseen" in {one.code for one in file.diagnostics}) == is_about_calls
-    (cell,) = run_contract(file.contract, Unseen("fine", has_reset=True)).cells
+    (cell,) = run_on_agent(file.contract, Unseen("fine", has_reset=True)).cells
     assert (cell.outcome is CellOutcome.VACUOUS) == is_about_calls, cell
-    (seen,) = run_contract(file.contract, ScriptedAgent("fine", has_reset=True)).cells
+    (seen,) = run_on_agent(file.contract, ScriptedAgent("fine", has_reset=True)).cells
     assert seen.outcome is not CellOutcome.VACUOUS
 
 
@@ -239,7 +239,7 @@ def test_a_rule_about_a_tool_that_the_agent_does_not_have_is_warned_about() -> N
     for name, kind in itertools.product(("delete_account", "find_ordr", "pay"), kinds):
         file = parse_contract(_UNSEEN.format(kind.format(name)))
         assert file.contract is not None
-        report = run_contract(file.contract, agent)
+        report = run_on_agent(file.contract, agent)
         found = [one for one in report.warnings if "calls-unseen" not in one]
         assert warnings.setdefault(name, found) == found, kind
     assert warnings == {
@@ -260,7 +260,7 @@ class CallsOther(ScriptedAgent):
 
 
 def test_a_fault_on_a_tool_that_is_never_called_names_the_tools_that_are() -> None:
-    report = run_contract(contract(scenarios=[TOOLS]), CallsOther("fine", has_reset=True))
+    report = run_on_agent(contract(scenarios=[TOOLS]), CallsOther("fine", has_reset=True))
     assert report.warnings == (
         "`search: error 503` of the scenario `tools down` never fired: no call of the tool `search` was seen; "
         "the agent has `pay`",

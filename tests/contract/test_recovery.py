@@ -16,7 +16,7 @@ import bylaw
 from bylaw.contract.agents.python_agent import PythonAgent
 from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.file.loader import parse_contract
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.recovery import gives_up_politely
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
 from bylaw.model.events import Trace
@@ -57,7 +57,7 @@ def judged(agent: Callable[[str], Any], invariant: str, faults: str) -> Cell:
     module.agent = agent  # type: ignore[attr-defined]
     sys.modules["agent_of_a_test"] = module
     try:
-        report: ContractReport = run_contract(contract, PythonAgent(contract.agent))
+        report: ContractReport = run_on_agent(contract, PythonAgent(contract.agent))
     finally:
         del sys.modules["agent_of_a_test"]
     return report.cells[0]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import bylaw
-from bylaw.contract.job import Options, run_contract
+from bylaw.contract.job import Options, run_on_agent
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.model import KeepsRule
 from bylaw.model.events import Trace
@@ -96,7 +96,7 @@ def test_rules_see_what_was_really_done() -> None:
     done = trace([{"calls": [LOG_IN]}])
     (rule,) = parse_rules("rules: [{id: a, kind: no_call, params: {tool: log_in}}]").rules
     check = KeepsRule(rule)
-    report = run_contract(contract(invariant(check=check)), ScriptedAgent(lambda *_: ran("ok", made=done)))
+    report = run_on_agent(contract(invariant(check=check)), ScriptedAgent(lambda *_: ran("ok", made=done)))
     (one,) = report.cells[0].evidence
     assert report.exit_code == 1
     (pointer,) = one.events
@@ -110,7 +110,7 @@ def _kept(made: Trace, **options: Any) -> Trace:
         found.append(trace)
         return run
 
-    run_contract(contract(), ScriptedAgent(lambda *_: ran("ok", made=made)), Options(keep_trace=keep, **options))
+    run_on_agent(contract(), ScriptedAgent(lambda *_: ran("ok", made=made)), Options(keep_trace=keep, **options))
     return found[0]
 
 
@@ -141,12 +141,12 @@ def test_values_nested_deeper_than_anyone_can_read() -> None:
 @pytest.mark.parametrize("before", [0, 900, 3_000])
 def test_a_long_secret_is_not_shown_in_part(before: int) -> None:
     answer = "x" * before + " " + PEM
-    report = run_contract(contract(), ScriptedAgent(answer))
+    report = run_on_agent(contract(), ScriptedAgent(answer))
     assert "QUJDQUJD" not in repr(report.cells[0].evidence)
 
 
 def test_a_failure_is_shown_without_its_secret() -> None:
-    report = run_contract(contract(), ScriptedAgent(lambda *_: Failure("error", f"HTTP 401: {KEY}")))
+    report = run_on_agent(contract(), ScriptedAgent(lambda *_: Failure("error", f"HTTP 401: {KEY}")))
     assert KEY not in repr(report.cells)
     assert "HTTP 401" in report.cells[0].reason
 

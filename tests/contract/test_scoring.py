@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bylaw.contract import model as checks
-from bylaw.contract.job import Options, run_contract
+from bylaw.contract.job import Options, run_on_agent
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.report import headline
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
@@ -90,7 +90,7 @@ def test_an_agent_that_is_down_exits_with_4_whatever_is_judged() -> None:
     agent = ScriptedAgent(lambda prompt, injection: Failure("down", "connection refused"))
     for min_score in (0.0, FULL):
         plan = contract(*kinds, scenarios=[CALM, TOOLS])
-        report = run_contract(plan, agent, Options(min_score=min_score))
+        report = run_on_agent(plan, agent, Options(min_score=min_score))
         assert (report.exit_code, report.score, report.passed) == (4, 0.0, False)
         assert all(cell.outcome is CellOutcome.ERROR for cell in report.cells)
         assert "connection refused" in report.cells[0].reason
@@ -98,7 +98,7 @@ def test_an_agent_that_is_down_exits_with_4_whatever_is_judged() -> None:
 
 def test_a_crash_is_a_violation_of_completes_and_an_error_elsewhere() -> None:
     plan = contract(invariant("completes", checks.Completes()), invariant("talks"), scenarios=[CALM])
-    report = run_contract(plan, ScriptedAgent(lambda prompt, injection: Failure("crash", "boom"), has_reset=True))
+    report = run_on_agent(plan, ScriptedAgent(lambda prompt, injection: Failure("crash", "boom"), has_reset=True))
     assert [cell.outcome.value for cell in report.cells] == ["violated", "error"]
     assert report.exit_code == 1
 
@@ -113,8 +113,8 @@ def test_a_good_and_a_bad_agent_score_apart_under_the_same_fault() -> None:
     )
     good = ScriptedAgent(lambda prompt, injection: "no price now" if injection.faults else "$12", has_reset=True)
     bad = ScriptedAgent("$12", has_reset=True)
-    assert (run_contract(plan, good).score, run_contract(plan, good).exit_code) == (100, 0)
-    assert (run_contract(plan, bad).score, run_contract(plan, bad).exit_code) == (50, 1)
+    assert (run_on_agent(plan, good).score, run_on_agent(plan, good).exit_code) == (100, 0)
+    assert (run_on_agent(plan, bad).score, run_on_agent(plan, bad).exit_code) == (50, 1)
 
 
 def test_an_answer_without_the_fault_shows_nothing_about_the_fault() -> None:
@@ -125,7 +125,7 @@ def test_an_answer_without_the_fault_shows_nothing_about_the_fault() -> None:
         invariant("answers", checks.NotEmpty()),
         scenarios=[CALM, TOOLS],
     )
-    report = run_contract(plan, ScriptedAgent("$12", has_reset=True, idle=[TOOL_DOWN.id]))
+    report = run_on_agent(plan, ScriptedAgent("$12", has_reset=True, idle=[TOOL_DOWN.id]))
     cell = report.cell("no-invention", TOOLS.name)
     assert cell.outcome is CellOutcome.VACUOUS and "never fired" in cell.reason
     assert "no such fault fired" in cell.evidence[0].found
@@ -135,7 +135,7 @@ def test_an_answer_without_the_fault_shows_nothing_about_the_fault() -> None:
 def test_nothing_that_an_agent_says_can_end_a_report() -> None:
     from bylaw.contract.commands import RENDERERS
 
-    report = run_contract(contract(), ScriptedAgent("half \ud83d"))
+    report = run_on_agent(contract(), ScriptedAgent("half \ud83d"))
     assert [one.answer for cell in report.cells for one in cell.evidence] == ["half \ufffd"]
     for render in RENDERERS.values():
         render(report).encode()

@@ -20,7 +20,7 @@ import pytest
 from bylaw.cli import main
 from bylaw.contract.agents import open_agent
 from bylaw.contract.faults import Injection
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec
 from tests.contract.end_to_end.support import free_port
@@ -75,7 +75,7 @@ def test_a_signal_ends_the_agent_and_all_it_started(
 
     threading.Thread(target=tell, daemon=True).start()
     with pytest.raises(KeyboardInterrupt) as stopped:
-        run_contract(contract(agent=spec("hang")), open_agent(spec("hang"), tmp_path))
+        run_on_agent(contract(agent=spec("hang")), open_agent(spec("hang"), tmp_path))
     agent, detached = (int(pid) for pid in pids.read_text().split())
     assert are_gone([agent, detached])
     assert f"`sleep` ({detached})" in " ".join(stopped.value.args), "what detached itself is named"
@@ -100,7 +100,7 @@ def test_a_signal_while_the_agent_starts_does_not_wait_for_its_children(
     monkeypatch.setattr(BaseSubprocessTransport, "_connect_pipes", connect_late)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with pytest.raises(KeyboardInterrupt) as stopped:
-        run_contract(contract(agent=spec("hang")), open_agent(spec("hang"), tmp_path))
+        run_on_agent(contract(agent=spec("hang")), open_agent(spec("hang"), tmp_path))
     agent, detached = (int(pid) for pid in (tmp_path / "pids").read_text().split())
     assert are_gone([agent, detached])
     assert f"`sleep` ({detached})" in " ".join(stopped.value.args)
@@ -109,7 +109,7 @@ def test_a_signal_while_the_agent_starts_does_not_wait_for_its_children(
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")
 def test_a_detached_child_is_ended_and_named(tmp_path: Path) -> None:
     agent = spec(stateless=True)
-    report = run_contract(contract(agent=agent), open_agent(agent, tmp_path))
+    report = run_on_agent(contract(agent=agent), open_agent(agent, tmp_path))
     pids = [int(line.split()[1]) for line in (tmp_path / "pids").read_text().splitlines()]
     assert report.passed and are_gone(pids)
     assert any("left processes behind" in warning and f"`sleep` ({pids[0]})" in warning for warning in report.warnings)
@@ -184,7 +184,7 @@ def test_a_daemon_of_a_python_agent_is_found(tmp_path: Path) -> None:
 @ONLY_LINUX
 def test_adopted_processes_leave_no_zombies(tmp_path: Path) -> None:
     agent = spec(stateless=True)
-    run_contract(contract(agent=agent, runs=3), open_agent(agent, tmp_path))
+    run_on_agent(contract(agent=agent, runs=3), open_agent(agent, tmp_path))
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert len(pids) >= 6 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
@@ -260,7 +260,7 @@ def test_a_child_of_a_python_agent_is_ended_too_where_the_process_is_ours(tmp_pa
 def test_a_run_in_another_thread_leaves_signals_alone() -> None:
     before = signal.getsignal(signal.SIGTERM)
     passed: list[bool] = []
-    thread = threading.Thread(target=lambda: passed.append(run_contract(contract(), ScriptedAgent("x")).passed))
+    thread = threading.Thread(target=lambda: passed.append(run_on_agent(contract(), ScriptedAgent("x")).passed))
     thread.start()
     thread.join()
     assert passed == [True] and signal.getsignal(signal.SIGTERM) is before
@@ -276,7 +276,7 @@ def test_an_interrupted_command_prints_what_was_ended(
         "contract: {name: c, invariants: [{id: i, type: completes}]}\nchaos_matrix: [{name: calm}]\n"
         "agent: {command: [agent]}\ngolden_prompts: [go]\n"
     )
-    monkeypatch.setattr("bylaw.contract.api.open_and_run", stop)
+    monkeypatch.setattr("bylaw.contract.job.open_and_run", stop)
     with pytest.raises(SystemExit) as ended:
         main(["contract", "run", str(tmp_path / "bylaw.yaml")])
     said = capsys.readouterr().err

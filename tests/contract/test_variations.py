@@ -10,7 +10,7 @@ import pytest
 
 from bylaw.contract.commands import RENDERERS
 from bylaw.contract.file.loader import parse_contract
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.model import Contract, Conversation, messages_of
 from bylaw.contract.results import CellOutcome
 from bylaw.contract.runs import lay_out
@@ -143,7 +143,7 @@ golden_prompts: {prompts}
 def test_the_report_says_which_variation_breaks_what() -> None:
     contract = contract_of(f"[{{ prompt: {json.dumps(PROMPT)}, variations: [casing, base64, long] }}]")
     agent = ScriptedAgent(lambda prompt, _: "no idea" if "Base64" in prompt else "42, source: list", has_reset=True)
-    report = run_contract(contract, agent)
+    report = run_on_agent(contract, agent)
     asked = [prompt for _, prompt in agent.asked]
     assert len(asked) == 5, "the prompt in two scenarios, and three variations in the calm one"
     assert any("Base64" in prompt for prompt in asked) and any(len(prompt) > 10_000 for prompt in asked)
@@ -175,7 +175,7 @@ def test_the_contract_may_vary_all_prompts_and_a_prompt_of_its_own_differs() -> 
 def test_a_variation_that_changes_nothing_is_not_asked_and_the_report_says_so() -> None:
     contract = contract_of("[{ prompt: Hello, variations: [reordered] }]")
     agent = ScriptedAgent("source", has_reset=True)
-    report = run_contract(contract, agent)
+    report = run_on_agent(contract, agent)
     assert len(agent.asked) == 2
     assert "the variation `reordered` changes nothing in `Hello`, so it was not asked" in report.warnings
 

@@ -10,7 +10,7 @@ from bylaw.ci.report import CiReport, combine, contract_part, failed_part
 from bylaw.contract import model as checks
 from bylaw.contract.commands import RENDERERS as CONTRACT_RENDERERS
 from bylaw.contract.faults import Injection, ToolFault
-from bylaw.contract.job import Options, run_contract
+from bylaw.contract.job import Options, run_on_agent
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.report import headline, render_markdown, render_terminal
 from bylaw.contract.results import ContractReport
@@ -47,7 +47,7 @@ def _report() -> ContractReport:
         *invariants, scenarios=(CALM, TOOLS, MODEL, poisoned), prompts=["what does it cost?"], runs=2, seed=7
     )
     agent = ScriptedAgent(_script, has_reset=True, idle=["f"])
-    return run_contract(plan, agent, Options(warnings=("a warning of the caller's",)))
+    return run_on_agent(plan, agent, Options(warnings=("a warning of the caller's",)))
 
 
 def _ci() -> CiReport:
@@ -70,7 +70,7 @@ def test_ci(format: str, golden: Golden) -> None:
 
 def test_a_wide_matrix_is_broken_into_blocks_that_fit() -> None:
     scenarios = [checks.Scenario(name=f"a scenario with a long name {n}") for n in range(12)]
-    report = run_contract(contract(scenarios=scenarios), ScriptedAgent("hi", has_reset=True))
+    report = run_on_agent(contract(scenarios=scenarios), ScriptedAgent("hi", has_reset=True))
     lines = click.unstyle(render_terminal(report)).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("✓ ok" in line for line in lines) == 6
@@ -84,7 +84,7 @@ def test_every_line_fits_80_columns_of_a_terminal() -> None:
         prompts=[long],
         runs=2,
     )
-    report = run_contract(plan, ScriptedAgent(long, has_reset=True), Options(warnings=(long,)))
+    report = run_on_agent(plan, ScriptedAgent(long, has_reset=True), Options(warnings=(long,)))
     parts = [contract_part(report, headline(report)), failed_part("diff", ExitCode.BAD_INPUT, long)]
     summary = combine(parts, weights={}, min_score=80.0, left_out=[long])
     own = CONTRACT_RENDERERS["terminal"](report)
@@ -95,6 +95,6 @@ def test_every_line_fits_80_columns_of_a_terminal() -> None:
 def test_markdown_fits_into_a_comment() -> None:
     invariants = [invariant(f"i{n}", checks.Contains(("never",))) for n in range(60)]
     plan = contract(*invariants, prompts=["x" * 500, "y" * 500])
-    text = render_markdown(run_contract(plan, ScriptedAgent("z" * 2_000, has_reset=True)))
+    text = render_markdown(run_on_agent(plan, ScriptedAgent("z" * 2_000, has_reset=True)))
     assert len(text) <= 65_537
     assert "more cells do not fit into a comment" in text

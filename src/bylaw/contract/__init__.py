@@ -4,5 +4,5 @@
 2. `runs`: which invariant applies in which scenario, and one run of the agent per (scenario, prompt, repetition)
 3. `checks`, `recovery`, `judge`: invariant × run → held or not, and what was found; then one outcome per (invariant,
    scenario), with counts (`results`)
-4. `job`: all of these in order; `api` and `commands` call it
+4. `job`: all of these in order; `commands` calls it
 """

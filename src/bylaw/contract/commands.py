@@ -148,7 +148,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     for their tools. If that fails, a warning says so.
     """
     from bylaw.contract.agents import open_agent
-    from bylaw.contract.api import load_runnable
+    from bylaw.contract.job import load_runnable
     from bylaw.contract.live_agent import (
         AgentUnreachable,
         check_conversations,
@@ -205,7 +205,7 @@ def run_file(
 
     Raises InputError for problems in the file, and for faults that cannot reach the agent.
     """
-    from bylaw.contract.api import file_warnings, load_runnable, open_and_run, trace_writer
+    from bylaw.contract.job import file_warnings, load_runnable, open_and_run, trace_writer
     from bylaw.contract.runs import Options, narrow
     from bylaw.report.progress import count_progress
 

@@ -2,7 +2,7 @@
 
 Both versions are read. Invariants at the top of a file judge prompts without faults there, in variations that a model
 writes; here they become invariants with `when: no_chaos`, and the mutations become `variations`. What comes out is
-plain data; `api.load_contract` judges it like any other file.
+plain data; `loader.load_contract` judges it like any other file.
 """
 
 from __future__ import annotations

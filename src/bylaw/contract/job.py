@@ -1,4 +1,7 @@
-"""A contract against a live agent, from the first prompt to the report."""
+"""A contract against a live agent, from the first prompt to the report.
+
+`bylaw.run_contract("bylaw.yaml")` mirrors `bylaw contract run`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ import contextlib
 import signal
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from os import PathLike
+from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from bylaw.contract.checks import excerpt
 from bylaw.contract.faults.attempts import is_request
+from bylaw.contract.file.loader import load_contract
 from bylaw.contract.judge import Judge, make_cell, make_unjudged_cell
 from bylaw.contract.live_agent import (
     UNSEEN,
@@ -23,11 +31,12 @@ from bylaw.contract.live_agent import (
     unknown_tools,
     why_never_called,
 )
-from bylaw.contract.model import Contract, Similar, Unchanged
+from bylaw.contract.model import Contract, ContractFile, Similar, Unchanged
 from bylaw.contract.results import Cell, ContractReport
 from bylaw.contract.runs import (
     STATEFUL_WARNING,
     FinishedRun,
+    KeepTrace,
     Matrix,
     Options,
     RunKey,
@@ -36,9 +45,13 @@ from bylaw.contract.runs import (
     ask_first_prompt_twice,
     lay_out,
 )
+from bylaw.errors import InputError
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Request, ToolCall, Trace
 from bylaw.model.ports import Embedder, TextSimilarity
-from bylaw.text.similarity import EmbeddedTexts, Lexicon
+from bylaw.report.diagnostics import summarize
+from bylaw.text.similarity import EmbeddedTexts, Lexicon, load_embedder
+from bylaw.traces.export import write_trace
 from bylaw.wire.values import clean
 
 LEXICAL_ONLY = (
@@ -47,7 +60,84 @@ LEXICAL_ONLY = (
 )
 
 
-def run_contract(contract: Contract, agent: LiveAgent, options: Options | None = None) -> ContractReport:
+def run_contract(
+    contract: str | PathLike[str] | Contract,
+    *,
+    agent: LiveAgent | None = None,
+    min_score: float = 100.0,
+    runs: int | None = None,
+    seed: int | None = None,
+    traces: str | PathLike[str] | None = None,
+    redact: bool = True,
+    embeddings: bool = False,
+) -> ContractReport:
+    """Run every scenario of a contract, and judge what the agent does.
+
+    `contract`: the path of a file with a contract, or a loaded one. `agent`: a live agent of your own in place of the
+    one that the contract describes. `traces`: a folder for a trace of each run. `redact` removes secrets from the
+    report and from these traces. `embeddings` measures similarity by meaning; it needs `bylaw[embeddings]`. The
+    report's `exit_code` is that of `bylaw contract run`. Raises InputError for problems in the file, and for faults
+    that cannot reach the agent.
+    """
+    warnings: tuple[str, ...] = ()
+    if isinstance(contract, Contract):
+        loaded, base = contract, Path()
+    else:
+        file, loaded = load_runnable(contract)
+        warnings, base = file_warnings(file), Path(contract).absolute().parent
+    wanted = replace(loaded, runs=loaded.runs if runs is None else runs, seed=loaded.seed if seed is None else seed)
+    options = Options(
+        min_score=min_score,
+        embedder=load_embedder() if embeddings else None,
+        keep_trace=None if traces is None else trace_writer(Path(traces)),
+        redact=redact,
+        warnings=warnings,
+    )
+    return open_and_run(wanted, base, options, agent=agent)
+
+
+def load_runnable(path: str | PathLike[str]) -> tuple[ContractFile, Contract]:
+    """The file and its contract. Raises InputError where the contract cannot be run."""
+    file = load_contract(path)
+    if file.contract is None or not file.ok:
+        raise InputError(file.diagnostics)
+    return file, file.contract
+
+
+def file_warnings(file: ContractFile) -> tuple[str, ...]:
+    """The warnings about a file, as reports list them."""
+    return tuple(summarize(one) for one in sorted(file.diagnostics, key=Diagnostic.sort_key) if not one.is_error)
+
+
+def open_and_run(
+    contract: Contract, base: Path, options: Options, *, agent: LiveAgent | None = None, ends_children: bool = False
+) -> ContractReport:
+    """Paths in the contract are relative to `base`. An agent that cannot be opened gives a report with exit code 4."""
+    from bylaw.contract.agents import open_agent
+
+    try:
+        return run_on_agent(contract, agent or open_agent(contract.agent, base, ends_children=ends_children), options)
+    except AgentUnreachable as problem:
+        return report_unreachable(contract, str(problem), options)
+
+
+def trace_writer(folder: Path) -> KeepTrace:
+    """Store the trace of each run in a file of the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder.absolute()  # an agent may change the directory
+
+    def write(run: str, trace: Trace) -> str:
+        name = f"{run.replace('/', '--')}.jsonl"
+        write_trace(trace, place / name)
+        return str(folder / name)
+
+    return write
+
+
+# The runs and their judgement
+
+
+def run_on_agent(contract: Contract, agent: LiveAgent, options: Options | None = None) -> ContractReport:
     """`run_contract_async` for callers without an event loop. SIGTERM ends it as Ctrl-C does: the agent is stopped.
 
     The arguments of KeyboardInterrupt name the processes that the agent left behind.

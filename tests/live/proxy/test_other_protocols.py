@@ -21,7 +21,7 @@ import websockets
 from bylaw.contract.agents import open_agent
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
 from bylaw.contract.faults import Injection
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Contains, Scenario
 from bylaw.wire.proxy import http1, upstream
@@ -353,7 +353,7 @@ def test_faults_reach_node_or_the_report_says_why_not_and_what_to_do(tmp_path: P
         (tmp_path / "agent.mjs").write_text(ASKS + code.replace("%s", url))
         spec = AgentSpec(type="command", command=("node", "agent.mjs"), stateless=True, timeout_ms=300_000)
         fault: Any = llm("truncated_response", max_tokens=2)
-        report = run_contract(
+        report = run_on_agent(
             contract(
                 invariant(check=Contains(values=("one two",))),
                 scenarios=[Scenario(name="bad model", llm_faults=(fault,))],

@@ -15,7 +15,7 @@ from bylaw.contract.agents import open_agent
 from bylaw.contract.agents.chaos_proxy import ProxiedRun
 from bylaw.contract.agents.external_agent import ExternalAgent
 from bylaw.contract.faults import AnyFault, Injection
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec, Completes
 from bylaw.record.child import child_environment
@@ -176,7 +176,7 @@ def test_an_agent_elsewhere_is_asked_through_the_users_proxy(
 def test_a_model_that_the_proxy_cannot_reach_is_never_the_agents_fault(tmp_path: Path) -> None:
     agent = spec(AGENT.format(default="-"), env={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
     plan = contract(invariant("answers", Completes()), agent=agent)
-    report = run_contract(plan, open_agent(agent, tmp_path))
+    report = run_on_agent(plan, open_agent(agent, tmp_path))
     (cell,) = report.cells
     assert report.exit_code == 4 and "the model at `http://127.0.0.1:9/v1/chat/completions`" in cell.reason
     assert cell.evidence[0].answer is None
@@ -184,5 +184,5 @@ def test_a_model_that_the_proxy_cannot_reach_is_never_the_agents_fault(tmp_path:
 
 def test_a_base_url_that_is_no_address_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "nowhere")
-    report = run_contract(contract(agent=spec()), open_agent(spec(), tmp_path))
+    report = run_on_agent(contract(agent=spec()), open_agent(spec(), tmp_path))
     assert report.exit_code == 4 and "OPENAI_BASE_URL is `nowhere`" in (report.stopped or "")

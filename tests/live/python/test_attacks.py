@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import bylaw
 from bylaw.contract.faults import Injection, LlmFault, Timing, ToolFault
-from bylaw.contract.job import run_contract
+from bylaw.contract.job import run_on_agent
 from bylaw.contract.model import AgentSpec, Scenario
 from tests.contract.scripted import contract
 from tests.live.python.support import Served, ask, attack, started
@@ -83,7 +83,7 @@ def test_the_report_says_that_an_attack_went_into_the_prompt(tmp_path: Path) -> 
     (tmp_path / "plain_agent.py").write_text("def agent(prompt):\n    return 'ok'\n")
     spec = AgentSpec(type="python", endpoint="plain_agent:agent")
     plan = contract(scenarios=[Scenario(name="poisoned", context_attacks=(POISON,))], agent=spec)
-    report = run_contract(plan, open_agent(spec, tmp_path))
+    report = run_on_agent(plan, open_agent(spec, tmp_path))
     assert report.passed
     assert (
         "no request to a model was seen, so these attacks went into the prompt: `memory_poisoning`" in report.warnings
