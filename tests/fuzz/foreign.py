@@ -8,6 +8,7 @@ from tests.exporters.support import exported_seeds
 from tests.importers import (
     test_agents_sdk,
     test_codex,
+    test_codex_exec,
     test_langfuse,
     test_langsmith,
     test_openinference,
@@ -54,6 +55,7 @@ def foreign_seeds() -> list[list[Any]]:
         test_langfuse.RUN,
         [AGENTDOJO],
         test_codex.RUN,
+        test_codex_exec.RUN,
         [ATIF],
         [test_openinference.span("a", 0, {"gen_ai.operation.name": "chat", "gen_ai.prompt.0.content": "x"})],
     ]

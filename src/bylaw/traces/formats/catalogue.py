@@ -79,6 +79,7 @@ CATALOGUE: dict[str, Format] = {
         "claude_code.reader:ClaudeCodeReader",
     ),
     "codex": Format("Codex: a session's rollout", "codex:CodexReader"),
+    "codex-exec": Format("Codex: what `codex exec --json` prints", "codex_exec:CodexExecReader"),
     "inspect": _with_history("inspect_ai logs: .eval archives, or .json", "inspect_ai:InspectReader"),
     "mcp": Format("MCP: JSON-RPC messages, one a line", "mcp:McpReader"),
     "responses": _with_history(

@@ -25,6 +25,8 @@ _JUDGED = frozenset(
 """keys of arguments and of results, in any format"""
 _MESSAGE_KEYS = frozenset(("role", "messages", "tool_calls", "choices", "content", "generations"))
 """an object with one of these is a message or holds some, not data of a tool"""
+_TWO_IDS = ("id", "web_search")
+"""Codex always prints a search with two ids, its own and the provider's"""
 _HELP = "programs differ in which of the two they use, so rules that look at it cannot judge it"
 
 
@@ -82,7 +84,9 @@ def _mend(value: Any, left: list[str]) -> Any:
         return value
     if isinstance(value, _Repeating):
         keys = [key for key, _ in value.pairs]
-        left.append(next(key for key in keys if keys.count(key) > 1))
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        if (repeated, value.get("type")) != _TWO_IDS:
+            left.append(repeated)
     return {
         key: _write(one) if key in _JUDGED and _is_data(one) and _repeats(one) else _mend(one, left)
         for key, one in value.items()
