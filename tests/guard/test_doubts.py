@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bylaw
 from bylaw.guard.decide import session
 from bylaw.model.events import Message, Origin, Request, Response, ToolCall
 from tests.guard.support import attempt, guard
@@ -137,6 +139,8 @@ def test_a_result_that_is_no_longer_linked_to_its_call_stops_what_depends_on_it(
 
 
 _ASKED = [{"role": "user", "content": "delete it"}]
+_SAID = Message(origin=Origin("s"), role="user", content="hello")
+_ANSWERED = Response(origin=Origin("s"), text="x", content=[], request=Request(origin=Origin("s"), held_messages=[]))
 
 
 @pytest.mark.parametrize(
@@ -146,12 +150,27 @@ _ASKED = [{"role": "user", "content": "delete it"}]
         ([Request(origin=Origin("s"), held_messages=_ASKED), Response(origin=Origin("s"), text="x", content=[])], True),
         ([Response(origin=Origin("s"), text="x", content=[], request=Request(origin=Origin("s")))], False),
         ([Message(origin=Origin("s"), role="user", content="x"), Response(origin=Origin("s"), text="x")], False),
+        ([_ANSWERED, _SAID, Request(origin=Origin("s"), held_messages=_ASKED)], True),
+        ([_SAID, Request(origin=Origin("s"), held_messages=_ASKED), Response(origin=Origin("s"), text="x")], True),
+        ([_ANSWERED, Request(origin=Origin("s"), held_messages=_ASKED)], True),
+        ([Request(origin=Origin("s"), held_messages=_ASKED), _ANSWERED], False),
+        ([_ANSWERED, Request(origin=Origin("s"), held_messages=[])], False),
+        ([_ANSWERED, Request(origin=Origin("s"))], False),
     ],
 )
-def test_a_rule_about_messages_is_blind_until_messages_are_read(events: list[Any], is_blind: bool) -> None:
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_rule_about_messages_is_blind_until_messages_are_read(
+    events: list[Any], is_blind: bool, stored: bool, tmp_path: Path
+) -> None:
     """The messages of a request are read with its response, and not without it."""
-    one = guard([{"id": "u", "kind": "temporal", "params": {"formula": 'G !(user("delete"))'}, "then": "block"}])
+    rule = {"id": "u", "kind": "temporal", "params": {"formula": 'G !(user("delete"))'}, "then": "block"}
+    store = tmp_path / "guard.db" if stored else None
+    one = bylaw.Guard([rule], store=store)
     for event in events:
         one.observe(event)
+        one = bylaw.Guard([rule], store=store) if stored else one
     decision = one.decide(attempt({"tool": "pay", "session": "s"}))
     assert decision.allowed and (decision.blind == ("u",)) is is_blind
+    if store is not None:
+        report = bylaw.verify_audit(store)
+        assert (report.findings, report.decisions) == ([], 1)

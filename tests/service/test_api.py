@@ -298,6 +298,24 @@ def test_an_agent_does_not_choose_who_stands_above(family: Site) -> None:
     assert family.decide("look", session="x", who="any", agent="mailer", ancestors=["support"])["action"] == "allow"
 
 
+def test_messages_of_a_request_that_nothing_reads_leave_rules_blind() -> None:
+    rule = "{id: u, kind: temporal, params: {formula: 'G !(user(\"delete\"))'}, then: block}"
+    site = Site({"guard.yaml": f"guard: {{agent: support, rules: [{rule}]}}\n"})
+
+    def observe(**event: Any) -> Any:
+        return site.ask("support", "POST", "/v1/observe", {"session": "t", **event})
+
+    messages = [{"role": "user", "content": "hello"}]
+    assert observe(kind="response", text="hi", messages=messages) == {"found": []}
+    alone = observe(kind="request", messages=[*messages, {"role": "user", "content": "delete it"}])
+    assert alone == {"found": [], "blind": ["u"]}
+    assert site.decide("look", session="t")["blind"] == ["u"]
+    assert observe(kind="response", text="done") == {"found": [], "blind": ["u"]}
+    late = observe(kind="response", text="done", messages=[*messages, {"role": "user", "content": "delete it"}])
+    assert [one["rule"] for one in late["found"]] == ["u"] and "blind" not in late
+    assert "blind" not in site.decide("look", session="t")
+
+
 def test_rules_count_by_the_clock_of_the_service(family: Site) -> None:
     now = time.time()
     for ts in (0, now - 1_000, now + 1_000, 1e18, 1e308, -1e308):

@@ -145,7 +145,7 @@ def write_observation(
 
 
 def _content(event: Event) -> dict[str, Any]:
-    """The parts of the event that rules can look at. The messages of a request are not recorded."""
+    """The parts of the event that rules can look at. Of the messages of a request, only that there are some."""
     match event:
         case Response():
             calls = [{"name": call.name, "call_id": call.call_id} for call in event.tool_calls]
@@ -161,6 +161,8 @@ def _content(event: Event) -> dict[str, Any]:
             return content if event.request is None else {**content, "request": True}
         case Message():
             return {"role": event.role, "content": event.content}
+        case Request() if event.messages:
+            return {"messages": True}
         case SessionEnd():
             return {"complete": event.complete}
         case _:
@@ -182,7 +184,7 @@ def recorded_event(data: Mapping[str, Any], session: str, at: float) -> Event | 
         case "message":
             return Message(role=content["role"], content=content["content"], **common)
         case "request":
-            return Request(**common)
+            return Request(held_messages=[{}] if content.get("messages") else None, **common)
         case "session_end":
             return SessionEnd(complete=content["complete"], **common)
         case "session_start":

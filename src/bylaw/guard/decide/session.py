@@ -26,7 +26,7 @@ from bylaw.guard.decide.policy import MESSAGES, RESPONSES, RESULTS, CompiledPoli
 from bylaw.guard.decide.records import REDACT
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
-from bylaw.model.events import Event, Message, Origin, Response, SessionEnd, ToolCall, ToolResult
+from bylaw.model.events import Event, Message, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.verdict import Outcome, Verdict
 
 _log = logging.getLogger("bylaw")
@@ -344,8 +344,10 @@ def observe_event(policies: Policies, state: SessionState, event: Event) -> tupl
         calls_follow = not event.tool_calls and event.stop_reason in _STOPS_FOR_CALLS
         event = replace(event, turn=state.turn, calls_follow=calls_follow)
         state.fed |= {RESPONSES, MESSAGES} if event.request is not None else {RESPONSES}
-    elif isinstance(event, Message):  # the messages of a request are read with its response
+    elif isinstance(event, Message):
         state.fed |= {MESSAGES}
+    elif isinstance(event, Request) and event.messages:
+        state.fed -= {MESSAGES}  # they are read with its response, and may never be if it comes without them
     return event, _observe(policies, state, event)
 
 

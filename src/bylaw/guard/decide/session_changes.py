@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from bylaw.guard.decide.decide import Decider
 from bylaw.guard.decide.session import (
     SessionState,
     ToldBefore,
+    concerned_chain,
     doubt_call,
     end_session,
     observe_event,
@@ -36,6 +37,8 @@ from bylaw.text.redaction.redactor import Redactor
 _log = logging.getLogger("bylaw")
 _STOPPED_EARLY = "not complete"
 T = TypeVar("T")
+Observed: TypeAlias = tuple[tuple[Verdict, ...], tuple[str, ...]]
+"""the rules that an event breaks, and those that are blind after it"""
 
 
 class SessionChanges:
@@ -121,23 +124,27 @@ class SessionChanges:
 
     def observe(self, event: Event, *, request: str | None = None) -> tuple[Verdict, ...]:
         """A request, response or message that the host has seen. Returns the rules that it breaks."""
+        return self._observe_and_name_blind(event, request=request)[0]
+
+    def _observe_and_name_blind(self, event: Event, *, request: str | None = None) -> Observed:
+        """As `observe`, and the rules that need events which the session has not had."""
         if not isinstance(getattr(event, "origin", None), Origin):
             raise ValueError(f"event={event!r:.80}: expected an event, such as a Response")
         check_names(session=event.origin.session)
         key = self.session_key(event.origin.session)
         if key != event.origin.session:
             event = replace(event, origin=replace(event.origin, session=key))
-        at = self._clock()
+        at, nothing = self._clock(), cast(Observed, ((), ()))
 
-        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
+        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> Observed:
             seen, findings = observe_event(self.policies, state, event)
             found = tuple(verdict for _, verdict in findings)
             if transaction is not None:
                 about = self._about(record)
                 records.write_observation(transaction, seen, found, at, about=about, redact=self._redact)
-            return found
+            return found, concerned_chain(self.policies, seen, state).blind(state.fed)
 
-        return self._change_once(key, change, request, later=())
+        return self._change_once(key, change, request, later=nothing)
 
     def _change_once(self, key: str, change: Callable[..., T], request: str | None, *, later: T) -> T:
         def change_once(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> T:

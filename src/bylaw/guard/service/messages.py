@@ -101,6 +101,8 @@ class Found(Struct, frozen=True):
     found: tuple[VerdictShape, ...] = ()
     repeated: bool | UnsetType = UNSET
     """true if it was told before under the same `request_id`: nothing was judged now"""
+    blind: tuple[str, ...] | UnsetType = UNSET
+    """of an event that was observed: rules that need events which the session has not had, as in a decision"""
 
 
 class PastCall(Struct, frozen=True):

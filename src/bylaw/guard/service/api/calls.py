@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.records import decision_json
@@ -247,7 +247,8 @@ def observe(asked: Asked[ObserveBody]) -> Found:
     asked.context.sessions.check_place(asked.who, given.session, agent, given.parent_run)
     with _refusals(), suppress(ToldBefore):
         event = event_of(given, agent, asked.operations.clock())
-        return _found(asked.operations.guard.observe(event, request=given.request_id))
+        found, blind = asked.operations.guard._observe_and_name_blind(event, request=given.request_id)
+        return replace(_found(found), blind=blind or UNSET)
     return Found(repeated=True)
 
 
