@@ -14,6 +14,7 @@ from bylaw.comply.model import (
     PromptRule,
     PromptRules,
     State,
+    StatedRule,
     Tier,
     Violation,
     coverage_of,
@@ -145,17 +146,9 @@ class CompiledPrompt:
         if (unsure := self._depends_on_failed(rule, state, evaluated)) is not None:
             state, unusable = State.UNDECIDED, unsure
         is_open = state is State.UNDECIDED
+        stated = {name: getattr(rule, name) for name in StatedRule.__struct_fields__}
         return BehavioralRule(
-            rule_id=rule.rule_id,
-            description=rule.description,
-            trigger=rule.trigger,
-            required_action=rule.required_action,
-            forbidden_action=rule.forbidden_action,
-            severity=rule.severity,
-            start=rule.start,
-            end=rule.end,
-            tier=None if is_open else rule.tier,
-            confidence=rule.confidence,
+            **{**stated, "tier": None if is_open else rule.tier},
             state=state,
             reason=self._why_undecided(rule, unusable, evaluated) if is_open else None,
             decided_by=None if is_open else "engine",

@@ -94,26 +94,40 @@ class EngineItem(Struct, frozen=True):
     """another engine rule, which is broken if all calls that this one needs have failed"""
 
 
-class PromptRule(Struct, frozen=True, kw_only=True):
+class _Record(Struct, frozen=True):
+    """A part of the result that JSON can hold."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON holds them: enumerations as text, tuples as lists."""
+        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return fields
+
+
+class StatedRule(_Record, frozen=True, kw_only=True):
     """One rule that the prompt states."""
 
     rule_id: str
     description: str
     """the sentence, or the clause of it that states the rule"""
-    start: int
-    """its position in the prompt, in characters"""
-    end: int
     trigger: str = "always"
     required_action: str | None = None
     """such as `call_tool: verify_identity`"""
     forbidden_action: str | None = None
     severity: RuleSeverity = "medium"
+    start: int
+    """its position in the prompt, in characters"""
+    end: int
     tier: Tier | None = Tier.CERTAIN
     """None if nothing decides the rule"""
     confidence: float = 1.0
     """how likely a reported violation is a real one"""
+
+
+class PromptRule(StatedRule, frozen=True, kw_only=True):
+    """The rule with the engine rules that decide it."""
+
     items: tuple[EngineItem, ...] = ()
-    """engine rules that decide it; empty if the engine cannot"""
+    """empty if the engine cannot decide it"""
     undecided: str | None = None
     """the reason, if there are no items or they do not decide all of it"""
 
@@ -145,30 +159,9 @@ class PromptRules(Struct, frozen=True, kw_only=True):
     """parts of the prompt that could not be read"""
 
 
-class _Record(Struct, frozen=True):
-    """A part of the result that JSON can hold."""
+class BehavioralRule(StatedRule, frozen=True, kw_only=True):
+    """The rule with its state on a trace."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON holds them: enumerations as text, tuples as lists."""
-        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return fields
-
-
-class BehavioralRule(_Record, frozen=True, kw_only=True):
-    """One rule that the prompt states, with its state on a trace."""
-
-    rule_id: str
-    description: str
-    trigger: str = "always"
-    required_action: str | None = None
-    forbidden_action: str | None = None
-    severity: RuleSeverity = "medium"
-    start: int
-    """its position in the prompt, in characters"""
-    end: int
-    tier: Tier | None = Tier.CERTAIN
-    """None if it is undecided"""
-    confidence: float = 1.0
     state: State = State.UNDECIDED
     reason: str | None = None
     """why it is undecided, or the explanation of the judge"""

@@ -371,7 +371,8 @@ def diff_json(diff: PromptDiff) -> str:
 def _stated_fields(rule: PromptRule, text: str) -> dict[str, Any]:
     line, column = line_and_column(text, rule.start)
     fields: dict[str, Any] = msgspec.to_builtins(rule)
-    return {**fields, "items": [one.item for one in rule.items], "line": line, "column": column}
+    first = {key: fields[key] for key in ("rule_id", "description", "start", "end")}
+    return {**first, **fields, "items": [one.item for one in rule.items], "line": line, "column": column}
 
 
 def _dump(value: dict[str, Any]) -> str:

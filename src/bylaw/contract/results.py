@@ -6,7 +6,6 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,7 +13,7 @@ from bylaw.contract.model import Invariant, Weight
 from bylaw.engine.monitor import ref
 from bylaw.model.events import Deferred, Event, Trace
 from bylaw.model.verdict import EventRef
-from bylaw.text.redaction.redactor import redacted
+from bylaw.text.redaction.redactor import Redaction, Redactor
 
 
 class CellOutcome(StrEnum):
@@ -164,7 +163,8 @@ class ContractReport(Struct, frozen=True, kw_only=True):
 
 
 S = TypeVar("S", bound=Struct)
-_TOO_DEEP = "[redacted: nested too deep]"
+_redact = Redactor(Redaction(classes=("secret", "otp")), inside_json=True)
+"""also of JSON inside texts, as in arguments of calls: a secret there is recognised by its key alone"""
 
 
 class ReportRedactor(Struct, frozen=True):
@@ -222,28 +222,3 @@ def _redact_field(value: Any, known: dict[int, Event]) -> Any:
 
 def _map_fields(struct: S, change: Callable[[Any], Any]) -> S:
     return replace(struct, **{name: change(getattr(struct, name)) for name in struct.__struct_fields__})
-
-
-def _redact(value: Any) -> Any:
-    try:
-        return redacted(_redact_json(value))
-    except RecursionError:
-        return _TOO_DEEP
-
-
-def _redact_json(value: Any) -> Any:
-    """Redact JSON inside texts, as in arguments of calls: a secret there is recognised by its key alone."""
-    if isinstance(value, dict):
-        return {key: _redact_json(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redact_json(one) for one in value]
-    return _redact_json_text(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
-
-
-def _redact_json_text(text: str) -> str:
-    try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return text
-    clean = redacted(found)
-    return text if clean == found else msgspec.json.encode(clean).decode()

@@ -21,6 +21,7 @@ from bylaw.model.canonical import canonical_json, json_type
 from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult, Trace, Usage
 from bylaw.text.redaction.redactor import redacted
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, KINDS
+from bylaw.wire.values import clean
 
 LONGEST_EVENT = 20_000
 """characters of one event that are shown"""
@@ -219,7 +220,6 @@ def question(prompt: str, rules: Sequence[BehavioralRule], transcript: Transcrip
 
 MOST_PROPOSED = 50
 _LONGEST_EXPLANATION = 2_000
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>|^.*?</think>", re.DOTALL)
 _MOST_BRACES = 200
 """places where an object is looked for in an answer with other words"""
@@ -331,13 +331,13 @@ def _read(entry: Any, key: str, indexes: Collection[int]) -> Judged | str:
     cited = _cited(entry.get("event_indexes"), indexes)
     if isinstance(cited, str) and state != State.UNDECIDED:
         return cited
-    name = encodable(name)
+    name = clean(name)
     return Judged(
         rule_id=name if named == "rule_id" else "",
         quote=name if named == "quote" else "",
         state=State(state),
         event_indexes=() if isinstance(cited, str) else cited,
-        explanation=" ".join(encodable(explanation).split())[:_LONGEST_EXPLANATION],
+        explanation=" ".join(clean(explanation).split())[:_LONGEST_EXPLANATION],
     )
 
 
@@ -351,11 +351,6 @@ def _cited(cited: Any, indexes: Collection[int]) -> tuple[int, ...] | str:
     if unknown is not None:
         return f"it cites event {_short(str(unknown))}, which does not exist"
     return tuple(sorted(set(cited)))
-
-
-def encodable(text: str) -> str:
-    """The text with U+FFFD for half a surrogate pair, which JSON can escape but no encoding has."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _short(text: str) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -69,14 +68,64 @@ _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504, 529))
 """statuses of a server that is busy or down for a moment"""
 
 
-class Endpoint(ABC):
-    """What the providers share: one request, one reply in JSON."""
+class Provider(Struct, frozen=True):
+    """What the APIs of two providers do differently."""
 
-    provider: ClassVar[str]
-    home: ClassVar[str]
-    """the provider's own address"""
+    home: str
+    """its own address"""
+    address: Callable[[str], str]
+    """the URL of a request, from the address of the judge"""
+    headers: dict[str, str]
+    key: tuple[str, str]
+    """the header that holds the key, and what stands before the key"""
+    body: Callable[[str, str], dict[str, Any]]
+    """takes the instructions and the question"""
+    content: Callable[[dict[str, Any]], Any]
+    """what the model wrote, in the reply: text or a list of blocks"""
 
-    def __init__(self, model: str, *, url: str, key: str | None = None) -> None:
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def _chat_content(reply: dict[str, Any]) -> Any:
+    match reply.get("choices"):
+        case [{"message": {"content": content}}, *_]:
+            return content
+    return None
+
+
+PROVIDERS = {
+    "openai": Provider(  # chat completions
+        home="https://api.openai.com/v1",
+        address=lambda url: f"{url}/chat/completions",
+        headers={},
+        key=("authorization", "Bearer "),
+        body=lambda instructions, question: {
+            "messages": [_message("system", instructions), _message("user", question)],
+            "response_format": {"type": "json_object"},
+        },
+        content=_chat_content,
+    ),
+    "anthropic": Provider(  # messages
+        home="https://api.anthropic.com",
+        address=lambda url: f"{url}/messages" if url.endswith("/v1") else f"{url}/v1/messages",
+        headers={"anthropic-version": "2023-06-01"},
+        key=("x-api-key", ""),
+        body=lambda instructions, question: {
+            "max_tokens": 8_192,
+            "system": instructions,
+            "messages": [_message("user", question)],
+        },
+        content=lambda reply: reply.get("content"),
+    ),
+}
+
+
+class Endpoint:
+    """A judge behind the API of a provider: one request, one reply in JSON."""
+
+    def __init__(self, provider: str, model: str, *, url: str, key: str | None = None) -> None:
         if not _is_address(url):
             raise ValueError(
                 "the judge's URL is not an address: write `https://HOST/…`, without a name or password in it"
@@ -84,23 +133,24 @@ class Endpoint(ABC):
         if key is not None and not (key.isascii() and key.isprintable()):
             raise ValueError("the judge's key holds characters that no header can carry")
         self.model = model
+        self.name = f"{provider}:{model}@{url.rstrip('/')}"
+        self._api = PROVIDERS[provider]
         self._url = url.rstrip("/")
         self._key = key
-
-    @property
-    def name(self) -> str:
-        return f"{self.provider}:{self.model}@{self._url}"
 
     def ask(self, instructions: str, question: str, *, seconds: float) -> JudgeReply:
         from bylaw.wire.client import BadHttpReply, HttpUnreachable, post
 
-        body = json.dumps(self._body(instructions, question)).encode()
-        headers = {"content-type": "application/json", "accept": "application/json", **self._headers()}
+        body = json.dumps({"model": self.model, **self._api.body(instructions, question)}).encode()
+        headers = {"content-type": "application/json", "accept": "application/json", **self._api.headers}
+        if self._key is not None:
+            name, scheme = self._api.key
+            headers[name] = scheme + self._key
         deadline = time.monotonic() + seconds
         for delay in (*BACK_OFF, None):
             left = deadline - time.monotonic()
             try:
-                status, answer = post(self._address(), body, headers, seconds=left, name="the judge")
+                status, answer = post(self._api.address(self._url), body, headers, seconds=left, name="the judge")
             except HttpUnreachable as problem:
                 raise JudgeUnreachable(str(problem)) from problem
             except BadHttpReply as problem:
@@ -122,23 +172,10 @@ class Endpoint(ABC):
         if not isinstance(reply, dict):
             raise BadReply("the judge's reply is not an object")
         usage, _ = read_usage(reply.get("usage"), self.model)
-        text = self._text(reply)
-        if not isinstance(text, str):
+        text = _text_of(self._api.content(reply))
+        if text is None:
             raise BadReply("the judge's reply holds no text", usage)
         return JudgeReply(text=text, usage=usage if usage is not None and usage.total is not None else None)
-
-    @abstractmethod
-    def _address(self) -> str: ...
-
-    @abstractmethod
-    def _headers(self) -> Mapping[str, str]: ...
-
-    @abstractmethod
-    def _body(self, instructions: str, question: str) -> dict[str, Any]: ...
-
-    @abstractmethod
-    def _text(self, reply: dict[str, Any]) -> str | None:
-        """The text that the model wrote; None if the reply has none."""
 
 
 def _is_address(url: str) -> bool:
@@ -162,63 +199,10 @@ def _text_of(content: Any) -> str | None:
     return "".join(texts) if texts else None
 
 
-class OpenAI(Endpoint):
-    """Chat completions."""
-
-    provider: ClassVar[str] = "openai"
-    home: ClassVar[str] = "https://api.openai.com/v1"
-
-    def _address(self) -> str:
-        return f"{self._url}/chat/completions"
-
-    def _headers(self) -> Mapping[str, str]:
-        return {} if self._key is None else {"authorization": f"Bearer {self._key}"}
-
-    def _body(self, instructions: str, question: str) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "messages": [{"role": "system", "content": instructions}, {"role": "user", "content": question}],
-            "response_format": {"type": "json_object"},
-        }
-
-    def _text(self, reply: dict[str, Any]) -> str | None:
-        match reply.get("choices"):
-            case [{"message": {"content": content}}, *_]:
-                return _text_of(content)
-            case _:
-                return None
-
-
-class Anthropic(Endpoint):
-    """Messages."""
-
-    provider: ClassVar[str] = "anthropic"
-    home: ClassVar[str] = "https://api.anthropic.com"
-
-    def _address(self) -> str:
-        return f"{self._url}/messages" if self._url.endswith("/v1") else f"{self._url}/v1/messages"
-
-    def _headers(self) -> Mapping[str, str]:
-        version = {"anthropic-version": "2023-06-01"}
-        return version if self._key is None else {**version, "x-api-key": self._key}
-
-    def _body(self, instructions: str, question: str) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "max_tokens": 8_192,
-            "system": instructions,
-            "messages": [{"role": "user", "content": question}],
-        }
-
-    def _text(self, reply: dict[str, Any]) -> str | None:
-        return _text_of(reply.get("content"))
-
-
 SWITCH = "BYLAW_ENABLE_JUDGE"
 _OLD_SWITCH = "PISAMA_ENABLE_CHECK_COMPLIANCE"
 """of another product; docs/coming-from/pisama.md"""
 _ON = frozenset(("1", "true", "yes"))
-PROVIDERS = ("openai", "anthropic")
 
 
 def require_enabled(environment: Mapping[str, str] = os.environ) -> None:
@@ -248,10 +232,10 @@ def open_judge(
     if provider not in PROVIDERS or not model.strip():
         raise ValueError(f"`{spec}` names no judge: write `openai:MODEL` or `anthropic:MODEL`")
     require_enabled(environment)
-    endpoint = OpenAI if provider == "openai" else Anthropic
-    upper = provider.upper()
-    return endpoint(
+    upper, home = provider.upper(), PROVIDERS[provider].home
+    return Endpoint(
+        provider,
         model.strip(),
-        url=url or environment.get("BYLAW_JUDGE_URL") or environment.get(f"{upper}_BASE_URL") or endpoint.home,
+        url=url or environment.get("BYLAW_JUDGE_URL") or environment.get(f"{upper}_BASE_URL") or home,
         key=key or environment.get("BYLAW_JUDGE_KEY") or environment.get(f"{upper}_API_KEY"),
     )

@@ -24,7 +24,6 @@ from bylaw.comply.judge.exchange import (
     LONGEST_TRACE,
     Answer,
     Judged,
-    encodable,
     instructions,
     question,
     read_answer,
@@ -46,6 +45,7 @@ from bylaw.model.canonical import canonical_json, prepared
 from bylaw.model.events import Trace, Usage
 from bylaw.text.prices import price_of
 from bylaw.text.redaction.redactor import redacted
+from bylaw.wire.values import clean
 
 # -- threads -----------------------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class JudgeSession:
             result = self._with_answer(result, answers[number])
         result = self._with_cost(result)
         if problem is not None:
-            problem.result = replace(result, degraded=[*result.degraded, encodable(str(problem))])
+            problem.result = replace(result, degraded=[*result.degraded, clean(str(problem))])
             raise problem
         return result
 
@@ -240,14 +240,14 @@ class JudgeSession:
             left = self._deadline - time.monotonic()
             reply: Any = self._judge.ask(instructions(propose=propose), asked, seconds=left)
         except BadReply as problem:
-            return Answer(refused=[encodable(str(problem))], usage=_usage(problem.usage))
+            return Answer(refused=[clean(str(problem))], usage=_usage(problem.usage))
         except (JudgeUnreachable, TimeoutError):
             raise
         except OSError as problem:  # of a judge that is not one of ours, like every exception below
             reason = problem.reason if isinstance(problem, URLError) else problem
-            raise JudgeUnreachable(encodable(str(reason)) or type(problem).__name__) from problem
+            raise JudgeUnreachable(clean(str(reason)) or type(problem).__name__) from problem
         except Exception as problem:
-            message = " ".join(str(redacted(encodable(str(problem)))).split())[:_LONGEST_MESSAGE]
+            message = " ".join(str(redacted(clean(str(problem)))).split())[:_LONGEST_MESSAGE]
             raised = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
             return Answer(refused=[f"the judge raised {raised}"])
         if not isinstance(reply, JudgeReply):
