@@ -106,7 +106,10 @@ CATALOGUE: dict[str, Format] = {
     "har": _with_history(
         "HAR: requests to a model that a browser or a proxy recorded", "pairs:HarReader", "claims_har"
     ),
-    "langchain": Format("LangChain messages: a list, one a line, or a LangGraph state", "langchain:LangChainReader"),
+    "langchain": Format(
+        "LangChain messages: a list, one a line, a LangGraph state, or what models returned",
+        "langchain:LangChainReader",
+    ),
     "mlflow": _with_history("MLflow: traces with their spans", "experiment_trackers:MlflowReader", "claims_mlflow"),
     "opencode": Format("opencode: an exported session, or its events", "opencode:OpencodeReader"),
     "openhands": Format("OpenHands: events of a trajectory, or of its SDK", "openhands:OpenHandsReader"),

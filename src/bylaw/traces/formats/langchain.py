@@ -1,20 +1,32 @@
 """LangChain's messages, and LangSmith's runs, which usually hold them.
 
-Messages are as `messages_to_dict`, `dumps` or their models write them; in a list, or in the state of a LangGraph.
+Messages are as `messages_to_dict`, `dumps` or their models write them; in a list, in the state of a LangGraph, or in
+what a model returned: an `LLMResult` has a list of generations for each prompt, and each is one choice.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from bylaw.traces.assembly.conversation import Conversation
+from bylaw.model.events import Locator
+from bylaw.traces.assembly.content import EVERYTHING
+from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import answer_of
 from bylaw.traces.formats.chat import ChatReader
-from bylaw.traces.formats.chat_message import ASSISTANT
+from bylaw.traces.formats.chat_message import ASSISTANT, read_assistant
 from bylaw.traces.formats.messages import chat_message, parsed
 from bylaw.traces.formats.reader import Opened, remember
-from bylaw.traces.formats.record import Path, Record, list_field, object_field, records_of, text_field, type_name
+from bylaw.traces.formats.record import (
+    MalformedRecord,
+    Path,
+    Record,
+    list_field,
+    object_field,
+    records_of,
+    text_field,
+    type_name,
+)
 from bylaw.traces.formats.spans.attributes import times
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import ModelCall, RecordedInput, Span, ToolRun
@@ -24,9 +36,20 @@ from bylaw.traces.records.lines import Block
 _TYPES = frozenset(("human", "ai", "system", "tool", "function", "chat", "AIMessageChunk", "remove"))
 _OWN = frozenset(("additional_kwargs", "response_metadata"))
 _MOST_LEVELS = 3
+_BASE = frozenset(("content", "additional_kwargs", "response_metadata", "type"))
+_BASE_MAY_HAVE = _BASE | {"name", "id"}
+_IS_BASE = "is_base"
+"""a mark of answers that were written as `BaseMessage`"""
+_LOST = "answers were written as LangChain's `BaseMessage`, which has no calls: those that they had are lost"
+_LOST_HELP = (
+    "write `messages_to_dict(messages)`, `dumps(messages)` or `model_dump_json(serialize_as_any=True)`; rules that a "
+    "call may decide are inconclusive"
+)
 
 
 def claims(value: Any) -> bool:
+    if (prompts := _generations(value)) is not None:
+        return any(_is_generation(one) for choices in prompts for one in choices[:1])
     if any(_is_message(one) for one in _updates(value)[:1]):
         return True
     messages, _ = _messages_in(value)
@@ -66,8 +89,57 @@ def _updates(value: Any) -> list[Any]:
     return [message for one in lists for message in one]
 
 
+# Results of models
+
+
+def _is_generation(value: Any) -> bool:
+    fields = object_field(value, "kwargs") or value
+    if not isinstance(fields, dict) or not isinstance(fields.get("text"), str):
+        return False
+    return "generation_info" in fields or (text_field(fields, "type") or "").startswith(
+        ("Generation", "ChatGeneration")
+    )
+
+
+def _generations(value: Any) -> list[list[Any]] | None:
+    """The choices for each prompt in a result, or in what was taken from it; None if this is neither."""
+    if isinstance(value, dict) and isinstance(value.get("generations"), list):
+        found = value["generations"]
+    elif _is_generation(value):
+        found = [value]
+    else:
+        first = value[0] if isinstance(value, list) and value else None
+        if not any(map(_is_generation, first if isinstance(first, list) else [first])):
+            return None
+        found = value
+    return found if found and all(isinstance(one, list) for one in found) else [found]
+
+
+def _generated(generation: Any, about: dict[str, Any]) -> Any:
+    """The message of a generation, with what else is known of it: `about` is what the result says."""
+    fields = object_field(generation, "kwargs") or generation
+    if not _is_generation(generation):
+        raise MalformedRecord("a generation is an object with a `text`, a `type` and a `message`")
+    message = fields.get(
+        "message", {"type": "ai", "content": fields["text"], "additional_kwargs": {}, "tool_calls": []}
+    )
+    if not _is_message(message):
+        raise MalformedRecord("the `message` of a generation is none of LangChain's")
+    key = next((key for key in ("kwargs", "data") if isinstance(message.get(key), dict)), None)
+    inner = message if key is None else message[key]
+    known = {**about, **object_field(fields, "generation_info"), **object_field(inner, "response_metadata")}
+    inner = {**inner, "response_metadata": known}
+    return inner if key is None else {**message, key: inner}
+
+
 class LangChainReader(ChatReader):
+    _has_lost = False
+    """whether it was reported that calls are lost"""
+
     def read_record(self, record: Record) -> None:
+        if (prompts := _generations(record.value)) is not None:
+            self._read_result(record, prompts)
+            return
         if added := _updates(record.value):
             for message in added:
                 self.read_open(Record(message, record.raw, record.place, record.problems))
@@ -79,15 +151,64 @@ class LangChainReader(ChatReader):
         config = object_field(object_field(record.value, "config"), "configurable")
         self.read_list(record, messages, path, text_field(config, "thread_id"))
 
+    def _read_result(self, record: Record, prompts: list[list[Any]]) -> None:
+        """What a model returned: the next answer of a conversation, or one of each if it had several prompts."""
+        about = object_field(record.value, "llm_output") if len(prompts) == 1 else {}  # it sums up all prompts
+        for choices in prompts:
+            try:
+                if not choices:
+                    raise MalformedRecord("a result has no generation")
+                items = [_generated(choice, about) for choice in choices]
+            except MalformedRecord as error:
+                record.malformed(error)
+                continue
+            item = items[0]
+            if len(items) > 1:
+                item = {"choices": [{"message": message} for one in items for message in _chat(one)]}
+            if len(prompts) > 1:
+                self._close()
+            if self._open is None:
+                self._close()
+                self._open = self._begin(None, Settings(), None, record, bounded=self._records.streamed)
+                self._open.set_input(None, record.locator())  # a result does not hold its prompt
+            self.read_open(Record(item, record.raw, record.place, record.problems))
+        if len(prompts) > 1:
+            self._close()
+
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
         if not _is_message(item):
             super().read_item(conversation, record, item, path)  # a chat message among them, or told as wrong
             return
-        for message in chat_message(item):
-            if message["role"] == ASSISTANT:
-                message |= _outer(message)
+        for message in _chat(item):
             if message["role"] != "remove":  # an order to forget a message
                 super().read_item(conversation, record, message, path)
+
+    def _read_answer(
+        self,
+        conversation: Conversation,
+        record: Record,
+        message: dict[str, Any],
+        path: Path,
+        source: Locator,
+        unread: tuple[str, ...],
+    ) -> None:
+        if message.pop(_IS_BASE, False) and not read_assistant(message).uses:
+            unread = EVERYTHING
+            if not self._has_lost:
+                self._has_lost = True
+                self._problems.warn_of(source, "unread-content", _LOST, _LOST_HELP)
+        super()._read_answer(conversation, record, message, path, source, unread)
+
+
+def _chat(item: Any) -> list[dict[str, Any]]:
+    """One of LangChain's messages as chat messages."""
+    messages = chat_message(item)
+    for message in messages:
+        if message["role"] == ASSISTANT:
+            message |= _outer(message)
+            if _BASE <= item.keys() <= _BASE_MAY_HAVE:
+                message[_IS_BASE] = True
+    return messages
 
 
 def _outer(message: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +224,8 @@ def _outer(message: dict[str, Any]) -> dict[str, Any]:
     return {
         "model": text_field(about, "model_name", "model"),
         "finish_reason": text_field(about, "finish_reason", "stop_reason"),
-        "usage": counts if usage else None,
+        # without counts of its own, those of the provider
+        "usage": counts if usage else object_field(about, "token_usage") or object_field(about, "usage") or None,
     }
 
 

@@ -104,6 +104,11 @@ _SEEN: tuple[tuple[frozenset[str], str, str], ...] = (
         "events of LangChain's `astream_events`",
         "store the messages of the final state with `messages_to_dict`, or trace with OpenTelemetry or LangSmith",
     ),
+    (
+        frozenset(("lc", "type", "repr")),
+        "an object that LangChain could not serialize",
+        "of a result of a model, write `dumps(result.generations)`, not `dumps(result)`",
+    ),
 )
 """marks of files that people try: what they are, and what to give instead"""
 _MOST_KEYS = 6

@@ -9,6 +9,7 @@ import base64
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import date, time, timedelta
 from enum import Enum
 from typing import Any
@@ -51,7 +52,7 @@ def plain(value: Any) -> Any:
             "response_id": getattr(value, "response_id", None),
         }
     if (dump := _dump_of(value)) is not None:
-        return dump()
+        return _dumped(dump)
     if callable(shown := getattr(value, "to_json", None)):  # spans of OpenTelemetry, a run's state of the Agents SDK
         text = shown()
         return json.loads(text) if isinstance(text, str) else text
@@ -72,6 +73,14 @@ def plain(value: Any) -> Any:
     if type(value).__module__ in ("decimal", "uuid", "pathlib", "fractions"):
         return str(value)
     raise TypeError(f"`{type(value).__name__}` is not JSON")
+
+
+def _dumped(dump: Any) -> Any:
+    """Models of pydantic write a field as its declared class, unless asked for all of it: messages would lack calls."""
+    if getattr(dump, "__name__", "") == "model_dump":
+        with suppress(TypeError):  # of another library, or of an older version
+            return dump(serialize_as_any=True)
+    return dump()
 
 
 def _dump_of(value: Any) -> Any:
