@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bylaw.contract import model as checks
 from bylaw.contract.checks import find_pii, has_no_pii
-from bylaw.contract.faults.attempts import Attempt
+from bylaw.contract.faults import Attempt
 from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.results import CellOutcome

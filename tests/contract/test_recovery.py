@@ -14,7 +14,7 @@ import pytest
 
 import bylaw
 from bylaw.contract.agents.python_agent import PythonAgent
-from bylaw.contract.faults.attempts import Attempt
+from bylaw.contract.faults import Attempt
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import run_on_agent
 from bylaw.contract.recovery import gives_up_politely

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.contract.checks import excerpt
-from bylaw.contract.faults.attempts import is_request
+from bylaw.contract.faults import is_request
 from bylaw.contract.file.loader import load_contract
 from bylaw.contract.judge import Judge, make_cell, make_unjudged_cell
 from bylaw.contract.live_agent import (

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from bylaw.contract import checks, model
 from bylaw.contract.checks import CheckResult, excerpt, is_similar, readings, refuses
-from bylaw.contract.faults.attempts import as_trace
+from bylaw.contract.faults import as_trace
 from bylaw.contract.live_agent import AgentRun, Failure, needs_calls
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency, Scenario, When, asked_faults
 from bylaw.contract.recovery import gives_up_politely

@@ -11,8 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.faults import AnyFault, ContextAttack, Injection, ToolFault
-from bylaw.contract.faults.attempts import Attempt, is_request
+from bylaw.contract.faults import AnyFault, Attempt, ContextAttack, Injection, ToolFault, is_request
 from bylaw.contract.model import AgentSpec, Check, Contract, Conversation, Invariant, KeepsRule
 from bylaw.engine.compile import compile_rules
 from bylaw.errors import InputError

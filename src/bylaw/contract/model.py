@@ -110,7 +110,7 @@ class KeepsRule(Check, frozen=True, tag="rule"):
 
     rule: Rule
     broken: str | None = None
-    """not None: the rule is about attempts (`faults.attempts`); what to say where it is broken, with `{call}` in it"""
+    """not None: the rule is about attempts (`faults`); what to say where it is broken, with `{call}` in it"""
 
 
 class GivesUpPolitely(Check, frozen=True, tag="gives_up_politely"):

@@ -1,7 +1,7 @@
 """Invariants about recovery: what an agent does after a fault has hit one of its calls.
 
 `recovers_within` and `no_duplicate_side_effects` are rules, which the engine judges on the attempts of a run
-(`faults.attempts`). `gives_up_politely` is about the words of the answer.
+(`faults`). `gives_up_politely` is about the words of the answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from bylaw.contract.checks import CheckResult, has_text
-from bylaw.contract.faults.attempts import Attempt, calls_of
+from bylaw.contract.faults import Attempt, calls_of
 from bylaw.contract.model import KeepsRule
 from bylaw.model.events import Trace
 from bylaw.rules import parse_rules

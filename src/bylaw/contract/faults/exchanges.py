@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bylaw.contract.faults import ContextAttack, LlmFault, ToolFault, attempts, effects
-from bylaw.contract.faults.attempts import MODEL
+from bylaw.contract.faults import MODEL, ContextAttack, LlmFault, ToolFault, current_attempt, effects
 from bylaw.contract.faults.plan import Plan, ResultFaults
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.faults.texts import (
@@ -246,7 +245,7 @@ class ToolExchange(Exchange):
         self._status: int | None = None
         self._began = time.perf_counter()
         self._is_over = False
-        self._outer = attempts.inside()
+        self._outer = current_attempt()
         parts = urlsplit(request.url)
         target = f"{request.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         body = request.body if len(request.body) <= _MOST_COMPARED else blake2b(request.body).hexdigest().encode()

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from bylaw.contract.faults import ToolFault, attempts, effects
+from bylaw.contract.faults import ToolFault, attempt_scope, effects
 from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
@@ -136,7 +136,7 @@ class _ToolCall:
     def recorded(self) -> Iterator[None]:
         """Run this block inside the tool, and record an error that it raises."""
         try:
-            with inside_tool(self._name), attempts.call_of(self._attempt):
+            with inside_tool(self._name), attempt_scope(self._attempt):
                 yield
         except BaseException as error:
             self._attempt.end(failed=True, took_effect=self._has_run)

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from bylaw.contract.faults import AnyFault, ContextAttack, Injection, LlmFault, ToolFault, effects
-from bylaw.contract.faults.attempts import Attempt, Attempts
+from bylaw.contract.faults import AnyFault, Attempt, Attempts, ContextAttack, Injection, LlmFault, ToolFault, effects
 from bylaw.contract.faults.texts import attack_result, attack_text, beside, combined, effective, json_container
 from bylaw.wire.formats.base import Json, ResultPlace, WireFormat
 
