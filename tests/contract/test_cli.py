@@ -268,7 +268,7 @@ def test_validate_counts_cells_and_reports_mistakes(folder: Path) -> None:
     _write(folder, "nobody")
     done = _bylaw(folder, "contract", "validate")
     assert done.returncode == 0
-    assert "3 invariants × 2 scenarios = 5 applicable cells, 1 fault, 2 runs of the agent" in done.stdout
+    assert "3 invariants × 2 scenarios = 5 applicable cells, 1 fault, 3 runs of the agent" in done.stdout
     done = _bylaw(folder, "contract", "validate", "--format", "json", "--format", "markdown=out.md")
     report = json.loads(done.stdout)
     assert (report["schema"], report["exit_code"], report["applicable_cells"]) == ("bylaw.contract/1", 0, 5)

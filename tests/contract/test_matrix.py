@@ -16,7 +16,7 @@ from bylaw.contract.job import LEXICAL_ONLY, Options, run_contract_async, run_on
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Prompt
 from bylaw.contract.results import CellOutcome, ContractReport
-from bylaw.contract.runs import STATEFUL_WARNING, RunKey, lay_out, narrow
+from bylaw.contract.runs import STATEFUL_WARNING, RunKey, count_parts, lay_out, narrow
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Span
 from bylaw.model.events import Trace
@@ -423,6 +423,15 @@ def test_looking_for_state_costs_few_runs() -> None:
     assert run_on_agent(contract(scenarios=[CALM, TOOLS]), ScriptedAgent("hi")).agent_runs == 3
     assert run_on_agent(contract(scenarios=[CALM, TOOLS], runs=2), ScriptedAgent("hi")).agent_runs == 4
     assert run_on_agent(contract(scenarios=[TOOLS]), ScriptedAgent("hi")).agent_runs == 3
+
+
+@pytest.mark.parametrize("scenarios", [[CALM, TOOLS], [TOOLS]], ids=["calm", "no-calm"])
+@pytest.mark.parametrize("stateless", [False, True])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_validate_announces_as_many_runs_as_are_made(scenarios: list[Any], stateless: bool, runs: int) -> None:
+    spec = checks.AgentSpec(type="python", endpoint="agent:answer", stateless=stateless)
+    planned = contract(scenarios=scenarios, agent=spec, runs=runs)
+    assert count_parts(planned)["agent_runs"] == run_on_agent(planned, ScriptedAgent("hi")).agent_runs
 
 
 def test_an_agent_that_is_down_is_not_called_stateful() -> None:

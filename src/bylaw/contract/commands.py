@@ -39,7 +39,7 @@ FC = TypeVar("FC", bound=Callable[..., Any])
 
 COMMANDS = {
     "run": LazyCommand("bylaw.contract.commands:run", "ask the agent in every scenario, and judge what it does"),
-    "score": LazyCommand("bylaw.contract.commands:score", "the same, and print only the score"),
+    "score": LazyCommand("bylaw.contract.commands:score", "run the contract and print only its score"),
     "import": LazyCommand("bylaw.contract.commands:import_file", "make a contract from a file of Flakestorm"),
     "validate": LazyCommand("bylaw.contract.commands:validate", "check the contract without running it"),
 }
@@ -47,7 +47,7 @@ COMMANDS = {
 
 @click.group(name="contract", cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
-    """Does the agent keep its rules when tools fail, the model degrades, the context is poisoned?"""
+    """Test whether an agent keeps its rules while its tools, its model or its context fail."""
 
 
 def config_option(function: FC) -> FC:
@@ -72,11 +72,12 @@ _RUN_OPTIONS = (
     click.option(
         "--min-score",
         type=click.FloatRange(0, 100),
+        metavar="SCORE",
         default=100.0,
         show_default=True,
         help="Minimum score to pass; with 0, only critical violations fail. A critical violation always fails.",
     ),
-    click.option("--seed", type=int, help="Draw faults with this seed."),
+    click.option("--seed", type=int, metavar="N", help="Draw faults with this seed."),
     click.option("--runs", type=click.IntRange(1, 1000), metavar="N", help="Ask each prompt N times in each scenario."),
     click.option(
         "--scenario", "scenarios", multiple=True, metavar="NAME", help="Run only this scenario; can be repeated."
@@ -92,7 +93,12 @@ _RUN_OPTIONS = (
         help="Redact secrets in the report and in the traces.",
     ),
     click.option("--concurrency", type=click.IntRange(1, 1000), metavar="N", help="At most N runs at once."),
-    click.option("--timeout", type=click.IntRange(1), metavar="MS", help="How long the agent may take to answer."),
+    click.option(
+        "--timeout",
+        type=click.IntRange(1),
+        metavar="MS",
+        help="How long the agent may take to answer, in milliseconds.",
+    ),
 )
 
 
@@ -108,8 +114,8 @@ def run_options(function: FC) -> FC:
 def run(targets: list[Target], **flags: Any) -> ExitCode:
     """Ask the agent in every scenario of the contract in FILE, and judge what it does.
 
-    Exit codes: 0 passed, 1 an invariant was violated, 2 bad input, 3 nothing was shown (no cell applies, or faults that
-    never fired), 4 the agent could not be reached or failed, 130 interrupted with Ctrl-C.
+    Exit codes: 0 passed, 1 an invariant was violated, 2 bad input, 3 something was not
+    checked (no invariant applies, or a fault never fired), 4 the agent could not be reached or failed, 130 interrupted.
     """
     try:
         report = run_file(**flags)
@@ -288,7 +294,9 @@ class _AnyVariable(dict[str, str]):
 
 @click.command(name="import")
 @click.argument("file", metavar="FILE", type=FileName())
-@click.option("--output", "-o", default="bylaw.yaml", show_default=True, help="The file to write; - for stdout.")
+@click.option(
+    "--output", "-o", default="bylaw.yaml", show_default=True, metavar="FILE", help="File to write, or - for stdout."
+)
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
 def import_file(file: str, output: str, force: bool) -> ExitCode:
     """Make a contract from a file of Flakestorm, and say what was left out.

@@ -42,8 +42,8 @@ from bylaw.contract.runs import (
     RunKey,
     Runner,
     answers_differ,
-    ask_first_prompt_twice,
     lay_out,
+    runs_for_state,
 )
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
@@ -275,8 +275,8 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner) -> list[s
         check_conversations(matrix.contract, agent)
         keys = matrix.runs()
         looks_for_state = bool(keys) and not agent.has_reset and not matrix.contract.agent.stateless
-        if looks_for_state:
-            await ask_first_prompt_twice(matrix, runner)
+        for key in runs_for_state(matrix) if looks_for_state else ():
+            await runner.make([key])
         await runner.make(keys)
     finally:
         await agent.stop()

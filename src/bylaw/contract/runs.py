@@ -184,12 +184,15 @@ def narrow(contract: Contract, *, scenarios: Sequence[str] = (), invariants: Seq
 def count_parts(contract: Contract) -> dict[str, int]:
     """How large the contract is, without running it."""
     matrix = lay_out(contract)
+    runs = set(matrix.runs())
+    if not (contract.agent.has_reset or contract.agent.stateless):
+        runs.update(runs_for_state(matrix))
     return {
         "invariants": len(contract.invariants),
         "scenarios": len(contract.scenarios),
         "faults": sum(len(scenario.faults) for scenario in contract.scenarios),
         "applicable_cells": sum(bool(keys) for keys in matrix.cells.values()),
-        "agent_runs": len(matrix.runs()),
+        "agent_runs": len(runs),
     }
 
 
@@ -289,15 +292,13 @@ STATEFUL_WARNING = (
 )
 
 
-async def ask_first_prompt_twice(matrix: Matrix, runner: Runner) -> None:
-    """Ask the first prompt twice in the calm scenario, for `answers_differ`. The matrix may need one of the runs."""
-    if matrix.contract.prompts:
-        prompt: str | None = matrix.contract.prompts[0].text
-    else:
-        prompt = next((key.prompt for key in matrix.runs()), None)
-    if prompt is not None:
-        for repetition in (1, 2):
-            await runner.make([RunKey(matrix.calm.name, prompt, repetition)])
+def runs_for_state(matrix: Matrix) -> list[RunKey]:
+    """The first prompt, asked twice in the calm scenario, for `answers_differ`. The matrix may need one of the runs."""
+    keys = matrix.runs()
+    if not keys:
+        return []
+    prompt = matrix.contract.prompts[0].text if matrix.contract.prompts else keys[0].prompt
+    return [RunKey(matrix.calm.name, prompt, repetition) for repetition in (1, 2)]
 
 
 def answers_differ(matrix: Matrix, runner: Runner) -> bool:

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from bylaw.guard.policies import VersionChoice
 
 EXAMPLES = click.option(
-    "--examples", default=3, show_default=True, type=click.IntRange(0, 1000), help="Calls shown for each rule."
+    "--examples",
+    default=3,
+    show_default=True,
+    type=click.IntRange(0, 1000),
+    metavar="N",
+    help="Calls shown for each rule.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 
@@ -59,7 +64,7 @@ def backtest(
     inputs: dict[str, str],
     targets: list[Target],
 ) -> ExitCode:
-    """What would these rules have done to recorded traffic?
+    """Show what rules would have done to recorded traffic.
 
     The guard decides every recorded call in shadow mode. The report says how many calls would have been stopped, by
     which rule, and for how many the recording lacks a value that a rule needs. Exits 3 if nothing was judged.
@@ -106,14 +111,20 @@ def _trial_guard(path: str, version: VersionChoice, inputs: dict[str, str]) -> B
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--out", metavar="FILE", help="Write the rule file there, and a list to standard output.")
 @click.option(
-    "--min-support", default=10, show_default=True, type=click.IntRange(2), help="Minimum number of calls for a rule."
+    "--min-support",
+    default=10,
+    show_default=True,
+    type=click.IntRange(2),
+    metavar="N",
+    help="Minimum number of calls for a rule.",
 )
 @click.option(
     "--hold-out",
     default=0.25,
     show_default=True,
     type=click.FloatRange(0, 0.9),
-    help="Share of the sessions that are held out: they suggest no rules, and serve to count false stops.",
+    metavar="SHARE",
+    help="Share of the sessions that only serve to count false stops: no rule is proposed from them.",
 )
 @click.option("--agent", metavar="NAME", help="Only calls of this agent.")
 @click.option("--tools", metavar="FILE", help="JSON Schemas of the tools' arguments: their limits are not proposed.")
@@ -129,7 +140,7 @@ def propose(
     trace_format: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Which rules does clean traffic suggest?
+    """Propose rules from recorded traffic in which nothing went wrong.
 
     Pass traces in which nothing went wrong. Rules that always held in them are tested with the guard on all traces and
     printed as a rule file for a person to review. Every rule in it is in shadow mode. Exits 3 if nothing is proposed.
@@ -159,7 +170,7 @@ def propose(
 @EXAMPLES
 @JSON
 def shadow(store: str, rule: str | None, examples: int, as_json: bool) -> ExitCode:
-    """Which decisions would rules in shadow mode have changed?
+    """Show the decisions that rules in shadow mode would have changed.
 
     Reads the decisions in the store. Covers shadow rules, and guards that run in shadow mode as a whole. Exits 3 if the
     store has no decisions.
@@ -227,9 +238,9 @@ def export(
 ) -> ExitCode:
     """Print the guard rules of FILE for another tool.
 
-    A manifest comes out as it went in, with the files of its index in one. Other guard files become a manifest: an
-    agent and a version for each guard. The rules are checked first; exit 2 if they cannot be used, or if a manifest
-    cannot say the same.
+    An agent manifest is printed unchanged, with the files of its index merged into one. Any other guard file becomes a
+    manifest, with an agent and a version for each guard. The rules are checked first; exit 2 if they have errors, or
+    cannot be written as a manifest.
     """
     from bylaw.rules import dump_manifest, load_guard
     from bylaw.rules.guard.manifest_export import as_json_text, as_yaml_text, is_from_manifest
