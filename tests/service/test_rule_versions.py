@@ -253,6 +253,130 @@ def test_a_manifest_of_several_files_is_one_text(tmp_path: Path) -> None:
     assert limit() == 10
 
 
+DEPLOYED = """\
+guard:
+  - agent: support
+    mode: hitl
+    rules:
+      - {id: no-pay, when: {tool_name_in: [pay]}, then: block, mode: shadow} # trying it out
+      - {id: no-mail, when: {tool_name_in: [mail]}, then: block}
+  - agent: mailer
+    mode: hitl
+    rules: [{id: no-refund, when: {tool_name_in: [refund]}, then: block}]
+"""
+
+
+class Deployment:
+    """A service whose rule file changes on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.store = folder / "guard.yaml", MemoryStore()
+        self.deploy(DEPLOYED)
+
+    def deploy(self, text: str) -> Any:
+        """With the service started anew. Returns the version in force."""
+        self.file.write_text(text)
+        self.ops = make_app(ServeConfig(policies=(str(self.file),)), self.store).state.context.operations
+        return self.ops.versions.active()
+
+    def action(self, tool: str, agent: str = "support") -> str:
+        return str(self.ops.guard.decide(bylaw.Attempt(tool=tool, session="s", agent=agent)).action.value)
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["no-pay", "support/no-pay"])
+def test_a_rule_that_was_promoted_stays_on_when_the_files_change(deployment: Deployment, name: str) -> None:
+    assert deployment.action("pay") == "allow"
+    deployment.ops.rules.promote(name, by="root")
+    assert deployment.action("pay") == "block"
+    for change in ("# once\n", "# twice\n"):
+        version = deployment.deploy(DEPLOYED + change)
+        assert (version.origin, version.on, deployment.action("pay")) == ("file", (name,), "block")
+        assert f"`{name}` is on" in version.note and version.files[str(deployment.file)].endswith(change)
+    told = [row.data for row in deployment.store.audit() if row.data.get("how") == "rules released"]
+    assert f"`{name}` is on" in told[-1]["why"]
+    deployment.ops.rules.rollback(by="root")
+    assert deployment.action("pay") == "block"
+
+
+def test_who_takes_the_rule_out_of_shadow_in_the_file_decides_about_it_from_then_on(deployment: Deployment) -> None:
+    deployment.ops.rules.promote("no-pay", by="root")
+    assert deployment.deploy(DEPLOYED.replace(", mode: shadow", "")).on == ()
+    deployment.deploy(DEPLOYED)
+    assert deployment.action("pay") == "allow"
+
+
+def test_text_that_is_activated_says_itself_which_rules_are_on(deployment: Deployment) -> None:
+    deployment.ops.rules.promote("no-pay", by="root")
+    on = deployment.ops.rules.active().version.files
+    assert deployment.ops.rules.activate(on, by="root").on == ("no-pay",)
+    assert deployment.ops.rules.activate({"guard.yaml": DEPLOYED}, by="root").on == ()
+    assert deployment.action("pay") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda text: text.replace("no-pay", "no-pay-2"), "`no-pay`: there is no such rule"),
+        (lambda text: text.replace("no-refund", "no-pay"), "`no-pay`: in shadow again, since"),
+    ],
+)
+def test_a_promotion_that_cannot_be_repeated_is_told(
+    deployment: Deployment, change: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    deployment.ops.rules.promote("no-pay", by="root")
+    version = deployment.deploy(change(DEPLOYED))
+    assert version.on == () and why in version.note and why in caplog.text
+
+
+def test_settings_of_agents_stay_when_the_files_change(deployment: Deployment) -> None:
+    deployment.ops.rules.change_agent("support", by="root", mode="request")
+    deployment.ops.rules.change_agent("mailer", by="root", rules_on=False)
+    version = deployment.deploy(DEPLOYED.replace("[refund]", "[refund, pay]"))
+    assert (version.modes, version.off) == ({"support": "request"}, ("mailer",))
+    assert "`support`: mode request" in version.note and "`mailer`: rules off" in version.note
+    modes = {one.agent: (one.mode, one.rules_on) for one in deployment.ops.agents.list()}
+    assert modes == {"support": ("request", True), "mailer": ("hitl", False)}
+
+
+def test_settings_of_agents_that_the_files_no_longer_have_are_dropped_and_told(
+    deployment: Deployment, caplog: pytest.LogCaptureFixture
+) -> None:
+    deployment.ops.rules.change_agent("mailer", by="root", rules_on=False, mode="sub_agent")
+    version = deployment.deploy(DEPLOYED.partition("  - agent: mailer")[0])
+    assert (version.modes, version.off) == ({}, ())
+    for told in (version.note, caplog.text):
+        assert "`mailer`: rules off (there is no such agent)" in told and "`mailer`: mode sub_agent" in told
+    deployment.deploy(DEPLOYED)
+    assert deployment.action("refund", "mailer") == "block", "who comes back has all rules"
+
+
+def test_a_mode_that_new_files_cannot_be_used_with_is_dropped_and_told(deployment: Deployment) -> None:
+    """Else the service could not start, and nobody could change the mode."""
+    deployment.ops.rules.change_agent("support", by="root", mode="request")
+    deployment.ops.rules.change_agent("mailer", by="root", mode="request")
+    version = deployment.deploy(DEPLOYED.replace("[mail]}, then: block", "[mail]}, then: pause"))
+    assert version.modes == {"mailer": "request"}
+    assert "`support`: mode request (these rules cannot be used with it)" in version.note
+    assert deployment.action("mail") == "pause"
+
+
+def test_rules_that_were_added_over_the_api_are_named_when_files_replace_them(deployment: Deployment) -> None:
+    rule = {"id": "no-look", "when": {"tool_name_in": ["look"]}, "then": "block"}
+    deployment.ops.rules.shadow([rule], by="root", agent="support")
+    deployment.ops.rules.promote("no-look", by="root")
+    assert deployment.action("look") == "block"
+    version = deployment.deploy(DEPLOYED + "# changed\n")
+    assert "`no-look`: there is no such rule" in version.note and deployment.action("look") == "allow"
+    other = DEPLOYED.replace("no-mail", "emergency")
+    deployment.ops.rules.activate({"guard.yaml": other}, by="root")
+    assert "`emergency`: there is no such rule" in deployment.deploy(DEPLOYED).note
+
+
 def test_a_shadow_rule_needs_an_id_of_its_own(site: Site) -> None:
     rule = {"id": "large-refund", "when": {"tool_name_in": ["send_email"]}, "then": "block"}
     problem = site.ask("admin", "POST", "/v1/rules/shadow", {"rules": [rule]}, status=409)

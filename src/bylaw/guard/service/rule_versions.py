@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -34,6 +35,7 @@ from bylaw.guard.policies import (
     with_mode,
     without_repeats,
 )
+from bylaw.guard.service.carried_settings import carry_over
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, Unusable
 from bylaw.guard.stores.ports import (
     GuardStore,
@@ -260,7 +262,8 @@ class RuleVersions:
     def release(self, version: RuleVersion, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
         """Bring the text of an earlier or a testing version into force, as a new version."""
         restores = version.id if version.status == "released" else None
-        return self.add(version.files, by=by, note=note, expected=expected, restores=restores, **version.settings)
+        more = {"restores": restores, "on": version.on, **version.settings}
+        return self.add(version.files, by=by, note=note, expected=expected, **more)
 
     def earlier(self, version: RuleVersion) -> str | None:
         """The version that a rollback from this one leads to. One that brought an earlier version back counts as that
@@ -282,21 +285,39 @@ class RuleVersions:
             raise InputError(bad.details["diagnostics"]) from None
 
     def read_again(self, paths: Sequence[str]) -> bool:
-        """Whether the rule files have changed since they were last read, and are in force now."""
+        """Whether the rule files have changed since they were last read, and are in force now. What was set over the
+        API stays, as far as the new files allow it. Raises InputError."""
         files = read_files(paths, self._inputs)
         digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
-        known = self._store.followed(ActiveRules, limit=1)
-        if not files or (known and known[0].files == digest):
-            return False
-        try:
-            self.add(
-                files, by="rule files", note="read from " + ", ".join(files), origin="file", folder="", digest=digest
-            )
-        except Unusable as bad:
-            raise InputError(bad.details["diagnostics"]) from None
-        except Conflict:  # another worker has read them at the same moment
-            return self._store.followed(ActiveRules, limit=1)[0].files == digest
-        return True
+        has_met_others = False
+        while True:
+            known = self._store.followed(ActiveRules, limit=1)
+            if not files or (known and known[0].files == digest):
+                return has_met_others
+            active = self.get(known[0].rules) if known else None
+            try:
+                self._add_files(files, active, digest)
+            except Unusable as bad:
+                raise InputError(bad.details["diagnostics"]) from None
+            except Conflict:  # another worker has read them at the same moment, or somebody has activated others
+                has_met_others = True
+                continue
+            return True
+
+    def _add_files(self, files: Mapping[str, str], active: RuleVersion | None, digest: str) -> None:
+        more: dict[str, Any] = {"by": "rule files", "origin": "file", "folder": "", "digest": digest}
+        note = "read from " + ", ".join(files)
+        if active is None:
+            self.add(files, note=note, **more)
+            return
+        before: Sequence[GuardPolicy] = ()
+        with suppress(Unusable):  # another version of bylaw has accepted it
+            before = self.load(active).policies if active.origin == "api" else ()
+        check = partial(self.check, folder="")
+        carried = carry_over(active, before, files, lambda *text, **settings: check(*text, **settings).all_versions)
+        if carried.dropped:
+            _log.warning("the rule files have changed; no longer as set over the API: %s", ", ".join(carried.dropped))
+        self.add(carried.files, note=note + carried.note, expected=active.id, **carried.settings, **more)
 
     def attach(self, guard: Guard) -> None:
         """Keep the rules of this guard up to date: it looks before its decisions."""

@@ -376,6 +376,8 @@ class RuleVersion(FollowRecord, frozen=True, kw_only=True):
     """agent → the version of a manifest in place of the deployed one"""
     off: tuple[str, ...] = ()
     """agents whose rules are switched off"""
+    on: tuple[str, ...] = ()
+    """rules that were in shadow and were turned on over the API, as `id` or `agent/id`: in its text they are on"""
 
     SETTINGS: ClassVar[tuple[str, ...]] = ("folder", "modes", "labels", "off")
     """the fields that change what its text means"""

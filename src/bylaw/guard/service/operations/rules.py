@@ -17,6 +17,7 @@ from bylaw.guard.backtest.report import BacktestReport, ShadowReport
 from bylaw.guard.decide.policy import cannot_prevent
 from bylaw.guard.guard import Guard
 from bylaw.guard.proposals.propose import HOLD_OUT, MIN_SUPPORT, ProposalOptions, mine_proposals
+from bylaw.guard.service.carried_settings import SHADOW, rules_named, turn_on
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, Unusable
 from bylaw.guard.service.operations.record import Decisions
 from bylaw.guard.service.rule_versions import (
@@ -35,11 +36,8 @@ from bylaw.model.canonical import short_digest
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import GuardPolicy
 from bylaw.rules import load_guard
-from bylaw.rules.promotion import NotPromoted, promotion
 from bylaw.text.redaction.redactor import redacted
 
-SHADOW = "shadow-"
-"""the beginning of the names of files that `shadow` writes"""
 MOST_INCIDENTS = 200
 """whose detections are counted for one answer"""
 
@@ -191,7 +189,10 @@ class Rules:
         active = self._versions.active()
         check_size(files, active.files)
         status: RuleVersionStatus = "testing" if testing else "released"
-        return self._versions.add(files, by=by, note=note, expected=expected, status=status, **_kept(active))
+        policies = self._versions.check(files, **_kept(active)).all_versions
+        on = tuple(rule for rule in active.on if any(not one.shadow for one in rules_named(rule, policies)))
+        more = {"on": on, **_kept(active)}
+        return self._versions.add(files, by=by, note=note, expected=expected, status=status, **more)
 
     def release(self, version_id: str, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
         """Bring an earlier or a testing version into force, as a new version."""
@@ -251,24 +252,17 @@ class Rules:
             note=note or "in shadow: " + ", ".join(str(rule.get("id")) for rule in rules),
             expected=active.id,
             status="testing" if testing else "released",
+            on=active.on,
             **active.settings,
         )
 
     def promote(self, rule: str, *, by: str, note: str = "") -> RuleVersion:
         """Turn on a rule that is in shadow."""
         active = self._versions.active()
-        for name, text in active.files.items():
-            try:
-                changed = _promoted(text, rule) if name.startswith(SHADOW) else None
-                bare = rule.rpartition("/")[2] if f'"{rule}"' not in text else rule
-                changed = changed or promotion(text, bare, file=name).text
-            except NotPromoted as why:
-                problem = why
-                continue
-            files = {**active.files, name: changed}
-            note = note or f"`{rule}` is on"
-            return self._versions.add(files, by=by, note=note, expected=active.id, **active.settings)
-        raise Conflict(str(problem))
+        files = {**active.files, **turn_on(active.files, rule)}
+        on = (*active.on, rule)
+        note = note or f"`{rule}` is on"
+        return self._versions.add(files, by=by, note=note, expected=active.id, on=on, **active.settings)
 
     def change_agent(
         self,
@@ -296,9 +290,8 @@ class Rules:
         told = ", ".join(f"{name} {value}" for name, value in what.items() if value is not None)
         if not told:
             raise BadRequest("nothing to change: mode, rules_on or label")
-        return self._versions.add(
-            active.files, by=by, note=note or f"`{agent}`: {told}", expected=active.id, folder=active.folder, **changed
-        )
+        changed |= {"folder": active.folder, "on": active.on}
+        return self._versions.add(active.files, by=by, note=note or f"`{agent}`: {told}", expected=active.id, **changed)
 
     # -- what would have changed ----------------------------------------------------------------------------------
 
@@ -338,22 +331,6 @@ def _agents(policies: Sequence[GuardPolicy], tool: str | None) -> list[str | Non
     agents = list(dict.fromkeys(policy.agent for policy in policies))
     able = [policy.agent for policy in policies if tool is None or policy.tools is None or tool in policy.tools]
     return [None] if None in agents else list(dict.fromkeys(able)) or agents
-
-
-def _promoted(text: str, rule: str) -> str | None:
-    """A file that `shadow` has written, with the rule on, for one agent if it is named `agent/id`; None if it has no
-    such rule. The same rule may stand there for several agents."""
-    agent, _, id = rule.rpartition("/")
-    found = False
-    try:
-        content = msgspec.json.decode(text)
-        for guard in content["guard"]:
-            for one in guard["rules"]:
-                is_meant = one["id"] == rule or (one["id"], guard.get("agent")) == (id, agent)
-                found |= is_meant and one.pop("mode", None) is not None
-    except (msgspec.DecodeError, AttributeError, KeyError, TypeError):  # somebody else's file with such a name
-        return None
-    return msgspec.json.format(msgspec.json.encode(content)).decode() if found else None
 
 
 # -- rules that the record suggests ------------------------------------------------------------------------------------
