@@ -30,7 +30,7 @@ from bylaw.guard.incidents.notifications import Outbox, Patience
 from bylaw.guard.incidents.webhook import chat_text, verify_webhook
 from bylaw.guard.stores.records import Notification
 from bylaw.model.canonical import canonical_json
-from bylaw.model.ports import Posted
+from bylaw.model.ports import DeliveryResult
 from tests.guard.support import policies
 from tests.incidents.mail_receiver import MailReceiver, receiving_mail
 from tests.incidents.receiver import receiving
@@ -105,10 +105,10 @@ def test_a_channel_that_fails_is_tried_again_alone() -> None:
 def test_a_channel_that_takes_long_to_fail_is_left_alone_for_longer() -> None:
     world, tried = broken(), list[str]()
 
-    def hangs(body: bytes, *, key: str, at: float) -> Posted:
+    def hangs(body: bytes, *, key: str, at: float) -> DeliveryResult:
         tried.append(key)
         time.sleep(0.01)
-        return Posted(problem="no answer")
+        return DeliveryResult(problem="no answer")
 
     sender = Outbox(world.store, {"first": {"slack": hangs}}, patience=Patience(wait=0.0), clock=world.clock)
     sender.deliver()

@@ -15,7 +15,7 @@ from bylaw.guard.incidents.notifications import AT_ONCE, Outbox, Patience, Remin
 from bylaw.guard.incidents.webhook import Webhook, sign
 from bylaw.guard.stores.ports import PAGE
 from bylaw.guard.stores.records import Notification, Recipient
-from bylaw.model.ports import Posted
+from bylaw.model.ports import DeliveryResult
 from tests.incidents.receiver import Receiver, receiving
 from tests.incidents.support import CAP, World
 
@@ -265,14 +265,14 @@ class Waiting:
             clock=self.world.clock,
         )
 
-    def _down(self, body: bytes, *, key: str, at: float) -> Posted:
+    def _down(self, body: bytes, *, key: str, at: float) -> DeliveryResult:
         self.tried["first"] += 1
         self.world.clock.now += 10.0
-        return Posted(problem="no answer")
+        return DeliveryResult(problem="no answer")
 
-    def _up(self, body: bytes, *, key: str, at: float) -> Posted:
+    def _up(self, body: bytes, *, key: str, at: float) -> DeliveryResult:
         self.tried["second"] += 1
-        return Posted(answer=200)
+        return DeliveryResult(answer=200)
 
 
 def test_however_much_is_due_for_a_recipient_that_is_down() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bylaw.inspect.report.layout import (
     call_preview,
-    cut,
     fit,
     fold,
     format_cost,
@@ -23,6 +22,7 @@ from bylaw.inspect.report.layout import (
     one_line,
     pretty,
     preview,
+    truncate,
     width,
 )
 from tests.inspect.support import controls
@@ -57,7 +57,7 @@ def test_text_laid_out_fits_and_loses_no_character(text: str, columns: int) -> N
 
 @given(texts, st.integers(4, 60))
 def test_one_line_fits(text: str, columns: int) -> None:
-    for line in (fit(text, columns), one_line(text, columns), middle(text, columns), cut(fit(text, 999), columns)):
+    for line in (fit(text, columns), one_line(text, columns), middle(text, columns), truncate(fit(text, 999), columns)):
         assert width(line) <= columns
         assert not controls(line)
         assert "\n" not in line

@@ -177,7 +177,7 @@ def test_the_memory_for_sessions_is_bounded(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(recordings, "_MOST_SESSIONS", 3)
     recording = Recording(str(tmp_path / "run.jsonl"))
     for name in "abcada":
-        recording._known_in(name).add(name)
+        recording._known_calls(name).add(name)
     assert recording._known == {"c": {"c"}, "d": {"d"}, "a": {"a"}}
     recording.close()
 

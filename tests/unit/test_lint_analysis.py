@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylaw.lint import contradictions
-from bylaw.lint.contradictions import Automaton, NotAnalysed, all_satisfied, analyse, shortest
+from bylaw.lint.contradictions import Automaton, NotAnalysed, analyse, satisfaction_test, shortest
 from bylaw.model.demand import Temporal
 from bylaw.rules import load_rules, parse_rules
 from tests.support.build import trace
@@ -59,7 +59,7 @@ def test_a_rule_that_no_trace_can_keep_is_satisfied_by_no_short_one() -> None:
     for seed in range(400):
         demand = _demand(_formula(Random(seed)))
         machine = Automaton(demand.formula)
-        found = shortest([machine], all_satisfied([machine]))
+        found = shortest([machine], satisfaction_test([machine]))
         if found is None:
             impossible += 1
             assert not any(_holds(demand, steps) for steps in TRACES), demand.formula.text
@@ -77,7 +77,7 @@ def test_rules_that_contradict_each_other_share_no_short_trace() -> None:
         demands = [_demand(_formula(rng)), _demand(_formula(rng))]
         machines = [Automaton(demand.formula) for demand in demands]
         try:
-            found = shortest(machines, all_satisfied(machines))
+            found = shortest(machines, satisfaction_test(machines))
         except NotAnalysed:
             continue
         if found is None:

@@ -102,7 +102,7 @@ class Check:
     def report(self, unread: Iterable[Diagnostic] = (), *, refuses_unread: bool = False) -> CheckReport:
         """`unread`: why whole files could not be read; `refuses_unread`: that is bad input, not skipped on request."""
         self._report.refuses_unread = refuses_unread
-        self._report.findings.sort(key=_reading_order(self._report))
+        self._report.findings.sort(key=_reading_order_key(self._report))
         self._report.unread = tuple(unread)
         self._report.warnings += self._seen.doubts(self._program, self._report.warnings)
         return self._report
@@ -127,7 +127,7 @@ class Check:
             report.notes[rule_id] = tuple(dict.fromkeys((*report.notes.get(rule_id, ()), *notes)))
 
 
-def _reading_order(report: CheckReport) -> Callable[[Finding], tuple[int, int, float, int]]:
+def _reading_order_key(report: CheckReport) -> Callable[[Finding], tuple[int, int, float, int]]:
     """Trace by trace, the worst outcome first, then by turn; verdicts of the end come last."""
     traces = {summary.name: i for i, summary in enumerate(report.traces)}
     rules = {rule.id: i for i, rule in enumerate(report.rules)}

@@ -31,39 +31,38 @@ def headline(report: CheckReport) -> str:
     """The verdict in one line; it agrees with the exit code."""
     if report.exit_code == 2:
         files = len({diagnostic.file for diagnostic in report.unread})
-        return (
-            f"BAD INPUT: {files:,} of {count(files + len(report.traces), 'file')} could not be read; {_broken(report)}"
-        )
+        total = count(files + len(report.traces), "file")
+        return f"BAD INPUT: {files:,} of {total} could not be read; {_list_broken(report)}"
     if report.exit_code == 1:
-        return f"FAILED: {_broken(report)}"
+        return f"FAILED: {_list_broken(report)}"
     if report.exit_code == 3 and report.nothing_checked and not report.scope_doubts:
         return f"NOTHING CHECKED: {_why_nothing(report)}"
     if report.exit_code == 3:
         return f"NOT SHOWN: {_why_not_shown(report)}"
     if report.nothing_checked:
         return "PASSED: nothing was checked, as allowed"
-    missed = [_unchecked(report, report.unchecked)] if report.unchecked else []
-    missed += [_skipped(report)] if _skipped(report) else []
+    missed = [_list_unchecked(report, report.unchecked)] if report.unchecked else []
+    missed += [_count_skipped(report)] if _count_skipped(report) else []
     passed = f"PASSED, but {'; '.join(missed)}" if missed else "PASSED"
     if report.outcomes.violated or report.outcomes.error:
-        tolerated = f"{_broken(report)}, but none fails with `--fail-on {report.fail_on}`"
+        tolerated = f"{_list_broken(report)}, but none fails with `--fail-on {report.fail_on}`"
         return f"{passed}{': ' if passed == 'PASSED' else '; '}{tolerated}"
     return "PASSED: no rule broken" if passed == "PASSED" else passed
 
 
 def is_whole(report: CheckReport) -> bool:
     """Whether a pass means that every rule was checked, on everything that was recorded."""
-    return report.exit_code == 0 and not report.unchecked and not report.nothing_checked and not _skipped(report)
+    return report.exit_code == 0 and not report.unchecked and not report.nothing_checked and not _count_skipped(report)
 
 
-def _skipped(report: CheckReport) -> str:
+def _count_skipped(report: CheckReport) -> str:
     """What `--skip-bad` passed over: a rule may be broken there."""
     records, files = sum(trace.skipped for trace in report.traces), len(report.unread)
     parts = [count(number, noun) for number, noun in ((records, "record"), (files, "file")) if number]
     return f"{' and '.join(parts)} {'was' if records + files == 1 else 'were'} skipped" if parts else ""
 
 
-def _unchecked(report: CheckReport, rules: list[str]) -> str:
+def _list_unchecked(report: CheckReport, rules: list[str]) -> str:
     were = "was" if len(rules) == 1 else "were"
     return f"{len(rules):,} of {count(len(report.rules), 'rule')} {were} not checked: {_first_few(rules)}"
 
@@ -73,7 +72,7 @@ def _why_not_shown(report: CheckReport) -> str:
     parts = [f"scope not given, and sessions disagree with the trace: {_first_few(doubts)}"] if doubts else []
     if report.strict:
         rest = [rule for rule in report.unchecked if rule not in doubts]
-        parts += [_unchecked(report, rest)] if rest else []
+        parts += [_list_unchecked(report, rest)] if rest else []
         parts += [count(report.warning_count, "warning")] if report.warning_count else []
     return "; ".join(parts)
 
@@ -82,7 +81,7 @@ def _first_few(rules: list[str]) -> str:
     return ", ".join(rules[:MOST_NAMED]) + (f" and {len(rules) - MOST_NAMED:,} more" if len(rules) > MOST_NAMED else "")
 
 
-def _broken(report: CheckReport) -> str:
+def _list_broken(report: CheckReport) -> str:
     broken = sum(bool(counts.violated or counts.error) for counts in report.by_rule.values())
     traces = f", in {report.broken_traces:,} of {count(len(report.traces), 'trace')}" if len(report.traces) > 1 else ""
     return f"{broken:,} of {count(len(report.rules), 'rule')} broken{traces}"

@@ -81,7 +81,7 @@ def command(
         [part for part, _ in parts],
         weights=file.weights,
         min_score=file.min_score,
-        left_out=list(_left_out(file)),
+        left_out=list(_list_left_out(file)),
         warnings=[warning for warning in dict.fromkeys(warnings) if warning not in shown],
         warnings_in_parts=len(shown) + sum(_warning_notes(own) for _, own in parts),
         strict=file.strict,
@@ -100,7 +100,7 @@ def _warning_notes(report: Any) -> int:
     return sum(note.startswith("warning: ") for note in report.notes) if isinstance(report, DiffReport) else 0
 
 
-def _left_out(file: CiFile) -> Iterator[str]:
+def _list_left_out(file: CiFile) -> Iterator[str]:
     if file.check is None:
         yield "check: no traces; name them in `ci: {check: {traces: …}}` or with --traces"
     if file.diff is None:

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias, TypeVar, assert_never
 
 from msgspec import Struct
 
-from bylaw.engine.gated import Gated, OfAgents
+from bylaw.engine.gated import AgentMonitor, ConditionMonitor
 from bylaw.engine.matching import compile_names
-from bylaw.engine.monitor import Ended, Monitor, Step
+from bylaw.engine.monitor import Monitor, ScopeEnd, Step
 from bylaw.engine.operators.quantifiers import (
     Always,
     Constant,
@@ -139,7 +139,7 @@ class Program:
 
     def _owes(self, index: int) -> bool:
         monitor = self.monitors[index]
-        return monitor.end(monitor.initial, Ended(1, complete=True)).outcome not in (Outcome.OK, Outcome.VACUOUS)
+        return monitor.end(monitor.initial, ScopeEnd(1, complete=True)).outcome not in (Outcome.OK, Outcome.VACUOUS)
 
     def dump(self, index: int, state: Any) -> Any:
         """The state of a rule as it is written down."""
@@ -177,8 +177,8 @@ def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool =
 
 def _compile(rule: Rule) -> Monitor:
     monitor = _lower(rule.demand)
-    gated = Gated(monitor, rule.when) if rule.when else monitor
-    return OfAgents(gated, rule.agents, below=rule.sub_agents) if rule.agents else gated
+    gated = ConditionMonitor(monitor, rule.when) if rule.when else monitor
+    return AgentMonitor(gated, rule.agents, below=rule.sub_agents) if rule.agents else gated
 
 
 def _lower(demand: demands.Demand) -> Monitor:

@@ -176,9 +176,9 @@ class _Anything:
 _ANYTHING = _Anything()
 
 
-def _filled(value: Any) -> Any:
+def _fill_unrecorded(value: Any) -> Any:
     if isinstance(value, list):
-        return list(map(_filled, value))
+        return list(map(_fill_unrecorded, value))
     parts = value.items() if isinstance(value, dict) else ()
     return {key: _ANYTHING if part is UNRECORDED else part for key, part in parts}
 
@@ -188,7 +188,7 @@ def _compare_parts(compare: Comparison) -> Comparison:
 
     def compared(found: Any) -> bool | None:
         answer = compare(found)
-        return answer if not _lacks_parts(found) or compare(_filled(found)) is answer else None
+        return answer if not _lacks_parts(found) or compare(_fill_unrecorded(found)) is answer else None
 
     return compared
 
@@ -212,7 +212,9 @@ NO_DOUBTS: Doubts = ()
 
 
 def compile_conditions(clauses: tuple[Clause, ...]) -> Gate:
-    test = _compile(clauses[0]) if len(clauses) == 1 else _joined([_compile(one) for one in clauses], decisive=False)
+    test = (
+        _compile(clauses[0]) if len(clauses) == 1 else _join_tests([_compile(one) for one in clauses], decisive=False)
+    )
 
     def gate(response: Response) -> tuple[bool | None, Doubts]:
         doubts: list[Doubt] = []
@@ -240,11 +242,11 @@ def _compile(clause: Clause) -> Test:
         case OfCall():
             return _compile_of_call(clause)
         case Every(of=parts):
-            return _joined([_compile(part) for part in parts], decisive=False)
+            return _join_tests([_compile(part) for part in parts], decisive=False)
         case Either(of=parts):
-            return _joined([_compile(part) for part in parts], decisive=True)
+            return _join_tests([_compile(part) for part in parts], decisive=True)
         case Opposite(of=inner):
-            return _negated(_compile(inner))
+            return _negate_test(_compile(inner))
 
 
 def _compile_condition(condition: Condition) -> Test:
@@ -298,7 +300,7 @@ def any_of(answers: Sequence[bool | None]) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _joined(tests: list[Test], *, decisive: bool) -> Test:
+def _join_tests(tests: list[Test], *, decisive: bool) -> Test:
     """All of them, or any of them. Every test is asked, so that each value of another type is counted."""
 
     def joined(response: Response, doubts: list[Doubt]) -> bool | None:
@@ -308,7 +310,7 @@ def _joined(tests: list[Test], *, decisive: bool) -> Test:
     return joined
 
 
-def _negated(test: Test) -> Test:
+def _negate_test(test: Test) -> Test:
     def opposite(response: Response, doubts: list[Doubt]) -> bool | None:
         answer = test(response, doubts)
         return None if answer is None else not answer

@@ -14,13 +14,13 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import NOBODY, Program, Route, Routed
-from bylaw.engine.monitor import Found
+from bylaw.engine.monitor import FoundViolation
 from bylaw.engine.scope import (
     NOTHING_MOVED,
-    Alone,
     Outcomes,
+    RuleOutcome,
     ScopeState,
-    Tested,
+    SessionCounts,
     Undo,
     Watch,
     copy_unscoped,
@@ -104,9 +104,9 @@ class Evaluation:
             return NO_VERDICTS
         reached: States = []
         session = self._sessions.get(event.origin.session) or ScopeState(event.origin.session)
-        decided = self._look(route.session, event, session, reached)
+        decided = self._peek_scope(route.session, event, session, reached)
         if route.trace:
-            decided = [*self._look(route.trace, event, self._trace, []), *decided]
+            decided = [*self._peek_scope(route.trace, event, self._trace, []), *decided]
         self._peeked = None if decided or route.trace else (event, reached)
         return decided
 
@@ -212,7 +212,7 @@ class Evaluation:
             if found:
                 if not all(one.doubtful for one in found):
                     scope.violated.add(index)
-                decided += self._decided(index, found, doubts_too)
+                decided += self._make_verdicts(index, found, doubts_too)
         return decided
 
     def _advance_alone(self, monitors: tuple[Routed, ...], event: Event, session: ScopeState) -> None:
@@ -233,7 +233,7 @@ class Evaluation:
                 violated.add(index)
                 self._outcomes.broke_alone(index, session, next(one for one in found if not one.doubtful))
 
-    def _look(
+    def _peek_scope(
         self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, reached: States
     ) -> Sequence[Verdict]:
         """What `_advance_scope` would decide; the states that would come of it go to `reached`."""
@@ -248,10 +248,10 @@ class Evaluation:
             if after is not before:
                 reached.append((index, after))
             if found:
-                decided += self._decided(index, found, doubts_too=True)
+                decided += self._make_verdicts(index, found, doubts_too=True)
         return decided
 
-    def _decided(self, index: int, found: tuple[Found, ...], doubts_too: bool) -> tuple[Verdict, ...]:
+    def _make_verdicts(self, index: int, found: tuple[FoundViolation, ...], doubts_too: bool) -> tuple[Verdict, ...]:
         rule = self._program.rules[index]
         verdicts = tuple(violation(rule, one) for one in found if not one.doubtful)
         if not doubts_too:
@@ -307,8 +307,8 @@ class Evaluation:
             self._snapshot = _encode(
                 _Snapshot(
                     rules=self._program.digest,
-                    trace=self._dumped(self._trace),
-                    sessions=[self._dumped(scope) for scope in self._sessions.values()],
+                    trace=self._dump_scope(self._trace),
+                    sessions=[self._dump_scope(scope) for scope in self._sessions.values()],
                     tested=outcomes.tested,
                     session_count=self._session_count,
                     empty_sessions=outcomes.empty_sessions,
@@ -319,7 +319,7 @@ class Evaluation:
             )
         return self._snapshot
 
-    def _dumped(self, scope: ScopeState) -> ScopeState:
+    def _dump_scope(self, scope: ScopeState) -> ScopeState:
         written = self._written
         states: dict[int, Raw] = {}
         for index, state in scope.states.items():
@@ -334,16 +334,16 @@ class Evaluation:
         continue it. `null` if the session is not open."""
         if self._snapshot is None or not self._is_named:
             scope, self._is_named = self._sessions.get(session), True
-            carried = scope and Carried(
+            carried = scope and SessionSnapshot(
                 scope.turns,
-                {names[index]: state for index, state in self._dumped(scope).states.items()},
+                {names[index]: state for index, state in self._dump_scope(scope).states.items()},
                 sorted({names[index] for index in scope.violated}),
                 {names[index]: reason for index, reason in scope.failed.items()},
             )
             self._snapshot = _encode(carried)
         return self._snapshot
 
-    def carry_on(self, session: str, carried: Carried, indices: Mapping[str, Sequence[int]]) -> None:
+    def carry_on(self, session: str, carried: SessionSnapshot, indices: Mapping[str, Sequence[int]]) -> None:
         """Continue a session that was carried here, as far as rules of these names are known."""
         scope = self._sessions.get(session) or self._open(session)
         scope.turns = max(scope.turns, carried.turns)
@@ -385,7 +385,7 @@ class Evaluation:
 _encode = msgspec.json.Encoder().encode
 
 
-class Carried(Struct, array_like=True):
+class SessionSnapshot(Struct, array_like=True):
     """One session, with the states of its rules by name."""
 
     turns: int = 0
@@ -398,10 +398,10 @@ class _Snapshot(Struct, omit_defaults=True):
     rules: str
     trace: ScopeState
     sessions: list[ScopeState] = []
-    tested: dict[int, Tested] = {}
+    tested: dict[int, RuleOutcome] = {}
     session_count: int = 0
     empty_sessions: int = 0
-    alone: dict[int, Alone] = {}
+    alone: dict[int, SessionCounts] = {}
     first_ended: tuple[str, bool] | None = None
     stopped_early: bool = False
 

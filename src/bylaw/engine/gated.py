@@ -20,8 +20,8 @@ from bylaw.engine.monitor import (
     STOPPED_EARLY,
     VACUOUS,
     Conclusion,
-    Ended,
     Monitor,
+    ScopeEnd,
     Step,
     mismatch_notes,
 )
@@ -58,7 +58,7 @@ class State(Struct, frozen=True, array_like=True):
     """such turns before the first that matched"""
 
 
-class Gated(Monitor):
+class ConditionMonitor(Monitor):
     gates_itself = True
     state_type = State
 
@@ -72,7 +72,7 @@ class Gated(Monitor):
         if type(event) is Response:
             is_open, doubts = self._gate(event)
             if is_open is not False or doubts:
-                state = _after(state, event.turn, is_open, doubts)
+                state = _count_turn(state, event.turn, is_open, doubts)
         else:
             is_open = event.turn in state.recent
             if not is_open and state.unknown and event.turn in state.unsure:
@@ -84,7 +84,7 @@ class Gated(Monitor):
         after, found = self._pass(state.inner, event, is_open)
         if found and state.mismatches:
             found = tuple(replace(one, notes=mismatch_notes(state.mismatches)) for one in found)
-        return (state if after is state.inner else _with(state, after, state.recent, state.matched)), found
+        return (state if after is state.inner else _replace_fast(state, after, state.recent, state.matched)), found
 
     def _pass(self, inner: Any, event: Event, is_open: bool) -> Step:
         if is_open or self.inner.gates_itself:
@@ -116,7 +116,7 @@ class Gated(Monitor):
         taken = self.inner.revive(state.taken) if state.differs else None
         return replace(state, inner=self.inner.revive(state.inner), taken=taken)
 
-    def end(self, state: State, ended: Ended) -> Conclusion:
+    def end(self, state: State, ended: ScopeEnd) -> Conclusion:
         notes = mismatch_notes(state.mismatches)
         inner = self._end(state.inner, state.matched, ended)
         if state.late and inner.outcome is not Outcome.VIOLATED:
@@ -131,15 +131,15 @@ class Gated(Monitor):
             notes = (*_notes(state), *notes)
         return Conclusion(inner.outcome, inner.found, inner.reason, (*notes, *inner.notes))
 
-    def _end(self, inner: Any, turns: int, ended: Ended) -> Conclusion:
+    def _end(self, inner: Any, turns: int, ended: ScopeEnd) -> Conclusion:
         if not turns:
             return VACUOUS if ended.complete else STOPPED_EARLY
-        return self.inner.end(inner, Ended(turns, ended.complete))
+        return self.inner.end(inner, ScopeEnd(turns, ended.complete))
 
 
-def _after(state: State, turn: int | None, is_open: bool | None, doubts: Doubts) -> State:
+def _count_turn(state: State, turn: int | None, is_open: bool | None, doubts: Doubts) -> State:
     if is_open:
-        state = _with(state, state.inner, (*state.recent[1 - RECENT :], turn), state.matched + 1)
+        state = _replace_fast(state, state.inner, (*state.recent[1 - RECENT :], turn), state.matched + 1)
     if is_open is None:
         unsure = (*state.unsure[1 - RECENT :], turn)
         counted = add_doubts(state.doubts, doubts)
@@ -149,7 +149,7 @@ def _after(state: State, turn: int | None, is_open: bool | None, doubts: Doubts)
     return replace(state, mismatches=state.mismatches + mismatches) if mismatches else state
 
 
-def _with(state: State, inner: Any, recent: tuple[int | None, ...], matched: int) -> State:
+def _replace_fast(state: State, inner: Any, recent: tuple[int | None, ...], matched: int) -> State:
     """The usual step. Spelt out, since `replace` takes three times as long."""
     return State(
         inner,
@@ -206,7 +206,7 @@ class AgentState(Struct, frozen=True, array_like=True):
     """sub-agents, whose own sub-agents count too"""
 
 
-class OfAgents(Monitor):
+class AgentMonitor(Monitor):
     gates_itself = True
     state_type = AgentState
 
@@ -244,13 +244,13 @@ class OfAgents(Monitor):
         state = msgspec.convert(data, prepared(AgentState))
         return replace(state, inner=self.inner.revive(state.inner))
 
-    def end(self, state: AgentState, ended: Ended) -> Conclusion:
+    def end(self, state: AgentState, ended: ScopeEnd) -> Conclusion:
         if not state.turns:
             inner = VACUOUS if ended.complete else STOPPED_EARLY
             if state.others and not state.nameless:
                 return Conclusion(inner.outcome, reason=inner.reason, notes=(f"no turn of the agent `{self._name}`",))
         else:
-            inner = self.inner.end(state.inner, Ended(state.turns, ended.complete))
+            inner = self.inner.end(state.inner, ScopeEnd(state.turns, ended.complete))
         if count := state.missed or (state.nameless if not state.turns else 0):
             events = "1 event names" if count == 1 else f"{count} events name"
             reason = f"{events} no agent, and the rule is of the agent `{self._name}`"

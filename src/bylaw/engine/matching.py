@@ -129,16 +129,16 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
             search = compile_search(pattern)
             return lambda call, counts: search(call.name)
         case ArgumentIs(path=path, op=op, value=value):
-            return _tested(predicate, compile_test(path, op, value))
+            return _compile_argument_test(predicate, compile_test(path, op, value))
         case CountOver(value=value):
             number = counters.index(predicate)
             return lambda call, counts: counts[number] > value
         case NotOf(of=of):
-            return _negated(compile_predicate(of, counters))
+            return _negate_test(compile_predicate(of, counters))
         case AllOf(of=parts):
-            return _joined([compile_predicate(part, counters) for part in parts], decisive=False)
+            return _join_tests([compile_predicate(part, counters) for part in parts], decisive=False)
         case AnyOf(of=parts):
-            return _joined([compile_predicate(part, counters) for part in parts], decisive=True)
+            return _join_tests([compile_predicate(part, counters) for part in parts], decisive=True)
         case Nothing():
             return lambda call, counts: False
 
@@ -169,19 +169,19 @@ def describe_calls(calls: Calls) -> str:
 
 
 def describe_where(calls: Calls) -> str:
-    return "" if calls.where is None else f" where {_words(calls.where)}"
+    return "" if calls.where is None else f" where {_describe(calls.where)}"
 
 
-def _words(predicate: Predicate) -> str:
+def _describe(predicate: Predicate) -> str:
     match predicate:
         case ArgumentIs(name=name):
             return name
         case AllOf(of=parts):
-            return " and ".join(map(_words, parts))
+            return " and ".join(map(_describe, parts))
         case AnyOf(of=parts):
-            return f"({' or '.join(map(_words, parts))})"
+            return f"({' or '.join(map(_describe, parts))})"
         case NotOf(of=of):
-            return f"not ({_words(of)})"
+            return f"not ({_describe(of)})"
         case _:
             return type(predicate).__name__
 
@@ -196,7 +196,7 @@ class RedactedArguments(dict[str, Any]):
         self.truths = truths
 
 
-def _tested(predicate: ArgumentIs, test: Comparison) -> Test:
+def _compile_argument_test(predicate: ArgumentIs, test: Comparison) -> Test:
     def tested(call: ToolCall, counts: Counts) -> bool | None:
         recorded = call.arguments
         if type(recorded) is dict:
@@ -213,7 +213,7 @@ def arguments(call: ToolCall) -> Any:
     return call.arguments if isinstance(call.arguments, dict) else UNREADABLE
 
 
-def _negated(test: Test) -> Test:
+def _negate_test(test: Test) -> Test:
     def opposite(call: ToolCall, counts: Counts) -> bool | None:
         answer = test(call, counts)
         return None if answer is None else not answer
@@ -221,9 +221,9 @@ def _negated(test: Test) -> Test:
     return opposite
 
 
-def _joined(tests: list[Test], *, decisive: bool) -> Test:
+def _join_tests(tests: list[Test], *, decisive: bool) -> Test:
     if len(tests) == 2:
-        return _paired(*tests, decisive=decisive)
+        return _join_two_tests(*tests, decisive=decisive)
 
     def joined(call: ToolCall, counts: Counts) -> bool | None:
         answer: bool | None = not decisive
@@ -238,7 +238,7 @@ def _joined(tests: list[Test], *, decisive: bool) -> Test:
     return joined
 
 
-def _paired(left: Test, right: Test, *, decisive: bool) -> Test:
+def _join_two_tests(left: Test, right: Test, *, decisive: bool) -> Test:
     """The common group, without a loop."""
 
     def paired(call: ToolCall, counts: Counts) -> bool | None:
@@ -276,18 +276,18 @@ def compile_explanation(predicate: Predicate, counters: Sequence[CountOver]) -> 
             inner = [compile_explanation(part, counters) for part in parts]
             return lambda call, counts: [text for explain in inner for text in explain(call, counts)]
         case _:
-            return _explained(predicate, compile_predicate(predicate, counters), counters)
+            return _compile_explain(predicate, compile_predicate(predicate, counters), counters)
 
 
-def _explained(predicate: Predicate, test: Test, counters: Sequence[CountOver]) -> Explain:
+def _compile_explain(predicate: Predicate, test: Test, counters: Sequence[CountOver]) -> Explain:
     def explain(call: ToolCall, counts: Counts) -> list[str]:
         truth = test(call, counts)
-        return [] if truth is False else [_shown(predicate, truth, counts, counters)]
+        return [] if truth is False else [_describe_truth(predicate, truth, counts, counters)]
 
     return explain
 
 
-def _shown(predicate: Predicate, truth: bool | None, counts: Counts, counters: Sequence[CountOver]) -> str:
+def _describe_truth(predicate: Predicate, truth: bool | None, counts: Counts, counters: Sequence[CountOver]) -> str:
     match predicate:
         case NotOf(of=ToolIn()):
             text = "not tool_name_in"

@@ -31,7 +31,7 @@ class Watches(Struct, frozen=True):
     messages: bool = False
 
 
-class Found(Struct, frozen=True):
+class FoundViolation(Struct, frozen=True):
     """A violation, before it is joined with its rule."""
 
     message: str
@@ -43,7 +43,7 @@ class Found(Struct, frozen=True):
     """unknown, or only marked: reported by a peek and at an attempt, and never a violation"""
 
 
-class Ended(Struct, frozen=True):
+class ScopeEnd(Struct, frozen=True):
     """How a scope ended."""
 
     turns: int
@@ -56,19 +56,19 @@ class Conclusion(Struct, frozen=True):
     """What the end of a scope decides for a rule that was not violated before."""
 
     outcome: Outcome
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundViolation, ...] = ()
     """for outcome violated: where"""
     reason: str = ""
     """for inconclusive: why"""
     notes: tuple[str, ...] = ()
 
 
-NOTHING: tuple[Found, ...] = ()
+NOTHING: tuple[FoundViolation, ...] = ()
 OK = Conclusion(Outcome.OK)
 VACUOUS = Conclusion(Outcome.VACUOUS)
 STOPPED_EARLY = Conclusion(Outcome.INCONCLUSIVE, reason="the recording stopped early")
 
-Step = tuple[Any, tuple[Found, ...]]
+Step = tuple[Any, tuple[FoundViolation, ...]]
 
 
 class Monitor(ABC):
@@ -88,7 +88,7 @@ class Monitor(ABC):
         """The next state, and what the event decided."""
 
     @abstractmethod
-    def end(self, state: Any, ended: Ended) -> Conclusion:
+    def end(self, state: Any, ended: ScopeEnd) -> Conclusion:
         """What the end of the scope decides."""
 
     def dump(self, state: Any, excerpts: bool = True) -> Any:
@@ -100,23 +100,23 @@ class Monitor(ABC):
         return msgspec.convert(data, prepared(self.state_type))
 
 
-def ok_if_complete(ended: Ended) -> Conclusion:
+def ok_if_complete(ended: ScopeEnd) -> Conclusion:
     """Nothing was broken; on a recording that stopped early the rest could still break it."""
     return OK if ended.complete else STOPPED_EARLY
 
 
-def unless_blind(blind: int, what: str, otherwise: Conclusion) -> Conclusion:
+def inconclusive_if_blind(blind: int, what: str, otherwise: Conclusion) -> Conclusion:
     """A rule that could not see part of what it judges never reads as ok."""
     missing = f"{what} not recorded in {count_turns(blind)}"
     return Conclusion(Outcome.INCONCLUSIVE, reason=missing) if blind else otherwise
 
 
-def unless_unknown(calls: int, otherwise: Conclusion) -> Conclusion:
+def inconclusive_if_unknown(calls: int, otherwise: Conclusion) -> Conclusion:
     """A rule that cannot tell whether calls are among those it means never reads as ok."""
     return Conclusion(Outcome.INCONCLUSIVE, reason=unknown_where(calls)) if calls else otherwise
 
 
-def doubt(found: Found) -> Found:
+def doubt(found: FoundViolation) -> FoundViolation:
     """Of a call that may be such a call: a guard stops it, a check does not call it a violation."""
     return replace(found, notes=(*found.notes, "its arguments cannot be compared"), doubtful=True)
 
@@ -193,7 +193,7 @@ def shorten(text: str, width: int = _WIDTH) -> str:
     return flat if len(flat) <= width and len(text) <= width * 4 else flat[: width - 1] + "…"
 
 
-def around(text: str, start: int, end: int) -> str:
+def excerpt_around(text: str, start: int, end: int) -> str:
     """The match with a little context on both sides."""
     left, right = max(0, start - 50), min(len(text), max(end, start + 1) + 50)
     cut = shorten(text[left:right])

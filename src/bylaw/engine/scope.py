@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.compile import Program
 from bylaw.engine.matching import compile_names
-from bylaw.engine.monitor import STOPPED_EARLY, Conclusion, Ended, Found, Monitor
+from bylaw.engine.monitor import STOPPED_EARLY, Conclusion, FoundViolation, Monitor, ScopeEnd
 from bylaw.model import demand as demands
 from bylaw.model.rule import Rule
 from bylaw.model.rule import Scope as RuleScope
@@ -167,7 +167,7 @@ def revived_undo(program: Program, undo: Undo) -> Undo:
     return replace(undo, states=states)
 
 
-class Tested(Struct):
+class RuleOutcome(Struct):
     """What one rule came to."""
 
     worst: Outcome = Outcome.VACUOUS
@@ -176,7 +176,7 @@ class Tested(Struct):
     notes: dict[str, int] = {}
 
 
-class Alone(Struct, omit_defaults=True):
+class SessionCounts(Struct, omit_defaults=True):
     """What one rule without a scope came to in the sessions of a trace, each judged alone."""
 
     violated: int = 0
@@ -186,8 +186,8 @@ class Alone(Struct, omit_defaults=True):
     """where a session broke it first"""
 
 
-_UNTESTED = Tested()
-_KEPT_ALONE = Alone()
+_UNTESTED = RuleOutcome()
+_KEPT_ALONE = SessionCounts()
 _NEVER = "never triggered"
 SAY_WHICH = "write `scope: session` or `scope: trace`"
 KEPT_ALONE = "scope not given: kept in each session taken alone; write `scope: session` if that is what it means"
@@ -197,9 +197,9 @@ class Outcomes:
     def __init__(
         self,
         program: Program,
-        tested: dict[int, Tested] | None = None,
+        tested: dict[int, RuleOutcome] | None = None,
         empty_sessions: int = 0,
-        alone: dict[int, Alone] | None = None,
+        alone: dict[int, SessionCounts] | None = None,
     ) -> None:
         self._program = program
         self.alone = {} if alone is None else alone
@@ -212,13 +212,15 @@ class Outcomes:
 
     def worst(self) -> Mapping[str, Outcome]:
         """Each rule's outcome, the worst of its scopes deciding."""
-        return {rule.id: self._of(index).worst for index, rule in enumerate(self._program.rules)}
+        return {rule.id: self._outcome(index).worst for index, rule in enumerate(self._program.rules)}
 
     def notes(self) -> Mapping[str, tuple[str, ...]]:
         return {
-            rule.id: tuple(f"{note} (in {n} sessions)" if n > 1 else note for note, n in self._of(index).notes.items())
+            rule.id: tuple(
+                f"{note} (in {n} sessions)" if n > 1 else note for note, n in self._outcome(index).notes.items()
+            )
             for index, rule in enumerate(self._program.rules)
-            if self._of(index).notes
+            if self._outcome(index).notes
         }
 
     def scope_doubts(self) -> list[str]:
@@ -229,7 +231,7 @@ class Outcomes:
         """`sessions`: how many the trace holds, for its own scope."""
         self.empty_sessions += scope.session is not None and scope.turns == 0
         # a list, not a generator: closing must happen even if nobody reads the verdicts
-        closing = self._to_close(scope, complete)
+        closing = self._find_scope_rules(scope, complete)
         return [verdict for index in closing for verdict in self._close_rule(index, scope, complete, sessions)]
 
     def close_alone(self, session: ScopeState, *, complete: bool) -> None:
@@ -239,17 +241,17 @@ class Outcomes:
         touched |= program.unscoped_owing
         for index in touched & program.unscoped if complete else program.unscoped:
             if index in session.violated:
-                self.alone.setdefault(index, Alone()).violated += 1
+                self.alone.setdefault(index, SessionCounts()).violated += 1
                 continue
             conclusion = self._conclude(index, session, complete)
             if conclusion.outcome is Outcome.VIOLATED and index not in session.failed:
                 self.broke_alone(index, session, conclusion.found[0])
                 self.alone[index].violated += 1
             elif conclusion.outcome is Outcome.INCONCLUSIVE or index in session.failed:
-                self.alone.setdefault(index, Alone()).undecided += 1
+                self.alone.setdefault(index, SessionCounts()).undecided += 1
 
-    def broke_alone(self, index: int, session: ScopeState, found: Found) -> None:
-        alone = self.alone.setdefault(index, Alone())
+    def broke_alone(self, index: int, session: ScopeState, found: FoundViolation) -> None:
+        alone = self.alone.setdefault(index, SessionCounts())
         if alone.example is None:
             turn = "at the end" if found.turn is None else f"turn {found.turn}"
             alone.example = f"in the session `{session.session}` alone, {turn}: {found.message}"
@@ -258,15 +260,15 @@ class Outcomes:
         """After the last scope of so many sessions: rules that were never triggered."""
         self._fold_untouched(sessions)
         return [
-            Verdict(rule=rule, outcome=Outcome.VACUOUS, message=_NEVER, notes=tuple(self._of(index).notes))
+            Verdict(rule=rule, outcome=Outcome.VACUOUS, message=_NEVER, notes=tuple(self._outcome(index).notes))
             for index, rule in enumerate(self._program.rules)
-            if self._of(index).worst is Outcome.VACUOUS
+            if self._outcome(index).worst is Outcome.VACUOUS
         ]
 
-    def _of(self, index: int) -> Tested:
+    def _outcome(self, index: int) -> RuleOutcome:
         return self.tested.get(index, _UNTESTED)
 
-    def _to_close(self, scope: ScopeState, complete: bool) -> list[int]:
+    def _find_scope_rules(self, scope: ScopeState, complete: bool) -> list[int]:
         """Rules whose outcome depends on this very scope; the others are folded once, in `_fold_untouched`."""
         program = self._program
         wanted = RuleScope.TRACE if scope.session is None else RuleScope.SESSION
@@ -278,7 +280,7 @@ class Outcomes:
         return sorted(touched - program.unscoped | program.owing)
 
     def _close_rule(self, index: int, scope: ScopeState, complete: bool, sessions: int) -> list[Verdict]:
-        rule, tested = self._program.rules[index], self.tested.setdefault(index, Tested())
+        rule, tested = self._program.rules[index], self.tested.setdefault(index, RuleOutcome())
         tested.touched += scope.session is not None
         conclusion = self._conclude(index, scope, complete)
         outcome = conclusion.outcome
@@ -325,8 +327,10 @@ class Outcomes:
             return Conclusion(Outcome.VACUOUS)
         state = scope.states.get(index, monitor.initial)
         if index not in scope.blind:
-            return monitor.end(state, Ended(scope.turns, complete))
-        conclusion = monitor.end(state, Ended(scope.turns, complete=False))  # what is missing may be what was not read
+            return monitor.end(state, ScopeEnd(scope.turns, complete))
+        conclusion = monitor.end(
+            state, ScopeEnd(scope.turns, complete=False)
+        )  # what is missing may be what was not read
         if conclusion.outcome is Outcome.VIOLATED or (conclusion.reason and conclusion.reason != STOPPED_EARLY.reason):
             return conclusion
         return Conclusion(Outcome.INCONCLUSIVE, reason=UNREAD, notes=conclusion.notes)
@@ -334,15 +338,15 @@ class Outcomes:
     def _fold_untouched(self, sessions: int) -> None:
         """Sessions in which nothing concerned a rule: it holds or is vacuous there, counted for all of them at once."""
         for index, rule in enumerate(self._program.rules):
-            if rule.scope is RuleScope.SESSION and self._of(index).touched < sessions:
+            if rule.scope is RuleScope.SESSION and self._outcome(index).touched < sessions:
                 monitor = self._program.monitors[index]
-                outcome = monitor.end(monitor.initial, Ended(1, complete=True)).outcome
-                tested = self.tested.setdefault(index, Tested())
+                outcome = monitor.end(monitor.initial, ScopeEnd(1, complete=True)).outcome
+                tested = self.tested.setdefault(index, RuleOutcome())
                 if outcome.badness > tested.worst.badness:
                     tested.worst = outcome
 
 
-def violation(rule: Rule, found: Found, session: str | None = None, notes: tuple[str, ...] = ()) -> Verdict:
+def violation(rule: Rule, found: FoundViolation, session: str | None = None, notes: tuple[str, ...] = ()) -> Verdict:
     return Verdict(
         rule=rule,
         outcome=Outcome.VIOLATED,

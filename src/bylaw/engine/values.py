@@ -22,7 +22,7 @@ Comparison = Callable[[Any], bool | None]
 """recorded value → whether it compares so"""
 
 
-class _Nothing:
+class _Sentinel:
     __slots__ = ("_name",)
 
     def __init__(self, name: str) -> None:
@@ -32,11 +32,11 @@ class _Nothing:
         return self._name
 
 
-ABSENT: Final = _Nothing("ABSENT")
+ABSENT: Final = _Sentinel("ABSENT")
 """the path leads to nothing"""
-UNREADABLE: Final = _Nothing("UNREADABLE")
+UNREADABLE: Final = _Sentinel("UNREADABLE")
 """the path runs into a value that it cannot enter"""
-UNRECORDED: Final = _Nothing("UNRECORDED")
+UNRECORDED: Final = _Sentinel("UNRECORDED")
 """what the path looks at was not recorded"""
 
 _NUMERIC = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
@@ -92,7 +92,7 @@ ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def ordered(op: str, found: Any, wanted: Any) -> bool | None:
+def compare_ordered(op: str, found: Any, wanted: Any) -> bool | None:
     """Two numbers, or two texts that each say a date or a time."""
     left, right = number(found), number(wanted)
     if left is not None and right is not None:
@@ -144,11 +144,11 @@ def _has_text(item: dict[str, Any], wanted: str) -> bool:
     return False
 
 
-def _on_text(test: Callable[[str], bool]) -> Comparison:
+def _text_comparison(test: Callable[[str], bool]) -> Comparison:
     return lambda found: test(found) if isinstance(found, str) else None
 
 
-def _negated(test: Comparison) -> Comparison:
+def _negate_comparison(test: Comparison) -> Comparison:
     def opposite(found: Any) -> bool | None:
         answer = test(found)
         return None if answer is None else not answer
@@ -162,27 +162,27 @@ def compile_comparison(op: str, wanted: Any) -> tuple[Comparison, bool]:
         case "=":
             return (lambda found: equal(found, wanted)), False
         case "!=":
-            return _negated(lambda found: equal(found, wanted)), True
+            return _negate_comparison(lambda found: equal(found, wanted)), True
         case "in":
             return (lambda found: one_of(found, wanted)), False
         case "not in":
-            return _negated(lambda found: one_of(found, wanted)), True
+            return _negate_comparison(lambda found: one_of(found, wanted)), True
         case "contains":
             return (lambda found: contains(found, wanted)), False
         case "not contains":
-            return _negated(lambda found: contains(found, wanted)), True
+            return _negate_comparison(lambda found: contains(found, wanted)), True
         case "matches":
-            return _on_text(compile_search(wanted)), False
+            return _text_comparison(compile_search(wanted)), False
         case "starts with":
-            return _on_text(lambda found: found.startswith(wanted)), False
+            return _text_comparison(lambda found: found.startswith(wanted)), False
         case "ends with":
-            return _on_text(lambda found: found.endswith(wanted)), False
+            return _text_comparison(lambda found: found.endswith(wanted)), False
         case "present":
             return (lambda found: True), False
         case "missing":
             return (lambda found: False), True
         case _:
-            return (lambda found: ordered(op, found, wanted)), False
+            return (lambda found: compare_ordered(op, found, wanted)), False
 
 
 Step = tuple[str, int | None]

@@ -99,7 +99,7 @@ def inspect(
         if trace == other == "-":
             raise click.UsageError("standard input can be read only once")
         with open_target(target) as out:
-            screen = _Screen(target, out, width or terminal_width(widest=1000), full, pager)
+            screen = _TimelineOutput(target, out, width or terminal_width(widest=1000), full, pager)
             try:
                 source = _open(trace, trace_format, skip_bad)
                 if other is None:
@@ -121,7 +121,7 @@ def _open(name: str, trace_format: str | None, skip_bad: bool) -> TraceStream:
     return open_trace(names[0], format=trace_format, skip_bad=skip_bad, eager=True)
 
 
-class _Screen:
+class _TimelineOutput:
     """Where the timeline is written, in which format and width."""
 
     def __init__(self, target: Target, out: TextIO, width: int, full: bool, pager: bool | None) -> None:
@@ -152,7 +152,7 @@ class _Screen:
             emit(text, self._out)
 
 
-def _show_one(source: TraceStream, selection: Selection, screen: _Screen) -> ExitCode:
+def _show_one(source: TraceStream, selection: Selection, screen: _TimelineOutput) -> ExitCode:
     from bylaw.inspect.timeline import Prescan, Timeline
 
     prescan = Prescan(source)
@@ -182,7 +182,7 @@ def _show_one(source: TraceStream, selection: Selection, screen: _Screen) -> Exi
     return _explain_missing(selection, timeline.totals.shown, timeline.totals)
 
 
-def _show_two(source: TraceStream, other: TraceStream, selection: Selection, screen: _Screen) -> ExitCode:
+def _show_two(source: TraceStream, other: TraceStream, selection: Selection, screen: _TimelineOutput) -> ExitCode:
     from bylaw.inspect.comparison import compare
     from bylaw.inspect.report import json
     from bylaw.inspect.report.side_by_side import Columns
@@ -211,7 +211,7 @@ def _explain_missing(selection: Selection, shown: int, *totals: Totals) -> ExitC
     return ExitCode.OK if shown else ExitCode.NOTHING_CHECKED
 
 
-def _end_on_bad_input(problem: InputError, screen: _Screen) -> ExitCode:
+def _end_on_bad_input(problem: InputError, screen: _TimelineOutput) -> ExitCode:
     """Say in the output itself that the timeline is not whole."""
     from bylaw.inspect.report.json import bad_input_line
 
@@ -339,7 +339,7 @@ def _convert(
     print_diagnostics(done.problems)
     _print(_summary(name, done))
     if selected is not None and selected.missing:
-        _print(_no_session(one, name, list(selected.others)) for one in selected.missing)
+        _print(_explain_no_session(one, name, list(selected.others)) for one in selected.missing)
         return ExitCode.NOTHING_CHECKED
     return ExitCode(done.exit_code)
 
@@ -357,7 +357,7 @@ def _summary(name: str, done: Conversion) -> list[str]:
     return [f"{name} → {where}: {size}, as {done.format}", *notes]
 
 
-def _no_session(wanted: str, name: str, others: list[str]) -> str:
+def _explain_no_session(wanted: str, name: str, others: list[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(wanted, others, 1)

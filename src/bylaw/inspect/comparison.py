@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 
 from bylaw.engine.compile import compile_rules
 from bylaw.inspect.model import (
-    Called,
+    CallWithResults,
     Difference,
     Entry,
     EventEntry,
@@ -37,7 +37,7 @@ from bylaw.traces.comparison.recording import Recording, Step, arguments, read_s
 CallPair: TypeAlias = tuple[int | None, int | None]
 
 
-class _Side(Struct):
+class _ComparedTrace(Struct):
     """One of the two traces."""
 
     recordings: list[Recording]
@@ -73,7 +73,7 @@ def compare(baseline: TraceSource, candidate: TraceSource, selection: Selection 
     )
 
 
-def _read(source: TraceSource) -> _Side:
+def _read(source: TraceSource) -> _ComparedTrace:
     events = tuple(source)
     trace = Trace(
         name=source.name,
@@ -85,7 +85,7 @@ def _read(source: TraceSource) -> _Side:
     )
     side = read_side([trace], compile_rules(()))
     timeline = Timeline(trace)
-    return _Side(side.recordings, _turn_entries(list(timeline)), timeline.totals, side.notes)
+    return _ComparedTrace(side.recordings, _turn_entries(list(timeline)), timeline.totals, side.notes)
 
 
 def _turn_entries(entries: Sequence[Entry]) -> dict[int, TurnEntry]:
@@ -95,7 +95,7 @@ def _turn_entries(entries: Sequence[Entry]) -> dict[int, TurnEntry]:
         if isinstance(entry, EventEntry) and isinstance(entry.event, ToolResult):
             late.setdefault((entry.event.turn, entry.event.call_id), []).append(entry.event)
 
-    def with_late_results(called: Called) -> Called:
+    def with_late_results(called: CallWithResults) -> CallWithResults:
         results = late.get((called.call.turn, called.call.call_id))
         return replace(called, results=(*called.results, *results)) if results else called
 
@@ -120,7 +120,7 @@ def _pair_recordings(
 
 
 def _pair_session(
-    b: Recording | None, c: Recording | None, before: _Side, after: _Side, lexicon: Lexicon
+    b: Recording | None, c: Recording | None, before: _ComparedTrace, after: _ComparedTrace, lexicon: Lexicon
 ) -> SessionPair:
     steps: Iterable[tuple[Step | None, Step | None]]
     if b is not None and c is not None:
@@ -216,7 +216,9 @@ def differences(b: TurnEntry | None, c: TurnEntry | None, pairs: tuple[CallPair,
     return tuple(found)
 
 
-def _call_differences(place: int, before: Called | None, after: Called | None) -> Iterator[Difference]:
+def _call_differences(
+    place: int, before: CallWithResults | None, after: CallWithResults | None
+) -> Iterator[Difference]:
     if after is None:
         assert before is not None
         what = f"tool call {before.call.name} is no longer made"
@@ -231,7 +233,7 @@ def _call_differences(place: int, before: Called | None, after: Called | None) -
         yield from _argument_differences(place, before, after)
 
 
-def _argument_differences(place: int, before: Called, after: Called) -> Iterator[Difference]:
+def _argument_differences(place: int, before: CallWithResults, after: CallWithResults) -> Iterator[Difference]:
     left, right = arguments(before.call), arguments(after.call)
     if left is None or right is None or _is_same(left, right):
         return
@@ -249,7 +251,7 @@ def _argument_differences(place: int, before: Called, after: Called) -> Iterator
             yield Difference(aspect="arguments", what=f"{name} {key}", call=place, **sides)
 
 
-def _result_differences(place: int, before: Called, after: Called) -> Iterator[Difference]:
+def _result_differences(place: int, before: CallWithResults, after: CallWithResults) -> Iterator[Difference]:
     if not before.results or not after.results:
         return
     left, right = before.results[-1], after.results[-1]

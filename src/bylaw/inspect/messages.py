@@ -30,28 +30,28 @@ _TEXT_TYPES = ("text", "input_text", "output_text")
 def read_message(message: Any) -> InputMessage:
     """A message as recorded. Never fails: an unknown shape becomes a part of kind `other`."""
     if not isinstance(message, dict):
-        return InputMessage("unknown", tuple(_parts(message)))
+        return InputMessage("unknown", tuple(_read_parts(message)))
     role = _text(message, "role") or "unknown"
     if role in _RESULT_ROLES:
         return InputMessage("tool", (_result(message, "tool_call_id"),))
-    return InputMessage(role, (*_parts(message.get("content")), *_calls(message)))
+    return InputMessage(role, (*_read_parts(message.get("content")), *_calls(message)))
 
 
 def thoughts(response: Response) -> tuple[Part, ...]:
     """The parts of an answer that are neither its text nor its calls."""
-    return tuple(part for part in _parts(response.content) if part.kind in ("thinking", "other"))
+    return tuple(part for part in _read_parts(response.content) if part.kind in ("thinking", "other"))
 
 
-def _parts(content: Any) -> Iterator[Part]:
+def _read_parts(content: Any) -> Iterator[Part]:
     if isinstance(content, str):
         content = [content]
     if isinstance(content, list):
-        yield from (part for block in content if (part := _part(block)) is not None)
+        yield from (part for block in content if (part := _read_part(block)) is not None)
     elif content is not None:
         yield Part(kind="other", value=content)
 
 
-def _part(block: Any) -> Part | None:
+def _read_part(block: Any) -> Part | None:
     if isinstance(block, str):
         return Part(kind="text", text=block) if block else None
     if not isinstance(block, dict):
@@ -122,7 +122,7 @@ class Histories:
         before = [] if all or run.request is None else run.request.messages or []
         repeated = _count_repeated(before, messages)
         added = [read_message(message) for message in messages[repeated:]]
-        shown = added if all else _without_echoes(added, run)
+        shown = added if all else _drop_echoes(added, run)
         dropped = len(before) - repeated if repeated else 0  # nothing repeated: another conversation began
         return Input(messages=tuple(shown), repeated=len(messages) - len(shown), dropped=dropped)
 
@@ -166,7 +166,7 @@ def _count_repeated(before: list[Any], now: list[Any]) -> int:
     return head
 
 
-def _without_echoes(added: list[InputMessage], run: _Run) -> list[InputMessage]:
+def _drop_echoes(added: list[InputMessage], run: _Run) -> list[InputMessage]:
     """Leave out the model's own last answer and the results that are events of their own."""
     shown = []
     for number, message in enumerate(added):

@@ -46,7 +46,7 @@ class Input(Struct, frozen=True, kw_only=True):
     """messages of the previous request that this one no longer holds"""
 
 
-class Called(Struct, frozen=True):
+class CallWithResults(Struct, frozen=True):
     """A call with the results that came back during its turn."""
 
     call: ToolCall
@@ -75,7 +75,7 @@ class TurnEntry(Struct, frozen=True, kw_only=True):
     input: Input = Input()
     thoughts: tuple[Part, ...] = ()
     """parts of the answer other than its text and its calls"""
-    calls: tuple[Called, ...] = ()
+    calls: tuple[CallWithResults, ...] = ()
     other_calls: int = 0
     """calls that the selection leaves out"""
     beside: tuple[Event, ...] = ()
@@ -122,7 +122,7 @@ class EventEntry(Struct, frozen=True, kw_only=True):
 Entry: TypeAlias = SessionEntry | TurnEntry | RequestEntry | EventEntry
 
 
-class Known(Struct):
+class KnownSum(Struct):
     """A sum over turns, and the number of turns that recorded a value."""
 
     total: float = 0
@@ -139,12 +139,12 @@ class Known(Struct):
         return self.total if self.turns else None
 
 
-class _Spent(Struct, kw_only=True):
+class _Resources(Struct, kw_only=True):
     """What sessions and whole traces have in common."""
 
     turns: int = 0
     calls: int = 0
-    cost: Known = field(default_factory=Known)
+    cost: KnownSum = field(default_factory=KnownSum)
     first: float | None = None
     """the earliest time recorded, in seconds since 1970"""
     last: float | None = None
@@ -155,13 +155,13 @@ class _Spent(Struct, kw_only=True):
         return None if self.first is None or self.last is None else self.last - self.first
 
 
-class SessionTotals(_Spent, kw_only=True):
+class SessionTotals(_Resources, kw_only=True):
     """Counts of one session."""
 
-    tokens: Known = field(default_factory=Known)
+    tokens: KnownSum = field(default_factory=KnownSum)
 
 
-class Totals(_Spent, kw_only=True):
+class Totals(_Resources, kw_only=True):
     """Counts of a whole trace."""
 
     events: int = 0
@@ -179,12 +179,12 @@ class Totals(_Spent, kw_only=True):
     """ids of the first sessions"""
     by_session: dict[str, SessionTotals] = field(default_factory=dict)
     """the first sessions, fewer of them"""
-    input_tokens: Known = field(default_factory=Known)
-    output_tokens: Known = field(default_factory=Known)
-    cached_tokens: Known = field(default_factory=Known)
-    all_tokens: Known = field(default_factory=Known)
+    input_tokens: KnownSum = field(default_factory=KnownSum)
+    output_tokens: KnownSum = field(default_factory=KnownSum)
+    cached_tokens: KnownSum = field(default_factory=KnownSum)
+    all_tokens: KnownSum = field(default_factory=KnownSum)
     """input and output, also where only their sum was recorded"""
-    latency_ms: Known = field(default_factory=Known)
+    latency_ms: KnownSum = field(default_factory=KnownSum)
 
 
 # -- two traces --------------------------------------------------------------------------------------------------------
@@ -321,12 +321,12 @@ class Selection:
             for low, high in self.turns:
                 if low > last:
                     yield (f"turn {low}" if low == high else f"turns {low}-{high}"), advice
-        yield from _missing("tool", self.tools, totals.tools)
-        yield from _missing("session", self.sessions, totals.session_ids)
-        yield from _missing("agent", self.agents, totals.agents)
+        yield from _find_missing("tool", self.tools, totals.tools)
+        yield from _find_missing("session", self.sessions, totals.session_ids)
+        yield from _find_missing("agent", self.agents, totals.agents)
 
 
-def _missing(noun: str, patterns: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _find_missing(noun: str, patterns: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str]]:
     names = list(known)
     for pattern in patterns:
         fits = compile_names(Calls((pattern,)))

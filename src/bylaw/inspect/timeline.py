@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from bylaw.inspect.messages import Histories, thoughts
 from bylaw.inspect.model import (
-    Called,
+    CallWithResults,
     Entry,
     EventEntry,
     Input,
@@ -230,7 +230,7 @@ class Timeline:
     def __iter__(self) -> Iterator[Entry]:
         for event in self._events:
             self._counter.add(event)
-            yield from _STEPS.get(type(event), Timeline._other)(self, event)
+            yield from _STEPS.get(type(event), Timeline._add_other)(self, event)
         yield from self._close_turn()
         yield from self._close_requests(0)
 
@@ -239,7 +239,7 @@ class Timeline:
     def _request(self, event: Request) -> Iterator[Entry]:
         key = (event.origin, event.turn)
         if key in self._open_requests:
-            yield from self._unanswered(self._open_requests.pop(key))
+            yield from self._add_unanswered(self._open_requests.pop(key))
         self._open_requests[key] = event
         yield from self._close_requests(_MOST_OPEN)
 
@@ -261,13 +261,13 @@ class Timeline:
         if self._draft is not None and self._draft.holds(event):
             self._draft.calls[event.call_id] = self._draft.calls.pop(event.call_id, event)  # in the order they ran
         else:
-            yield from self._alone(event)
+            yield from self._add_single(event)
 
     def _result(self, event: ToolResult) -> Iterator[Entry]:
         draft = self._draft
         self._histories.add_result(event)
         if draft is None or event.turn != draft.response.turn or event.origin.session != draft.response.origin.session:
-            yield from self._alone(event)
+            yield from self._add_single(event)
         elif event.call_id in draft.calls:
             draft.results.setdefault(event.call_id, []).append(event)
         else:
@@ -283,13 +283,13 @@ class Timeline:
         yield from self._close_turn()
         session = event.origin.session
         for key in [key for key in self._open_requests if key[0].session == session]:
-            yield from self._unanswered(self._open_requests.pop(key))
+            yield from self._add_unanswered(self._open_requests.pop(key))
         if not event.complete:
-            yield from self._alone(event)
+            yield from self._add_single(event)
         self._headed.pop(session, None)
         self._histories.forget(session)
 
-    def _other(self, event: Event) -> Iterator[Entry]:
+    def _add_other(self, event: Event) -> Iterator[Entry]:
         draft = self._draft
         if (
             draft is not None
@@ -299,28 +299,28 @@ class Timeline:
         ):
             draft.beside.append(event)
         else:
-            yield from self._alone(event)
+            yield from self._add_single(event)
 
     # Entries
 
-    def _alone(self, event: Event) -> Iterator[Entry]:
+    def _add_single(self, event: Event) -> Iterator[Entry]:
         yield from self._close_turn()
         if self._selection.takes_event(event):
-            yield from self._heading(event.origin)
+            yield from self._add_heading(event.origin)
             yield EventEntry(event=event, depth=self._tree.depth(event.origin))
 
-    def _unanswered(self, request: Request) -> Iterator[Entry]:
+    def _add_unanswered(self, request: Request) -> Iterator[Entry]:
         yield from self._close_turn()
         if self._selection.takes_turn(request) and not self._selection.tools:
             new_input = self._histories.new_input(request)
-            yield from self._heading(request.origin)
+            yield from self._add_heading(request.origin)
             yield RequestEntry(request=request, depth=self._tree.depth(request.origin), input=new_input)
         self._histories.add_request(request)
 
     def _close_requests(self, most: int) -> Iterator[Entry]:
         """Show the oldest open requests as unanswered, until only `most` are open."""
         while len(self._open_requests) > most:
-            yield from self._unanswered(self._open_requests.pop(next(iter(self._open_requests))))
+            yield from self._add_unanswered(self._open_requests.pop(next(iter(self._open_requests))))
 
     def _close_turn(self) -> Iterator[Entry]:
         draft, self._draft = self._draft, None
@@ -330,13 +330,13 @@ class Timeline:
         calls = [call for call in draft.calls.values() if self._selection.takes_tool(call)]
         if not draft.is_wanted or (self._selection.tools and not calls):
             return
-        yield from self._heading(draft.response.origin)
+        yield from self._add_heading(draft.response.origin)
         yield TurnEntry(
             response=draft.response,
             depth=depth,
             input=draft.input,
             thoughts=() if self._selection.tools else thoughts(draft.response),
-            calls=_with_results(calls, draft.results),
+            calls=_attach_results(calls, draft.results),
             other_calls=len(draft.calls) - len(calls),
             beside=tuple(event for event in draft.beside if self._selection.takes_event(event)),
             cost=cost_of(draft.response),
@@ -344,7 +344,7 @@ class Timeline:
             whole=draft.whole,
         )
 
-    def _heading(self, origin: Origin) -> Iterator[Entry]:
+    def _add_heading(self, origin: Origin) -> Iterator[Entry]:
         """Count what is shown next, and show a heading where another session begins or continues."""
         self.totals.shown += 1
         session = origin.session
@@ -359,14 +359,16 @@ class Timeline:
             del self._headed[next(iter(self._headed))]
 
 
-def _with_results(calls: list[ToolCall], results: dict[str, list[ToolResult]]) -> tuple[Called, ...]:
+def _attach_results(calls: list[ToolCall], results: dict[str, list[ToolResult]]) -> tuple[CallWithResults, ...]:
     groups: dict[str | int, list[str]] = {}
     for call in calls:
         if call.group is not None:
             groups.setdefault(call.group, []).append(call.call_id)
     parallel = [ids for ids in groups.values() if len(ids) > 1]
     number = {call_id: i for i, ids in enumerate(parallel) for call_id in ids}
-    return tuple(Called(call, tuple(results.get(call.call_id, ())), number.get(call.call_id)) for call in calls)
+    return tuple(
+        CallWithResults(call, tuple(results.get(call.call_id, ())), number.get(call.call_id)) for call in calls
+    )
 
 
 _STEPS: dict[type[Event], Callable[..., Iterator[Entry]]] = {

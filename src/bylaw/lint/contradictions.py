@@ -103,7 +103,7 @@ class Automaton:
                 owed = conj(owed, value(frame, ()))
                 fired = fired or left is None or left(frame, ()) is not False
         now = (frame.atom_values, tuple(frame.memory), before)
-        return tuple(frame.memory), _cut(now, self._depth), owed, True, fired
+        return tuple(frame.memory), _trim_frame(now, self._depth), owed, True, fired
 
     def is_broken(self, state: State) -> bool:
         return state[2] is False
@@ -124,10 +124,10 @@ def _frame(before: Any) -> Frame | None:
     return Frame(START, values, list(memory), _frame(earlier))
 
 
-def _cut(frame: Any, depth: int) -> Any:
+def _trim_frame(frame: Any, depth: int) -> Any:
     if depth == 0 or frame is None:
         return None
-    return (frame[0], frame[1], _cut(frame[2], depth - 1))
+    return (frame[0], frame[1], _trim_frame(frame[2], depth - 1))
 
 
 # -- events ----------------------------------------------------------------------------------------------------------
@@ -149,14 +149,16 @@ def abstract_events(found: Iterable[Atom]) -> list[AbstractEvent]:
 def _tools(what: str, found: Sequence[ToolIs | ResultOf]) -> Iterator[AbstractEvent]:
     names = list(dict.fromkeys(name for atom in found for name in atom.names if not is_glob(name)))
     for name in names:
-        yield from _free(f"{what} {name}", [atom for atom in found if compile_names(Calls(atom.names))(name)])
+        yield from _events_for_name(
+            f"{what} {name}", [atom for atom in found if compile_names(Calls(atom.names))(name)]
+        )
     globbed = [atom for atom in found if any(map(is_glob, atom.names))]
     for some in filter(None, _subsets(globbed)):
         shown = " and ".join(atom.names[0] for atom in some)
-        yield from _free(f"{what} a tool like {shown}", some)
+        yield from _events_for_name(f"{what} a tool like {shown}", some)
 
 
-def _free(name: str, found: Sequence[Atom]) -> Iterator[AbstractEvent]:
+def _events_for_name(name: str, found: Sequence[Atom]) -> Iterator[AbstractEvent]:
     """Atoms that ask only for the name are true; the others may be."""
     certain = frozenset(atom for atom in found if not getattr(atom, "tests", ()))
     for some in _subsets([atom for atom in found if atom not in certain]):
@@ -205,7 +207,7 @@ def shortest(machines: Machines, wanted: Callable[[tuple[State, ...]], bool]) ->
     return None
 
 
-def all_satisfied(machines: Machines) -> Callable[[tuple[State, ...]], bool]:
+def satisfaction_test(machines: Machines) -> Callable[[tuple[State, ...]], bool]:
     return lambda states: all(m.is_satisfied(s) for m, s in zip(machines, states, strict=True))
 
 
@@ -236,7 +238,7 @@ class _Machine(Struct):
     formula: Formula
 
 
-class _Patient(Automaton):
+class _TolerantAutomaton(Automaton):
     """An automaton that a search follows after it was broken."""
 
     def is_broken(self, state: State) -> bool:
@@ -257,7 +259,7 @@ def analyse(rules: Sequence[Rule], excerpt: Excerpt = lambda span: None) -> Anal
             analysis.analysed.append(rule.id)
             machines.append(_Machine(rule, Automaton(formula), formula))
     sound = [machine for machine in machines if report.examine(machine)]
-    related = [pair for pair in combinations(sound, 2) if _can_meet(*pair)]
+    related = [pair for pair in combinations(sound, 2) if _can_share_events(*pair)]
     for one, other in related[:MOST_PAIRS]:
         report.compare(one, other)
     analysis.pairs_left = max(0, len(related) - MOST_PAIRS)
@@ -279,19 +281,19 @@ def as_formula(rule: Rule) -> Formula | str:
         case Never(probe=Calls(tools=tools)):
             return Ahead("G", Not(ToolIs(tools)))
         case Before(first=first, second=second, only_if_both=False):
-            return Ahead("G", Implies(ToolIs(second.tools), _before(ToolIs(first.tools))))
+            return Ahead("G", Implies(ToolIs(second.tools), _occurred_before(ToolIs(first.tools))))
         case Tally(measure=Calls(tools=tools), at_most=1, at_least=1):
-            once = Ahead("G", Implies(ToolIs(tools), Not(_before(ToolIs(tools)))))
+            once = Ahead("G", Implies(ToolIs(tools), Not(_occurred_before(ToolIs(tools)))))
             return And(Ahead("F", ToolIs(tools)), once)
         case _:
             return f"contradiction analysis does not support `{rule.kind}`"
 
 
-def _before(formula: Formula) -> Formula:
+def _occurred_before(formula: Formula) -> Formula:
     return Back("Y", Back("O", formula))
 
 
-def _can_meet(one: _Machine, other: _Machine) -> bool:
+def _can_share_events(one: _Machine, other: _Machine) -> bool:
     """Rules about different things cannot contradict each other."""
     if one.rule.scope is not other.rule.scope:
         return False
@@ -345,7 +347,7 @@ class _Report:
         """Whether the rule can be kept at all, and has something to judge."""
         rule, automaton = machine.rule, machine.automaton
         try:
-            keeping = shortest([automaton], all_satisfied([automaton]))
+            keeping = shortest([automaton], satisfaction_test([automaton]))
             fires = _first_firing(automaton)
             broken = shortest([automaton], lambda states: automaton.is_broken(states[0]))
         except NotAnalysed as why:
@@ -369,8 +371,8 @@ class _Report:
     def compare(self, one: _Machine, other: _Machine) -> None:
         machines = [one.automaton, other.automaton]
         try:
-            if shortest(machines, all_satisfied(machines)) is None:
-                keeping = _trace(shortest(machines[1:], all_satisfied(machines[1:])))
+            if shortest(machines, satisfaction_test(machines)) is None:
+                keeping = _trace(shortest(machines[1:], satisfaction_test(machines[1:])))
                 message = f"no trace can keep both `{one.rule.id}` and `{other.rule.id}`"
                 help = f"the shortest trace that keeps `{other.rule.id}` is {keeping}, which breaks `{one.rule.id}`"
                 self.add(other.rule, message, help, code="contradicting-rules", other=one.rule)
@@ -390,7 +392,7 @@ class _Report:
             return False  # it is about something else too, so it is hardly ever weaker, and a search takes long
         if not _can_end_badly(narrow.automaton):
             return False
-        patient, ruling = _Patient(narrow.formula), wide.automaton
+        patient, ruling = _TolerantAutomaton(narrow.formula), wide.automaton
         if shortest([patient, ruling], lambda s: ruling.is_satisfied(s[1]) and not patient.is_satisfied(s[0])):
             return False
         message = f"`{narrow.rule.id}` is weaker than `{wide.rule.id}`, or says the same"

@@ -87,10 +87,10 @@ def _guard_rule() -> dict[str, Any]:
 
 def _predicates() -> dict[str, Any]:
     counters = {key: _one_or_several(_counter(key)) for key in OVER}
-    return _comparison_or(_ARGUMENT, {**_of_call(), **counters, **_groups(_GROUP)})
+    return _comparison_or(_ARGUMENT, {**_call_properties(), **counters, **_groups(_GROUP)})
 
 
-def _of_call() -> dict[str, Any]:
+def _call_properties() -> dict[str, Any]:
     return {
         "tool_name_in": {**TEXTS_SCHEMA, "description": "the tool is one of these"},
         "tool_name_regex": {**TEXT_SCHEMA, "description": "the tool's name has a match of this pattern"},
@@ -240,7 +240,7 @@ def _behaviour_rule() -> dict[str, Any]:
         {"properties": {"then": {"enum": [action for action in ACTIONS if action != "allow"]}}},
         {"dependentRequired": {key: ["then"] for key in ("reason", "mode", "shadow", "approvals", "approvers")}},
         _NOT_BOTH,
-        *(_by_kind(kind) for kind in KINDS.values()),
+        *(_kind_schema(kind) for kind in KINDS.values()),
     ]
     return {**closed_object(properties, required=["id", "kind", "params"]), "allOf": together}
 
@@ -250,7 +250,7 @@ def _scope() -> dict[str, Any]:
     return {"enum": list(SCOPES), "default": "trace", "description": judged}
 
 
-def _by_kind(kind: Kind) -> dict[str, Any]:
+def _kind_schema(kind: Kind) -> dict[str, Any]:
     return {
         "if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]},
         "then": {
@@ -268,7 +268,7 @@ def _condition() -> dict[str, Any]:
         "pattern": path_pattern(),
         "description": "a dotted path into the turn, such as `request.params.amount`",
     }
-    return _comparison_or(path, {**_of_call(), **_groups({"$ref": "#/$defs/condition"})})
+    return _comparison_or(path, {**_call_properties(), **_groups({"$ref": "#/$defs/condition"})})
 
 
 def _comparison_or(path: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:

@@ -86,16 +86,16 @@ def _calls(demand: Demand) -> Iterator[Calls]:
             yield calls
 
 
-def _parts(predicate: Predicate) -> list[Predicate]:
+def _conjuncts(predicate: Predicate) -> list[Predicate]:
     """What must hold together."""
-    return [part for one in predicate.of for part in _parts(one)] if isinstance(predicate, AllOf) else [predicate]
+    return [part for one in predicate.of for part in _conjuncts(one)] if isinstance(predicate, AllOf) else [predicate]
 
 
 def _conflict(predicate: Predicate) -> str | None:
     if isinstance(predicate, AnyOf):
         whys = [_conflict(part) for part in predicate.of]
         return whys[0] if whys and all(whys) else None
-    parts = _parts(predicate)
+    parts = _conjuncts(predicate)
     for part in parts:
         if isinstance(part, AnyOf) and (why := _conflict(part)):
             return why
@@ -103,10 +103,10 @@ def _conflict(predicate: Predicate) -> str | None:
             return "one part is the opposite of another"
         if isinstance(part, NotOf) and (why := _tautology(part.of)):
             return f"not that {why}"
-    return _no_tool(parts) or _clash([_test(part) for part in parts if isinstance(part, ArgumentIs)])
+    return _find_name_conflict(parts) or _clash([_test(part) for part in parts if isinstance(part, ArgumentIs)])
 
 
-def _no_tool(parts: Sequence[Predicate]) -> str | None:
+def _find_name_conflict(parts: Sequence[Predicate]) -> str | None:
     """Names that exclude each other."""
     lists = [set(part.names) for part in parts if isinstance(part, ToolIn)]
     names = set.intersection(*lists) if lists else set()
@@ -148,7 +148,7 @@ def _clash(tests: Sequence[_Test]) -> str | None:
     for i, one in enumerate(plain):
         for other in plain[i + 1 :]:
             if one.path == other.path and (_excludes(one, other) or _excludes(other, one)):
-                return f"`{one.name}` cannot be {_shown(one)} and {_shown(other)}"
+                return f"`{one.name}` cannot be {_describe_test(one)} and {_describe_test(other)}"
     return None
 
 
@@ -179,7 +179,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(test: _Test) -> str:
+def _describe_test(test: _Test) -> str:
     return test.op if test.op in ("present", "missing") else f"{test.op} {test.value!r}"
 
 
@@ -233,7 +233,8 @@ def _circles(rules: Sequence[Rule]) -> Iterator[Remark]:
         yield Remark(
             rule=path[0][0],
             code="circular-order",
-            message=f"{_listing(ids)} form a circle: none of {_listing(tools)} can be called without breaking one",
+            message=f"{_list_names(ids)} form a circle: "
+            f"none of {_list_names(tools)} can be called without breaking one",
             help=f"together they demand {shown}",
             other=path[1][0],
         )
@@ -288,7 +289,7 @@ def _walk(
     return path[here[tool] :] if tool in here else []
 
 
-def _listing(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     shown = [f"`{name}`" for name in dict.fromkeys(names)]
     if len(shown) > _MOST_LISTED:
         return f"{', '.join(shown[:_MOST_LISTED])} and {len(shown) - _MOST_LISTED} more"
@@ -365,7 +366,7 @@ def _about(rule: Rule) -> Iterator[Remark]:
             message = f"`{condition}` of `{rule.id}` {verdict}: `{condition.path.text}` is {wanted}"
             yield Remark(rule=rule, code="other-type", message=message, help=f"compare it with {wanted}")
     for apart in filter(None, map(on_separate_calls, clauses)):
-        paths = _listing(one.path.text for one in apart)
+        paths = _list_names(one.path.text for one in apart)
         message = f"conditions of `{rule.id}` on {paths} may be met by different calls of a turn"
         help = "if one call must meet them all, put them under `where` beside the tool"
         yield Remark(rule=rule, code="separate-calls", message=message, help=help)

@@ -58,7 +58,7 @@ def plain_json(data: Any) -> bytes | None:
     if form == ODD:
         return None
     try:
-        return _encode_sorted(data if form == PLAIN else _narrowed(data))
+        return _encode_sorted(data if form == PLAIN else _narrow_floats(data))
     except (TypeError, UnicodeEncodeError):  # a string of a type of its own, half a surrogate pair
         return None
 
@@ -99,12 +99,12 @@ def _form(data: Any) -> int:
     return form
 
 
-def _narrowed(value: Any) -> Any:
+def _narrow_floats(value: Any) -> Any:
     """The value with integers for whole floats."""
     if isinstance(value, dict):
-        return {key: _narrowed(inner) for key, inner in value.items()}
+        return {key: _narrow_floats(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_narrowed(inner) for inner in value]
+        return [_narrow_floats(inner) for inner in value]
     return int(value) if type(value) is float and is_whole(value) else value
 
 

@@ -154,17 +154,17 @@ def looks_at_arguments(demand: Demand) -> Iterator[tuple[Calls, tuple[str | None
     """The paths into the arguments of which calls the demand asks for. Formulas and attempts have their own."""
     match demand:
         case Before(first=first, second=second, same=same):
-            yield from _asked(first)
-            yield from _asked(second)
+            yield from _paths_in(first)
+            yield from _paths_in(second)
             yield from ((calls, path) for calls in (first, second) for path in same)
         case Tally(measure=Values(calls=calls, path=path)):
             yield calls, path
-            yield from _asked(calls)
+            yield from _paths_in(calls)
         case Never(probe=Calls() as calls) | Tally(measure=Calls() as calls) | Next(must=Calls() as calls):
-            yield from _asked(calls)
+            yield from _paths_in(calls)
 
 
-def _asked(calls: Calls) -> Iterator[tuple[Calls, tuple[str | None, ...]]]:
+def _paths_in(calls: Calls) -> Iterator[tuple[Calls, tuple[str | None, ...]]]:
     if calls.where is not None:
         yield from ((calls, leaf.path) for leaf in argument_tests(calls.where))
 

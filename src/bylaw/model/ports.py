@@ -52,7 +52,7 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
-class Posted(Struct, frozen=True, kw_only=True):
+class DeliveryResult(Struct, frozen=True, kw_only=True):
     """What came of one try to deliver a notification."""
 
     answer: int | None = None
@@ -69,4 +69,4 @@ class Posted(Struct, frozen=True, kw_only=True):
 class Poster(Protocol):
     """Takes a notification to its recipient. Never raises, and never takes long."""
 
-    def __call__(self, body: bytes, *, key: str, at: float) -> Posted: ...
+    def __call__(self, body: bytes, *, key: str, at: float) -> DeliveryResult: ...

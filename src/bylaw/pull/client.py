@@ -100,7 +100,7 @@ class Client:
             self._headers.setdefault("authorization", basic(parts.username, parts.password or ""))
         self._proxy = proxy_of(self._base)
         self.sleep: Callable[[float], None] = time.sleep
-        self.missing: list[NotThere] = []
+        self.missing: list[PathNotFound] = []
         """one for each trace that was listed, and no longer there when it was fetched"""
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Client:
         return self._object(self._ask("GET", f"{path}?{urlencode(given, doseq=True)}" if given else path))
 
     def get_list(self, path: str, params: Mapping[str, Any]) -> list[Any]:
-        return self.listed({"": self._decoded(self._ask("GET", f"{path}?{urlencode(params)}"))}, "")
+        return self.listed({"": self._decode_reply(self._ask("GET", f"{path}?{urlencode(params)}"))}, "")
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """For APIs whose queries are POSTs. Fields that are None are left out."""
@@ -151,7 +151,7 @@ class Client:
             return PullError(f"{service} refuses the credentials in {self._keys_in} (status {status})")
         if status in _NOT_THERE:
             place = f"`{self._base}{path}` (status {status})"
-            return NotThere(f"{service} has nothing at {place}; is {self._address_in} right?")
+            return PathNotFound(f"{service} has nothing at {place}; is {self._address_in} right?")
         if 300 <= status < 400:
             return PullError(f"{service} redirects to another address; set {self._address_in} to that one")
         if status == 429:
@@ -160,14 +160,14 @@ class Client:
         code = ExitCode.OUT_OF_REACH if status >= 500 else ExitCode.BAD_INPUT
         return PullError(f"{service} answered with status {status}{f': {text}' if text else ''}", code)
 
-    def _decoded(self, reply: Reply) -> Any:
+    def _decode_reply(self, reply: Reply) -> Any:
         try:
             return msgspec.json.decode(reply.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise PullError(f"{self.service}'s reply is not JSON; is {self._address_in} right?") from None
 
     def _object(self, reply: Reply) -> dict[str, Any]:
-        found = self._decoded(reply)
+        found = self._decode_reply(reply)
         if not isinstance(found, dict):
             raise PullError(f"{self.service}'s reply is not an object; is {self._address_in} right?")
         return found
@@ -214,13 +214,13 @@ class Client:
         first = next(rows, None)
         if first is None:
             message = f"{self.service} has no record of the trace `{trace}`"
-            self.missing.append(NotThere(message, ExitCode.NOTHING_CHECKED))
+            self.missing.append(PathNotFound(message, ExitCode.NOTHING_CHECKED))
             return
         yield first
         yield from rows
 
 
-class NotThere(PullError):
+class PathNotFound(PullError):
     """The server does not have this path, or no longer."""
 
 

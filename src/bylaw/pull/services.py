@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from bylaw.pull.client import Client, NotThere, PullError, basic, id_of, variable
+from bylaw.pull.client import Client, PathNotFound, PullError, basic, id_of, variable
 
 LANGFUSE_CLOUD = "https://cloud.langfuse.com"
 _LANGFUSE_PAGE, _V2_PAGE, _PAGE = 50, 1000, 100
@@ -44,7 +44,7 @@ class Langfuse:
             for trace in self._traces(start):
                 has_any = True
                 yield trace
-        except NotThere:
+        except PathNotFound:
             if has_any:
                 raise
             self._has_traces = False
@@ -74,7 +74,7 @@ class Langfuse:
                 continue
             try:
                 yield self.client.get(f"/api/public/traces/{quote(trace, safe='')}")
-            except NotThere as problem:
+            except PathNotFound as problem:
                 self.client.missing.append(problem)
 
     def _observations(self, query: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
@@ -146,7 +146,7 @@ class LangSmith:
             body = {"session": [project], "limit": _PAGE, "cursor": cursor, "select": select, **query}
             try:
                 reply = self.client.post(f"{self._prefix}/runs/query", body)
-            except NotThere:
+            except PathNotFound:
                 if cursor is not None:
                     raise
                 self._has_v1 = False
@@ -167,7 +167,7 @@ class LangSmith:
             },
         )
         runs = self.client.listed(reply, "items", is_optional=True)
-        return [_as_v1(run) for run in runs], reply.get("next_cursor")
+        return [_convert_to_v1(run) for run in runs], reply.get("next_cursor")
 
     def _project_id(self) -> str:
         if not self._found:
@@ -178,7 +178,7 @@ class LangSmith:
         return str(self._found["id"])
 
 
-def _as_v1(run: dict[str, Any]) -> dict[str, Any]:
+def _convert_to_v1(run: dict[str, Any]) -> dict[str, Any]:
     parents = run.get("parent_run_ids")
     lower = {key: run[key].lower() for key in ("run_type", "status") if isinstance(run.get(key), str)}
     above = parents[-1] if isinstance(parents, list) and parents else None
@@ -239,7 +239,7 @@ class Mlflow:
         for trace in traces:
             try:
                 data = self.client.get("/ajax-api/2.0/mlflow/get-trace-artifact", {"request_id": trace})
-            except NotThere as problem:
+            except PathNotFound as problem:
                 self.client.missing.append(problem)
             else:
                 yield {"info": self._info[trace], "data": data}
@@ -249,7 +249,7 @@ class Mlflow:
             return self._experiment
         try:
             reply = self.client.get("/api/2.0/mlflow/experiments/get-by-name", {"experiment_name": self._name})
-        except NotThere:
+        except PathNotFound:
             raise PullError(f"MLflow has no experiment `{self._name}`; name another by --project") from None
         return self.client.ids([reply.get("experiment")], "experiment_id")[0]
 
@@ -282,7 +282,7 @@ class Phoenix:
         try:
             for page in self._pages({"start_time": since.isoformat() if since else None}):
                 yield from self.client.ids([span.get("context") for span in page], "trace_id")
-        except NotThere:
+        except PathNotFound:
             raise PullError(
                 f"Phoenix has no project `{self._project}`, or PHOENIX_ENDPOINT is not right (status 404)"
             ) from None

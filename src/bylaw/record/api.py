@@ -168,7 +168,7 @@ def begin_recording(recording: Recording) -> None:
     except BaseException:
         recording.close(complete=False)
         raise
-    around = _carried()
+    around = _current_recordings()
     with _lock:
         if not around:
             _roots.append(recording)
@@ -192,13 +192,13 @@ def _leave(recording: Recording) -> None:
         LIBRARIES.close()
 
 
-def _carried() -> tuple[Recording, ...]:
+def _current_recordings() -> tuple[Recording, ...]:
     return tuple(recording for recording in _scope.get() if recording.is_open)
 
 
 def _recordings() -> list[tuple[Recording, str | None]]:
     """The recordings of the calling code, and the session if it is not that of the recording."""
-    scope = _carried()
+    scope = _current_recordings()
     if scope:
         return [(one, None) for one in {recording.file.identity: recording for recording in scope}.values()]
     with _lock:
@@ -263,11 +263,11 @@ class Settings(Struct, frozen=True):
 def begin_part() -> Any:
     """Record the frameworks of this process until it ends. Returns the finder that patches them on import."""
     settings = msgspec.json.decode(os.environ[SETTINGS], type=prepared(Settings))
-    begin_recording(_Part(settings, os.environ[LOG]))
+    begin_recording(_ChildRecording(settings, os.environ[LOG]))
     return FRAMEWORKS.finder
 
 
-class _Part(Recording):
+class _ChildRecording(Recording):
     """A part of the recording of `bylaw record`, whose proxy records what HTTP carries."""
 
     def __init__(self, settings: Settings, log: str) -> None:
@@ -297,4 +297,4 @@ class _Part(Recording):
         except FileNotFoundError:
             pass
         except OSError as problem:
-            self._failed(problem)
+            self._report_failure(problem)

@@ -129,7 +129,7 @@ def read_log(folder: Path) -> tuple[Counter[str], list[str]]:
     return Counter(word[0] for word in words), list(unable)
 
 
-class Recorded(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """The result of a recorded command."""
 
     status: int
@@ -158,14 +158,14 @@ def record_command(
     named: Mapping[str, Address],
     settings: Settings,
     hosts: tuple[str, ...] = (),
-) -> Recorded:
+) -> CommandResult:
     """`named`: the base URLs of the user's environment. Raises OSError if the command cannot be started."""
     with queued_signals() as signals, tempfile.TemporaryDirectory(prefix="bylaw-") as name:
         folder = Path(name)
         authority = Authority.temporary(folder)
         upstreams = {provider: address.origin for provider, address in named.items()}
         proxy = RecordingProxy(recording, upstreams=upstreams, authority=authority, hosts=hosts)
-        with _serving(proxy):
+        with _run_in_thread(proxy):
             env = child_environment(os.environ, proxy=proxy.url(), named=named, authority=authority, folder=folder)
             env |= hook_variables(env, settings, folder)
             status = run_child(command, env, signals=signals)
@@ -173,11 +173,11 @@ def record_command(
     recording.add_counts(counts["turn"], counts["error"], counts["lost"] + proxy.turned_away.total())
     unread = [host for host, _ in proxy.unread.most_common()]
     refused = [host for host, _ in proxy.refused.most_common()]
-    return Recorded(status, unread, refused, unable, dict(proxy.turned_away), list(proxy.passed))
+    return CommandResult(status, unread, refused, unable, dict(proxy.turned_away), list(proxy.passed))
 
 
 @contextmanager
-def _serving(proxy: RecordingProxy) -> Iterator[None]:
+def _run_in_thread(proxy: RecordingProxy) -> Iterator[None]:
     """Run the proxy in a thread of its own. When it stops, unfinished exchanges are recorded as far as they came."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="bylaw-proxy", daemon=True)

@@ -16,7 +16,7 @@ from bylaw.errors import BylawError, ExitCode
 from bylaw.report.text import count, printable
 
 if TYPE_CHECKING:
-    from bylaw.record.child import Recorded
+    from bylaw.record.child import CommandResult
     from bylaw.record.receiver import Receiver
     from bylaw.record.recording import Recording
 
@@ -113,7 +113,7 @@ def _print(line: str) -> None:
     click.echo(printable(line), err=True)
 
 
-def _report_recording(recording: Recording, recorded: Recorded) -> int:
+def _report_recording(recording: Recording, recorded: CommandResult) -> int:
     turns = count(recording.turns, "turn")
     errors = f", {count(recording.errors, 'failed attempt')}" if recording.errors else ""
     if recording.turns or recording.errors:
@@ -130,7 +130,7 @@ def _report_recording(recording: Recording, recorded: Recorded) -> int:
     return ExitCode.OK if recording.turns else ExitCode.NOTHING_CHECKED
 
 
-def hints(recording: Recording, recorded: Recorded, environ: Mapping[str, str]) -> Iterator[str]:
+def hints(recording: Recording, recorded: CommandResult, environ: Mapping[str, str]) -> Iterator[str]:
     """What was not recorded, why, and what to do."""
     is_named = environ.get("OPENAI_BASE_URL") or environ.get("ANTHROPIC_BASE_URL")
     is_seen = recording.turns or recording.errors or recording.lost or recorded.unread or recorded.refused

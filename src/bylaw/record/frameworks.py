@@ -54,15 +54,19 @@ FRAMEWORKS = PatchOnImport(
 def patch(module: Any, patches: Patches) -> None:
     if module.__name__.startswith("langchain_core") and hasattr(module, "BaseChatModel"):
         patches.replace(module.BaseChatModel, "generate", _langchain)
-        patches.replace(module.BaseChatModel, "agenerate", _asked(_of_langchain))
+        patches.replace(module.BaseChatModel, "agenerate", _patch_answer(_calls_from_langchain))
         patches.replace(module.BaseChatModel, "stream", _langchain_stream)
         patches.replace(module.BaseChatModel, "astream", _langchain_astream)
         return
     model = getattr(module, "Model", None)
     if hasattr(model, "get_response"):
-        _patch_classes(model, patches, {"get_response": _asked(_of_agents), "stream_response": _agents_stream})
+        _patch_classes(
+            model, patches, {"get_response": _patch_answer(_calls_from_agents), "stream_response": _agents_stream}
+        )
     elif hasattr(model, "request"):
-        _patch_classes(model, patches, {"request": _asked(_of_pydantic), "request_stream": _pydantic_stream})
+        _patch_classes(
+            model, patches, {"request": _patch_answer(_calls_from_pydantic), "request_stream": _pydantic_stream}
+        )
 
 
 def _patch_classes(base: Any, patches: Patches, methods: dict[str, Callable[[Any], Any]]) -> None:
@@ -90,7 +94,7 @@ def _patch_classes(base: Any, patches: Patches, methods: dict[str, Callable[[Any
         patches.add(base, "__init_subclass__", watch(None))
 
 
-class _Asking:
+class _ModelRequest:
     """One call of a model: `step` is around each piece of its work, and `finish` records it unless HTTP carried it.
 
     A stream has many steps, and what the agent does between two of them is no part of the call.
@@ -143,10 +147,10 @@ def _call(wire: str, request: Json, reply: Json | None) -> ModelCall:
 def _langchain(original: Any) -> Any:
     @functools.wraps(original)
     def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        asking = _Asking(lambda: _of_langchain(self, args, kwargs, None))
+        asking = _ModelRequest(lambda: _calls_from_langchain(self, args, kwargs, None))
         with asking.step():
             result = original(self, *args, **kwargs)
-        asking.finish(lambda: _of_langchain(self, args, kwargs, result))
+        asking.finish(lambda: _calls_from_langchain(self, args, kwargs, result))
         return result
 
     return generate
@@ -156,7 +160,7 @@ def _langchain_stream(original: Any) -> Any:
     @functools.wraps(original)
     def stream(self: Any, input: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         chunks: list[Any] = []
-        asking = _Asking(lambda: _of_chunks(self, input, chunks, kwargs))
+        asking = _ModelRequest(lambda: _calls_from_chunks(self, input, chunks, kwargs))
         source, is_whole = original(self, input, *args, **kwargs), False
         try:
             while True:
@@ -169,7 +173,7 @@ def _langchain_stream(original: Any) -> Any:
                 yield chunk
             is_whole = True
         finally:
-            asking.finish(lambda: _of_chunks(self, input, chunks, kwargs), is_whole=is_whole)
+            asking.finish(lambda: _calls_from_chunks(self, input, chunks, kwargs), is_whole=is_whole)
             source.close()
 
     return stream
@@ -179,7 +183,7 @@ def _langchain_astream(original: Any) -> Any:
     @functools.wraps(original)
     async def astream(self: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         chunks: list[Any] = []
-        asking = _Asking(lambda: _of_chunks(self, input, chunks, kwargs))
+        asking = _ModelRequest(lambda: _calls_from_chunks(self, input, chunks, kwargs))
         source, is_whole = original(self, input, *args, **kwargs), False
         try:
             while True:
@@ -192,18 +196,18 @@ def _langchain_astream(original: Any) -> Any:
                 yield chunk
             is_whole = True
         finally:
-            asking.finish(lambda: _of_chunks(self, input, chunks, kwargs), is_whole=is_whole)
+            asking.finish(lambda: _calls_from_chunks(self, input, chunks, kwargs), is_whole=is_whole)
             await source.aclose()
 
     return astream
 
 
-def _of_chunks(model: Any, input: Any, chunks: list[Any], kwargs: Any) -> list[ModelCall]:
+def _calls_from_chunks(model: Any, input: Any, chunks: list[Any], kwargs: Any) -> list[ModelCall]:
     whole = functools.reduce(lambda left, right: left + right, chunks) if chunks else None
     return [_chat_call(model, model._convert_input(input).to_messages(), whole, kwargs)]
 
 
-def _of_langchain(model: Any, args: Any, kwargs: Any, result: Any) -> Iterator[ModelCall]:
+def _calls_from_langchain(model: Any, args: Any, kwargs: Any, result: Any) -> Iterator[ModelCall]:
     batches = args[0] if args else kwargs["messages"]
     if result is None:
         yield from (_chat_call(model, messages, None, kwargs) for messages in batches)
@@ -235,13 +239,13 @@ def _chat(framework: str, request: Json, message: Json | None) -> ModelCall:
 # Pydantic AI and the OpenAI Agents SDK
 
 
-def _asked(read: Callable[[Any, Any, Any, Any], Iterable[ModelCall]]) -> Callable[[Any], Any]:
+def _patch_answer(read: Callable[[Any, Any, Any, Any], Iterable[ModelCall]]) -> Callable[[Any], Any]:
     """A patch of a method that returns the whole answer, which `read` turns into calls."""
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
         async def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
-            asking = _Asking(lambda: read(self, args, kwargs, None))
+            asking = _ModelRequest(lambda: read(self, args, kwargs, None))
             with asking.step():
                 response = await original(self, *args, **kwargs)
             asking.finish(lambda: read(self, args, kwargs, response))
@@ -256,7 +260,7 @@ def _pydantic_stream(original: Any) -> Any:
     @functools.wraps(original)
     @asynccontextmanager
     async def request_stream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        asking = _Asking(lambda: _of_pydantic(self, args, kwargs, None))
+        asking = _ModelRequest(lambda: _calls_from_pydantic(self, args, kwargs, None))
         async with AsyncExitStack() as stack:
             with asking.step():  # a model that speaks HTTP sends its request here
                 streamed = await stack.enter_async_context(original(self, *args, **kwargs))
@@ -265,7 +269,7 @@ def _pydantic_stream(original: Any) -> Any:
                 yield streamed
                 is_whole = streamed.get().state == "complete"
             finally:
-                asking.finish(lambda: _of_pydantic(self, args, kwargs, streamed.get()), is_whole=is_whole)
+                asking.finish(lambda: _calls_from_pydantic(self, args, kwargs, streamed.get()), is_whole=is_whole)
 
     return request_stream
 
@@ -274,7 +278,7 @@ def _agents_stream(original: Any) -> Any:
     @functools.wraps(original)
     async def stream_response(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         pieces: list[str] = []
-        asking = _Asking(lambda: _of_agents(self, args, kwargs, None))
+        asking = _ModelRequest(lambda: _calls_from_agents(self, args, kwargs, None))
         source, response = original(self, *args, **kwargs), None
         try:
             while True:
@@ -291,7 +295,7 @@ def _agents_stream(original: Any) -> Any:
             block = {"type": "output_text", "text": "".join(pieces)}
             broken_off = [{"type": "message", "role": "assistant", "content": [block]}]
             said = response or SimpleNamespace(output=broken_off)
-            asking.finish(lambda: _of_agents(self, args, kwargs, said), is_whole=response is not None)
+            asking.finish(lambda: _calls_from_agents(self, args, kwargs, said), is_whole=response is not None)
             if hasattr(source, "aclose"):
                 await source.aclose()
 
@@ -301,7 +305,7 @@ def _agents_stream(original: Any) -> Any:
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> list[ModelCall]:
+def _calls_from_agents(model: Any, args: Any, kwargs: Any, response: Any) -> list[ModelCall]:
     names = ("system_instructions", "input", "model_settings", "tools")
     asked = {**dict(zip(names, args, strict=False)), **kwargs}
     request = {"model": str(getattr(model, "model", type(model).__name__)), "input": asked.get("input") or ""}
@@ -312,7 +316,7 @@ def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> list[ModelC
     return [_call("openai_responses", request, {"status": "completed", "model": request["model"], "output": output})]
 
 
-def _of_pydantic(model: Any, args: Any, kwargs: Any, response: Any) -> list[ModelCall]:
+def _calls_from_pydantic(model: Any, args: Any, kwargs: Any, response: Any) -> list[ModelCall]:
     messages = args[0] if args else kwargs["messages"]
     converted = [one for message in messages for one in _pydantic_messages(message)]
     said = None if response is None else next(_pydantic_messages(response))

@@ -121,7 +121,7 @@ class Receiver:
                 raise BadRequest(405, "OTLP is sent by POST")
             if kind not in (_JSON, _PROTOBUF):
                 raise BadRequest(415, f"expected {_PROTOBUF} or {_JSON}")
-            body = _unpacked(request)
+            body = _decompress_body(request)
             if path.endswith("/v1/metrics"):
                 self.metrics += 1
             else:
@@ -147,7 +147,7 @@ class Receiver:
         self.logs += logs
 
 
-def _unpacked(request: Request) -> bytes:
+def _decompress_body(request: Request) -> bytes:
     encoding = request.header("content-encoding").strip().lower()
     if encoding in ("", "identity"):
         return request.body

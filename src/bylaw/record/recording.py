@@ -100,13 +100,13 @@ class Recording:
     def listen(self, exchange: Exchange, *, session: str | None = None) -> Exchange:
         """The exchange, which is recorded if it asks a model. `session`: if it is not that of the recording."""
         try:
-            model_request = model_call(_uncompressed(exchange.request))
+            model_request = model_call(_decompress_request(exchange.request))
         except Exception as error:  # a body that no provider would accept either
-            self._failed(error)
+            self._report_failure(error)
             return exchange
         if model_request is None:
             if is_unread_call(exchange.request):
-                self._failed(ValueError("the request to the model cannot be read as JSON"))
+                self._report_failure(ValueError("the request to the model cannot be read as JSON"))
             return exchange
         mark_carried()
         recorded = RecordedExchange(
@@ -128,7 +128,7 @@ class Recording:
                 if self.is_open:
                     self._write(call, session or self.session)
         except Exception as problem:
-            self._failed(problem)
+            self._report_failure(problem)
 
     def add_counts(self, turns: int, errors: int, lost: int) -> None:
         """Count what parts of it in other processes wrote, or lost."""
@@ -173,7 +173,7 @@ class Recording:
                 self._discard(exchange)
         except BaseException as problem:
             with self._lock:
-                self._failed(problem)
+                self._report_failure(problem)
                 self._discard(exchange)
             if not isinstance(problem, Exception):
                 raise
@@ -184,10 +184,10 @@ class Recording:
         self._lock.notify_all()
 
     def _write(self, call: ModelCall, session: str) -> None:
-        lines = lines_of(self._shortened(call), self._known_in(session))
+        lines = lines_of(self._shorten_call(call), self._known_calls(session))
         for line in lines:
             line.session, line.agent = session, self._agent
-        self.file.append(lines if self._redact is None else [self._redacted(line) for line in lines])
+        self.file.append(lines if self._redact is None else [self._redact_line(line) for line in lines])
         if self._owns_session and session == self.session:
             self._ends.add(session)
         if call.reply is None:
@@ -195,7 +195,7 @@ class Recording:
         else:
             self.turns += 1
 
-    def _known_in(self, session: str) -> set[str]:
+    def _known_calls(self, session: str) -> set[str]:
         known = self._known[session] = self._known.pop(session, set())  # the most recently used is dropped last
         if len(self._known) > _MOST_SESSIONS:
             del self._known[next(iter(self._known))]
@@ -203,21 +203,21 @@ class Recording:
             known.clear()
         return known
 
-    def _shortened(self, call: ModelCall) -> ModelCall:
+    def _shorten_call(self, call: ModelCall) -> ModelCall:
         """Redact before cutting, because half of a key is not recognised as one."""
         if call.error is None:
             return call
         error: str = call.error if self._redact is None else self._redact(call.error)
         return msgspec.structs.replace(call, error=error[:MOST_OF_ERROR])
 
-    def _redacted(self, line: Line) -> Any:
+    def _redact_line(self, line: Line) -> Any:
         assert self._redact is not None
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(line))
         redact_ids(plain, self._redact)
         unredacted = {key: plain[key] for key in _UNREDACTED if key in plain}
         return {**self._redact(plain), **unredacted}
 
-    def _failed(self, error: BaseException) -> None:
+    def _report_failure(self, error: BaseException) -> None:
         with self._lock:
             if not self.is_open:
                 return  # `close` has counted it
@@ -231,7 +231,7 @@ class Recording:
             )
 
 
-def _uncompressed(request: Outgoing) -> Outgoing:
+def _decompress_request(request: Outgoing) -> Outgoing:
     """Some clients compress what they send."""
     if not request.headers.get("content-encoding"):
         return request

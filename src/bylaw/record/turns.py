@@ -153,7 +153,7 @@ def is_ended(wire: WireFormat, reply: Json) -> bool:
 def _answer(call: ModelCall) -> Answer:
     assert call.reply is not None
     if call.wire.name == _RESPONSES:
-        return _of_items(call.reply)
+        return _answer_from_items(call.reply)
     message = call.wire.answer(call.reply)
     reason = text_field(message, "finish_reason", "stop_reason")
     try:
@@ -163,7 +163,7 @@ def _answer(call: ModelCall) -> Answer:
     return Answer(blocks, reason, list(results_in({"role": "assistant", "content": blocks})))
 
 
-def _of_items(reply: Json) -> Answer:
+def _answer_from_items(reply: Json) -> Answer:
     blocks: list[Any] = []
     content, marks = AssistantContent(blocks=blocks), []
     output = reply.get("output")

@@ -44,7 +44,7 @@ def moment_of(text: str) -> Moment | None:
         if found := _ISO.fullmatch(text):
             return _iso(found)
         written = next((found for form in _WRITTEN if (found := form.fullmatch(text))), None)
-        return None if written is None else _written(written)
+        return None if written is None else _parse_written_date(written)
     except ValueError:  # no such day or hour
         return None
 
@@ -56,7 +56,7 @@ def _iso(found: re.Match[str]) -> Moment | None:
     return datetime.fromisoformat(f"{day}T{found['time'].replace(',', '.')}{found['zone'] or ''}")
 
 
-def _written(found: re.Match[str]) -> Moment:
+def _parse_written_date(found: re.Match[str]) -> Moment:
     day = date(int(found["year"]), _MONTHS[found["month"].lower()], int(found["day"]))
     if found["hour"] is None:
         return day

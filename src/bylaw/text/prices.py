@@ -87,14 +87,14 @@ class Prices(Struct, eq=False, kw_only=True):
 
 
 @cache
-def shipped() -> Prices:
+def load_shipped_prices() -> Prices:
     """The list that comes with Bylaw."""
     text = resources.files(__package__).joinpath("prices.json").read_bytes()
     return msgspec.json.decode(text, type=prepared(Prices))
 
 
 def price_of(model: str, *, prices: Prices | None = None) -> Price | None:
-    return (prices or shipped()).of(model)
+    return (prices or load_shipped_prices()).of(model)
 
 
 def cost_of(response: Response, *, prices: Prices | None = None) -> float | None:
@@ -151,19 +151,19 @@ def _look_up(prices: Prices, model: str) -> Price | None:
     full = model.strip().lower()
     if len(full) > _LONGEST:
         return None
-    name, regional = _without_provider(full)
+    name, regional = _strip_provider(full)
     dashed = name.replace(".", "-") if name.startswith("claude") else name  # `claude-opus-4.5` is `claude-opus-4-5`
     for candidate in (*_shorter(full), *_shorter(name), *_shorter(dashed)):
         price = prices.models.get(candidate)
         if price is not None and regional and price.regional != 1:
-            long = price.long and LongRates(above=price.long.above, **_scaled(price.long, price.regional))
-            return Price(long=long, **_scaled(price, price.regional))
+            long = price.long and LongRates(above=price.long.above, **_scale_rates(price.long, price.regional))
+            return Price(long=long, **_scale_rates(price, price.regional))
         if price is not None:
             return price
     return prices.fallback.of(model) if prices.fallback else None
 
 
-def _without_provider(full: str) -> tuple[str, bool]:
+def _strip_provider(full: str) -> tuple[str, bool]:
     """The bare name, and whether it names a regional endpoint. An unknown provider stays in the name."""
     path, _, name = full.rpartition("/")
     known = _PATH.fullmatch(path) or all(part in _PROVIDERS or _REGION.fullmatch(part) for part in path.split("/"))
@@ -184,7 +184,7 @@ def _shorter(name: str) -> Iterator[str]:
         yield name
 
 
-def _scaled(rates: Rates, factor: float) -> dict[str, float]:
+def _scale_rates(rates: Rates, factor: float) -> dict[str, float]:
     return {key: rate * factor for key in RATES if (rate := getattr(rates, key)) is not None}
 
 
@@ -207,7 +207,9 @@ def load_prices(path: str | os.PathLike[str]) -> Prices:
     models = file.check(document)
     if file.problems:
         raise InputError(file.problems)
-    return Prices(models=models, as_of=document.get("as_of"), source=document.get("source"), fallback=shipped())
+    return Prices(
+        models=models, as_of=document.get("as_of"), source=document.get("source"), fallback=load_shipped_prices()
+    )
 
 
 def _read(path: Path) -> str:
@@ -240,7 +242,7 @@ class _PriceFile:
         except json.JSONDecodeError as error:
             self._fail(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", (error.pos, error.pos + 1))
         except RepeatedKey as error:
-            self._fail(f"the key {_path([error.key])} is given twice", self._place([error.key] * 2))
+            self._fail(f"the key {_path([error.key])} is given twice", self._find_span([error.key] * 2))
         except (RecursionError, ValueError):  # a number may have more digits than Python reads
             self._fail("nested too deep, or a number too long", (0, 1))
         if not isinstance(document, dict):
@@ -266,12 +268,12 @@ class _PriceFile:
         known = len(self.problems)
         rates = self._rates(entry, where, ("long", "regional"))
         if rates and entry.get("long") is not None:
-            rates["long"] = self._long(entry["long"], [*where, "long"])
+            rates["long"] = self._long_rates(entry["long"], [*where, "long"])
         if rates and entry.get("regional") is not None:
             rates["regional"] = self._number(entry["regional"], [*where, "regional"])
         return Price(**rates) if len(self.problems) == known else None
 
-    def _long(self, entry: Any, where: list[str]) -> LongRates | None:
+    def _long_rates(self, entry: Any, where: list[str]) -> LongRates | None:
         known = len(self.problems)
         rates = self._rates(entry, where, ("above",))
         if rates and (type(entry.get("above")) is not int or entry["above"] <= 0):
@@ -305,12 +307,12 @@ class _PriceFile:
                 self._add(f"unknown key {_path([*where, key])}", [*where, key], help=help)
 
     def _add(self, message: str, where: list[str], *, help: str | None = None) -> None:
-        self.problems.append(self._diagnostic(message, self._place(where), help))
+        self.problems.append(self._diagnostic(message, self._find_span(where), help))
 
     def _fail(self, message: str, place: tuple[int, int]) -> NoReturn:
         raise InputError([self._diagnostic(message, place)])
 
-    def _place(self, where: list[str]) -> tuple[int, int]:
+    def _find_span(self, where: list[str]) -> tuple[int, int]:
         """The span of a key, or of the innermost key above it that is found."""
         start, end = 0, 0
         for key in where:

@@ -36,7 +36,7 @@ NEAR = 200
 
 
 def is_refusal(response: Response) -> bool:
-    return _stopped(response.stop_reason) or bool(response.text and says_refusal(response.text))
+    return _is_refusal_stop(response.stop_reason) or bool(response.text and says_refusal(response.text))
 
 
 def says_refusal(text: str) -> bool:
@@ -48,14 +48,14 @@ def says_refusal(text: str) -> bool:
     for found in _SENTENCE.finditer(head):
         if found.start() >= NEAR:
             break
-        sentence = _plain(found.group())
+        sentence = _normalize_sentence(found.group())
         if _declines(sentence, opening):
             return True
         opening = opening and bool(_COURTESY.match(sentence))
     return False
 
 
-def _stopped(reason: str | None) -> bool:
+def _is_refusal_stop(reason: str | None) -> bool:
     if not reason:
         return False
     plain = reason.lower().replace("-", "_").replace(" ", "_")
@@ -69,7 +69,7 @@ def _may_refuse(head: str) -> bool:
     return _NO.search(head) is not None and _SAYS_NO.search(head) is not None
 
 
-def _plain(sentence: str) -> str:
+def _normalize_sentence(sentence: str) -> str:
     """Lower case, single blanks, and contractions expanded, so that each pattern is written once."""
     sentence = " ".join(sentence.lower().replace("’", "'").replace("‘", "'").replace("ё", "е").split())  # noqa: RUF001
     for short, long in _EXPANDED:

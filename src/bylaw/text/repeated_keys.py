@@ -24,7 +24,7 @@ def repeated_key(text: str | bytes, value: Any) -> str | None:
     if msgspec.json.encode(value).count(b":") == colons and b"\\u003a" not in data and b"\\u003A" not in data:
         return None
     try:
-        json.loads(data, object_pairs_hook=_unrepeated)
+        json.loads(data, object_pairs_hook=_refuse_repeated)
     except RepeatedKey as error:
         return error.key
     except RecursionError:
@@ -43,10 +43,10 @@ class RepeatedKey(ValueError):
 
 def loads_strictly(text: str | bytes) -> Any:
     """JSON in which no object has a key twice. Raises RepeatedKey, ValueError or RecursionError."""
-    return json.loads(text, object_pairs_hook=_unrepeated)
+    return json.loads(text, object_pairs_hook=_refuse_repeated)
 
 
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

@@ -55,7 +55,7 @@ class Lexicon:
                 self._holding.update(found)
         # sessions with repeats are compared several times
         self._vector = lru_cache(_MOST_TEXTS)(self._weights)
-        self._row = lru_cache(_MOST_TEXTS)(self._hashed)
+        self._row = lru_cache(_MOST_TEXTS)(self._hash_vector)
 
     def similarity(self, left: str, right: str) -> float:
         """Cosine of the weighted words, in [0, 1]; two texts without words are equal."""
@@ -71,7 +71,7 @@ class Lexicon:
         """One row of length 1 per text: the product of two such matrices approximates every similarity."""
         return np.array([self._row(text) for text in texts], dtype=np.float32).reshape(len(texts), _DIMENSIONS)
 
-    def _hashed(self, text: str) -> NDArray[np.float32]:
+    def _hash_vector(self, text: str) -> NDArray[np.float32]:
         row = np.zeros(_DIMENSIONS, dtype=np.float32)
         for word, weight in self._vector(text).items():
             code = zlib.crc32(word.encode())

@@ -43,13 +43,13 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
             term = half * (b - half) * x / ((a + m - 1) * (a + m))
         else:
             term = -(a + half) * (a + b + half) * x / ((a + m - 1) * (a + m))
-        d = 1 / _not_zero(1 + term * d)
-        c = _not_zero(1 + term / c)
+        d = 1 / _avoid_zero(1 + term * d)
+        c = _avoid_zero(1 + term / c)
         fraction *= c * d
         if m and abs(1 - c * d) < 1e-14:
             break
     return front * (fraction - 1)
 
 
-def _not_zero(value: float) -> float:
+def _avoid_zero(value: float) -> float:
     return value if abs(value) > 1e-300 else 1e-300

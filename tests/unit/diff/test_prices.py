@@ -11,7 +11,7 @@ import pytest
 from bylaw.errors import InputError
 from bylaw.lint.commands import read_page
 from bylaw.model.events import Origin, Request, Response, Usage
-from bylaw.text.prices import SCHEMA, UNIT, Price, Prices, cost_of, load_prices, price_of, shipped
+from bylaw.text.prices import SCHEMA, UNIT, Price, Prices, cost_of, load_prices, load_shipped_prices, price_of
 
 LISTED = Prices(
     models={
@@ -113,7 +113,7 @@ SAME = [
 
 @pytest.mark.parametrize(("name", "listed"), SAME)
 def test_one_model_by_many_names(name: str, listed: str) -> None:
-    assert price_of(name) == shipped().models[listed]
+    assert price_of(name) == load_shipped_prices().models[listed]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_regional_end_points_cost_more() -> None:
 
 
 def test_the_shipped_list() -> None:
-    prices = shipped()
+    prices = load_shipped_prices()
     assert prices.as_of and prices.source and "http" not in prices.source
     assert len(prices.models) >= 60
     for name, price in prices.models.items():
@@ -174,7 +174,7 @@ def test_the_shipped_list_has_the_shape_it_asks_of_others(tmp_path: Path) -> Non
     text = (Path(__file__).parents[3] / "src/bylaw/text/prices.json").read_text("utf-8")
     path = tmp_path / "prices.json"
     path.write_text(text, "utf-8")
-    assert load_prices(path).models == shipped().models
+    assert load_prices(path).models == load_shipped_prices().models
 
 
 # -- a list of the user's own ------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from bylaw.engine.monitor import (
     OK,
     VACUOUS,
     Conclusion,
-    Ended,
-    Found,
+    FoundViolation,
     Monitor,
+    ScopeEnd,
     Step,
     Watches,
     ok_if_complete,
@@ -86,11 +86,11 @@ class InRun(Counter):
     empty: Map[str, int] = Map()
 
     def advance(self, value: Map[str, int], call: ToolCall) -> Map[str, int]:
-        run = _named(call.origin.run, value)
+        run = _bounded_name(call.origin.run, value)
         return value.set(run, value.get(run, 0) + 1)
 
     def show(self, value: Map[str, int], call: ToolCall) -> int:
-        return value.get(_named(call.origin.run, value), 0)
+        return value.get(_bounded_name(call.origin.run, value), 0)
 
     def dump(self, value: Map[str, int]) -> dict[str, int]:
         return dict(value)
@@ -164,11 +164,11 @@ class InAgentWindow(InWideWindow):
     empty: Map[str, tuple[float, ...]] = Map()  # type: ignore[assignment]
 
     def advance(self, value: Any, call: ToolCall) -> Any:
-        agent = _named(call.origin.agent, value)
+        agent = _bounded_name(call.origin.agent, value)
         return value.set(agent, super().advance(value.get(agent, ()), call))
 
     def show(self, value: Any, call: ToolCall) -> int:
-        return super().show(value.get(_named(call.origin.agent, value), ()), call)
+        return super().show(value.get(_bounded_name(call.origin.agent, value), ()), call)
 
     def dump(self, value: Map[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
         return dict(value)
@@ -185,7 +185,7 @@ def compile_counter(counted: CountOver) -> Counter:
     return (wide or _KINDS[counted.over])(counted)
 
 
-def _named(name: str | None, known: Map[str, Any]) -> str:
+def _bounded_name(name: str | None, known: Map[str, Any]) -> str:
     """The run or agent, or one that all further ones share: a session full of runs must not lose a count."""
     name = name or ""
     return name if name in known or len(known) < MOST_RUNS else _FURTHER
@@ -221,7 +221,7 @@ class Attempt(Monitor):
         self._test = compile_predicate(demand.when, self._counted)
         self._explain: Explain | None = None
         self.initial = State(tuple(counter.empty for counter in self._counters))
-        self.watches = Watches(calls=_watched(demand, self._counted))
+        self.watches = Watches(calls=_watched_calls(demand, self._counted))
 
     def step(self, state: State, event: Event, applies: bool = True) -> Step:
         if type(event) is not ToolCall:
@@ -244,13 +244,17 @@ class Attempt(Monitor):
             return State(state.counters, state.matched, state.untimed, state.unread + 1), NOTHING
         if not state.matched:
             state = State(state.counters, True, state.untimed, state.unread)
-        return state, (self._found(event, shown, truth),)
+        return state, (self._make_violation(event, shown, truth),)
 
-    def look(self, state: State, call: ToolCall) -> tuple[Found, ...]:
+    def look(self, state: State, call: ToolCall) -> tuple[FoundViolation, ...]:
         """What a call comes to whose attempt is counted already."""
         shown = self.shown(state, call)
         truth = self._test(call, shown)
-        return NOTHING if truth is False or (self._marks and truth is None) else (self._found(call, shown, truth),)
+        return (
+            NOTHING
+            if truth is False or (self._marks and truth is None)
+            else (self._make_violation(call, shown, truth),)
+        )
 
     @property
     def counted(self) -> tuple[CountOver, ...]:
@@ -280,14 +284,16 @@ class Attempt(Monitor):
         """What its counters show at this attempt."""
         return tuple([c.show(value, call) for c, value in zip(self._counters, state.counters, strict=True)])
 
-    def _found(self, call: ToolCall, shown: tuple[int, ...], truth: bool | None) -> Found:
+    def _make_violation(self, call: ToolCall, shown: tuple[int, ...], truth: bool | None) -> FoundViolation:
         if self._explain is None:  # only now: most rules never have anything to explain
             self._explain = compile_explanation(self._predicate, self._counted)
         message = f"`{call.name}` matches: {', '.join(self._explain(call, shown))}"
         notes = () if truth else (NOT_COMPARED,)
-        return Found(message, call.origin.session, call.turn, (ref(call),), notes, doubtful=self._marks or self._asks)
+        return FoundViolation(
+            message, call.origin.session, call.turn, (ref(call),), notes, doubtful=self._marks or self._asks
+        )
 
-    def end(self, state: State, ended: Ended) -> Conclusion:
+    def end(self, state: State, ended: ScopeEnd) -> Conclusion:
         if state.untimed:
             calls = "1 call carries" if state.untimed == 1 else f"{state.untimed:,} calls carry"
             return Conclusion(Outcome.INCONCLUSIVE, reason=f"{calls} no time, so the window cannot be measured")
@@ -308,7 +314,7 @@ class Attempt(Monitor):
         return State(self.revive_counters(counters).counters, *rest)
 
 
-def _watched(demand: Demand, counters: tuple[CountOver, ...]) -> tuple[Calls, ...]:
+def _watched_calls(demand: Demand, counters: tuple[CountOver, ...]) -> tuple[Calls, ...]:
     """Tools by name; one that looks like a glob is still a name, and brings in more calls than concern the rule."""
     names = tools_of(demand.when)
     counted = {counter.tool for counter in counters}

@@ -22,21 +22,21 @@ from bylaw.engine.monitor import (
     STOPPED_EARLY,
     VACUOUS,
     Conclusion,
-    Ended,
-    Found,
+    FoundViolation,
     Monitor,
+    ScopeEnd,
     Step,
     Watches,
-    around,
     as_json,
     bare,
     count_turns,
     doubt,
+    excerpt_around,
+    inconclusive_if_blind,
+    inconclusive_if_unknown,
     ok_if_complete,
     ref,
     shorten,
-    unless_blind,
-    unless_unknown,
 )
 from bylaw.engine.probes import BLIND, HOLDS, LOST, SKIP, THIN, UNREAD, Judge, compile_search
 from bylaw.engine.values import UNRECORDED
@@ -62,11 +62,11 @@ class NeverCalls(Monitor):
     def step(self, unknown: int, event: Event, applies: bool = True) -> Step:
         if type(event) is not ToolCall or (truth := self._is_such(event)) is False:
             return unknown, NOTHING
-        found = Found(f"`{event.name}` {self._words}", event.origin.session, event.turn, (ref(event),))
+        found = FoundViolation(f"`{event.name}` {self._words}", event.origin.session, event.turn, (ref(event),))
         return (unknown, (found,)) if truth else (unknown + 1, (doubt(found),))
 
-    def end(self, unknown: int, ended: Ended) -> Conclusion:
-        return unless_unknown(unknown, ok_if_complete(ended))
+    def end(self, unknown: int, ended: ScopeEnd) -> Conclusion:
+        return inconclusive_if_unknown(unknown, ok_if_complete(ended))
 
 
 class NeverText(Monitor):
@@ -89,10 +89,12 @@ class NeverText(Monitor):
         if place is None:
             return blind, NOTHING
         message = f"response contains forbidden text `{self._wanted}`"
-        return blind, (Found(message, event.origin.session, event.turn, (ref(event, around(*place)),)),)
+        return blind, (
+            FoundViolation(message, event.origin.session, event.turn, (ref(event, excerpt_around(*place)),)),
+        )
 
-    def end(self, blind: int, ended: Ended) -> Conclusion:
-        return unless_blind(blind, "content", ok_if_complete(ended))
+    def end(self, blind: int, ended: ScopeEnd) -> Conclusion:
+        return inconclusive_if_blind(blind, "content", ok_if_complete(ended))
 
 
 class AlwaysState(Struct, frozen=True, array_like=True):
@@ -138,10 +140,10 @@ class Always(Monitor):
         judged = state if state.judged else _JUDGED if state is _FRESH else replace(state, judged=True)
         if answer is HOLDS:
             return judged, NOTHING
-        found = Found(answer.message, event.origin.session, event.turn, (ref(event, answer.excerpt),))
+        found = FoundViolation(answer.message, event.origin.session, event.turn, (ref(event, answer.excerpt),))
         return judged, (found,)
 
-    def end(self, state: AlwaysState, ended: Ended) -> Conclusion:
+    def end(self, state: AlwaysState, ended: ScopeEnd) -> Conclusion:
         missing = [self._needs.format(count_turns(state.blind))] if state.blind else []
         missing += [f"too few content words to judge in {count_turns(state.thin)}"] if state.thin else []
         missing += [self._unread.format(count_turns(state.unread))] if state.unread else []
@@ -151,7 +153,7 @@ class Always(Monitor):
         return ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS
 
 
-class Unsaid(Struct, frozen=True, array_like=True):
+class MissingTexts(Struct, frozen=True, array_like=True):
     texts: tuple[int, ...]
     """which of the texts were not found yet, by their numbers"""
     blind: int = 0
@@ -160,29 +162,29 @@ class Unsaid(Struct, frozen=True, array_like=True):
 class Sometime(Monitor):
     """Texts, each of which some response must contain."""
 
-    state_type = Unsaid
+    state_type = MissingTexts
     watches = Watches(responses=True)
 
     def __init__(self, probes: tuple[TextHas, ...]) -> None:
         self._searches = [compile_search(probe) for probe in probes]
         self._wanted = [probe.text for probe in probes]
-        self.initial = Unsaid(tuple(range(len(probes))))
+        self.initial = MissingTexts(tuple(range(len(probes))))
 
-    def step(self, state: Unsaid, event: Event, applies: bool = True) -> Step:
+    def step(self, state: MissingTexts, event: Event, applies: bool = True) -> Step:
         if not state.texts or type(event) is not Response:
             return state, NOTHING
         if event.text is None:
-            return Unsaid(state.texts, state.blind + 1), NOTHING
+            return MissingTexts(state.texts, state.blind + 1), NOTHING
         left = tuple([i for i in state.texts if self._searches[i](event) is None])
-        return (state if left == state.texts else Unsaid(left, state.blind)), NOTHING
+        return (state if left == state.texts else MissingTexts(left, state.blind)), NOTHING
 
-    def end(self, state: Unsaid, ended: Ended) -> Conclusion:
+    def end(self, state: MissingTexts, ended: ScopeEnd) -> Conclusion:
         if not state.texts:
             return OK
         if not ended.complete:
             return STOPPED_EARLY
-        missing = tuple(Found(f"no response contains `{self._wanted[i]}`") for i in state.texts)
-        return unless_blind(state.blind, "content", Conclusion(Outcome.VIOLATED, missing))
+        missing = tuple(FoundViolation(f"no response contains `{self._wanted[i]}`") for i in state.texts)
+        return inconclusive_if_blind(state.blind, "content", Conclusion(Outcome.VIOLATED, missing))
 
 
 # -- Constant ----------------------------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ class Constant(Monitor):
                 values = f"{shorten(as_json(first), 60)} to {shorten(as_json(value), 60)}"
                 evidence = (state.where, ref(event, self._says(value)))
                 message = f"`{self._path}` changed from {values}"
-                return state, (Found(message, event.origin.session, event.turn, evidence),)
+                return state, (FoundViolation(message, event.origin.session, event.turn, evidence),)
         if lacks:
             known = state or Observed()
             state = Observed(known.value, known.where, known.blind + 1)
@@ -241,7 +243,7 @@ class Constant(Monitor):
             return state
         return Observed(state.value, bare(state.where), state.blind)
 
-    def end(self, state: Observed | None, ended: Ended) -> Conclusion:
+    def end(self, state: Observed | None, ended: ScopeEnd) -> Conclusion:
         if state is not None and state.blind:
             why = f"`{self._path}` was not recorded in {count_turns(state.blind)}"
             return Conclusion(Outcome.INCONCLUSIVE, reason=why)
@@ -251,7 +253,7 @@ class Constant(Monitor):
 # -- Tally -------------------------------------------------------------------------------------------------------------
 
 
-class Seen(Struct, frozen=True, array_like=True):
+class CallCount(Struct, frozen=True, array_like=True):
     count: int = 0
     first: EventRef | None = None
     unknown: int = 0
@@ -259,8 +261,8 @@ class Seen(Struct, frozen=True, array_like=True):
 
 
 class TallyCalls(Monitor):
-    initial = Seen()
-    state_type = Seen
+    initial = CallCount()
+    state_type = CallCount
 
     def __init__(self, demand: Tally, calls: Calls) -> None:
         self._is_such = compile_calls(calls)
@@ -268,37 +270,37 @@ class TallyCalls(Monitor):
         self._demand = demand
         self.watches = Watches(calls=(calls,))
 
-    def step(self, state: Seen, event: Event, applies: bool = True) -> Step:
+    def step(self, state: CallCount, event: Event, applies: bool = True) -> Step:
         if type(event) is not ToolCall or (truth := self._is_such(event)) is False:
             return state, NOTHING
         if truth:
-            after = Seen(state.count + 1, state.first or ref(event), state.unknown)
+            after = CallCount(state.count + 1, state.first or ref(event), state.unknown)
         else:
-            after = Seen(state.count, state.first, state.unknown + 1)
+            after = CallCount(state.count, state.first, state.unknown + 1)
         most, count = self._demand.at_most, after.count + after.unknown
         if count <= most or (truth and state.count > most and not self._demand.each_excess):
             return after, NOTHING
         earlier = (state.first,) if state.first else ()
-        message = f"call {count} of {self._names}, {self._wanted()}"
-        found = Found(message, event.origin.session, event.turn, (*earlier, ref(event)))
+        message = f"call {count} of {self._names}, {self._describe_bounds()}"
+        found = FoundViolation(message, event.origin.session, event.turn, (*earlier, ref(event)))
         return after, (found if truth and after.count > most else doubt(found),)
 
-    def dump(self, state: Seen, excerpts: bool = True) -> Seen:
-        return state if excerpts or state.first is None else Seen(state.count, bare(state.first), state.unknown)
+    def dump(self, state: CallCount, excerpts: bool = True) -> CallCount:
+        return state if excerpts or state.first is None else CallCount(state.count, bare(state.first), state.unknown)
 
-    def _wanted(self) -> str:
+    def _describe_bounds(self) -> str:
         low, high = self._demand.at_least, self._demand.at_most
         return f"exactly {high} wanted" if low == high else f"at most {high} wanted"
 
-    def end(self, state: Seen, ended: Ended) -> Conclusion:
+    def end(self, state: CallCount, ended: ScopeEnd) -> Conclusion:
         if state.unknown and not self._demand.at_least <= state.count <= self._demand.at_most - state.unknown:
-            return unless_unknown(state.unknown, STOPPED_EARLY)
+            return inconclusive_if_unknown(state.unknown, STOPPED_EARLY)
         if state.count >= self._demand.at_least:
             return ok_if_complete(ended)
         if not ended.complete:
             return STOPPED_EARLY
-        message = f"{self._names} was never called, {self._wanted()}"
-        return Conclusion(Outcome.VIOLATED, (Found(message),))
+        message = f"{self._names} was never called, {self._describe_bounds()}"
+        return Conclusion(Outcome.VIOLATED, (FoundViolation(message),))
 
 
 class TallyTurns(Monitor):
@@ -317,18 +319,18 @@ class TallyTurns(Monitor):
         if count != self._at_most:
             return count + 1, NOTHING
         message = f"turn {count + 1} of at most {self._at_most}"
-        return count + 1, (Found(message, event.origin.session, event.turn, (ref(event),)),)
+        return count + 1, (FoundViolation(message, event.origin.session, event.turn, (ref(event),)),)
 
-    def end(self, count: int, ended: Ended) -> Conclusion:
+    def end(self, count: int, ended: ScopeEnd) -> Conclusion:
         return ok_if_complete(ended)
 
 
-class Spent(Struct, frozen=True, array_like=True):
+class TokenTotal(Struct, frozen=True, array_like=True):
     tokens: int = 0
     blind: int = 0
 
 
-def _spent(usage: Usage | None) -> tuple[int, bool]:
+def _count_tokens(usage: Usage | None) -> tuple[int, bool]:
     """Tokens, and whether those are all."""
     if usage is None:
         return 0, False
@@ -339,23 +341,23 @@ def _spent(usage: Usage | None) -> tuple[int, bool]:
 
 
 class TallyTokens(Monitor):
-    initial = Spent()
-    state_type = Spent
+    initial = TokenTotal()
+    state_type = TokenTotal
     watches = Watches(responses=True)
 
     def __init__(self, demand: Tally) -> None:
         self._at_most = demand.at_most
 
-    def step(self, state: Spent, event: Event, applies: bool = True) -> Step:
+    def step(self, state: TokenTotal, event: Event, applies: bool = True) -> Step:
         if type(event) is not Response:
             return state, NOTHING
-        total, is_whole = _spent(event.usage)
+        total, is_whole = _count_tokens(event.usage)
         tokens = state.tokens + total
-        after = Spent(tokens, state.blind if is_whole else state.blind + 1)
+        after = TokenTotal(tokens, state.blind if is_whole else state.blind + 1)
         if not state.tokens <= self._at_most < tokens:
             return after, NOTHING
         message = f"{tokens} tokens so far, at most {self._at_most} allowed"
-        return after, (Found(message, event.origin.session, event.turn, (ref(event),)),)
+        return after, (FoundViolation(message, event.origin.session, event.turn, (ref(event),)),)
 
-    def end(self, state: Spent, ended: Ended) -> Conclusion:
-        return unless_blind(state.blind, "token usage", ok_if_complete(ended))
+    def end(self, state: TokenTotal, ended: ScopeEnd) -> Conclusion:
+        return inconclusive_if_blind(state.blind, "token usage", ok_if_complete(ended))

@@ -20,15 +20,15 @@ from bylaw.engine.monitor import (
     STOPPED_EARLY,
     VACUOUS,
     Conclusion,
-    Ended,
-    Found,
+    FoundViolation,
     Monitor,
+    ScopeEnd,
     Step,
     Watches,
     doubt,
+    inconclusive_if_unknown,
     ok_if_complete,
     ref,
-    unless_unknown,
 )
 from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, walk
 from bylaw.model.canonical import canonical_json
@@ -83,7 +83,7 @@ class BeforeSame(Monitor):
         if key is not None and state.seen.get(key):
             return (replace(state, judged=True) if certain else replace(state, possible=True)), NOTHING
         message = f"`{event.name}` was called with no earlier call of {self._wanted}"
-        found = Found(message, event.origin.session, event.turn, (ref(event),))
+        found = FoundViolation(message, event.origin.session, event.turn, (ref(event),))
         if key is None:
             has_none = not state.seen and not state.any_values
         else:
@@ -92,10 +92,10 @@ class BeforeSame(Monitor):
             return replace(state, judged=True), (found,)
         return replace(state, unclear=state.unclear + 1), (doubt(found),)
 
-    def end(self, state: State, ended: Ended) -> Conclusion:
+    def end(self, state: State, ended: ScopeEnd) -> Conclusion:
         if state.unclear or not ended.complete:
-            return unless_unknown(state.unclear, STOPPED_EARLY)
-        return ok_if_complete(ended) if state.judged else unless_unknown(int(state.possible), VACUOUS)
+            return inconclusive_if_unknown(state.unclear, STOPPED_EARLY)
+        return ok_if_complete(ended) if state.judged else inconclusive_if_unknown(int(state.possible), VACUOUS)
 
     def dump(self, state: State, excerpts: bool = True) -> Any:
         return [dict(state.seen), state.any_values, state.judged, state.possible, state.unclear]

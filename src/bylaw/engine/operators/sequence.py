@@ -19,18 +19,18 @@ from bylaw.engine.monitor import (
     STOPPED_EARLY,
     VACUOUS,
     Conclusion,
-    Ended,
-    Found,
+    FoundViolation,
     Monitor,
+    ScopeEnd,
     Step,
     Watches,
     bare,
     doubt,
+    inconclusive_if_blind,
+    inconclusive_if_unknown,
     mismatch_notes,
     ok_if_complete,
     ref,
-    unless_blind,
-    unless_unknown,
 )
 from bylaw.engine.probes import compile_search
 from bylaw.model import demand as demands
@@ -47,7 +47,7 @@ class BeforeState(Struct, frozen=True, array_like=True):
     first_seen: bool = False
     judged: bool = False
     """a `second` was called that the rule judges"""
-    pending: tuple[Found, ...] = ()
+    pending: tuple[FoundViolation, ...] = ()
     uncounted: int = 0
     first_possible: bool = False
     """a call may be a `first`, for all that is known of its arguments"""
@@ -79,7 +79,7 @@ class Before(Monitor):
         if not state.first_seen:
             truth = self._is_first(event)
             if truth:
-                found += (*state.pending, *_more(state.uncounted))
+                found += (*state.pending, *_count_unnamed(state.uncounted))
                 unclear = state.unclear + state.waiting
                 state = BeforeState(True, state.judged, second_possible=state.second_possible, unclear=unclear)
             elif truth is None:
@@ -87,13 +87,15 @@ class Before(Monitor):
                 state = replace(state, first_possible=True, unclear=unclear, waiting=0)
         return state, found
 
-    def _second(self, state: BeforeState, event: ToolCall, certain: bool) -> tuple[BeforeState, tuple[Found, ...]]:
+    def _second(
+        self, state: BeforeState, event: ToolCall, certain: bool
+    ) -> tuple[BeforeState, tuple[FoundViolation, ...]]:
         if state.first_seen and certain:
             return (state if state.judged else replace(state, judged=True)), NOTHING
         if state.first_seen:
             return (state if state.second_possible else replace(state, second_possible=True)), NOTHING
         message = f"`{event.name}` was called with no earlier call of {self._first_names}"
-        found = Found(message, event.origin.session, event.turn, (ref(event),))
+        found = FoundViolation(message, event.origin.session, event.turn, (ref(event),))
         state = replace(state, judged=state.judged or certain, second_possible=state.second_possible or not certain)
         if not certain or state.first_possible:
             if self._only_if_both:
@@ -105,23 +107,23 @@ class Before(Monitor):
             return replace(state, pending=(*state.pending, found)), NOTHING
         return replace(state, uncounted=state.uncounted + 1), NOTHING
 
-    def end(self, state: BeforeState, ended: Ended) -> Conclusion:
+    def end(self, state: BeforeState, ended: ScopeEnd) -> Conclusion:
         if state.unclear:
-            return unless_unknown(state.unclear, VACUOUS)
+            return inconclusive_if_unknown(state.unclear, VACUOUS)
         if state.first_seen and state.judged:
             return OK
         if not ended.complete:
             return STOPPED_EARLY
         # judged without a first: either already violated, or out of `only_if_both`'s reach
         undecided = (state.judged or state.second_possible) and (state.first_seen or state.first_possible)
-        return unless_unknown(int(undecided), VACUOUS)
+        return inconclusive_if_unknown(int(undecided), VACUOUS)
 
 
-def _more(count: int) -> tuple[Found, ...]:
-    return (Found(f"{count:,} more calls came before it, too many to name each"),) if count else ()
+def _count_unnamed(count: int) -> tuple[FoundViolation, ...]:
+    return (FoundViolation(f"{count:,} more calls came before it, too many to name each"),) if count else ()
 
 
-class Due(Struct, frozen=True, array_like=True):
+class AwaitedTurn(Struct, frozen=True, array_like=True):
     """The triggering turn whose follow-up is awaited."""
 
     session: str
@@ -134,7 +136,7 @@ class Due(Struct, frozen=True, array_like=True):
 class OpenTurn(Struct, frozen=True, array_like=True):
     """The turn after a trigger, as long as its calls may still follow: a guard sees them one by one."""
 
-    found: Found | None
+    found: FoundViolation | None
     """what is reported if none of them is the wanted one; None where it is not known whether there was a trigger"""
     session: str
     turn: int | None
@@ -142,7 +144,7 @@ class OpenTurn(Struct, frozen=True, array_like=True):
 
 
 class NextState(Struct, frozen=True, array_like=True):
-    due: Due | None = None
+    due: AwaitedTurn | None = None
     triggered: bool = False
     blind: int = 0
     mismatches: int = 0
@@ -178,7 +180,7 @@ class Next(Monitor):
             missed = None
             if answer is False and state.due.sure:
                 message = f"the turn after a trigger does not {self._wanted}"
-                missed = Found(message, event.origin.session, event.turn, (state.due.where, ref(event)))
+                missed = FoundViolation(message, event.origin.session, event.turn, (state.due.where, ref(event)))
             if answer is False and self._awaits_calls and not event.tool_calls:
                 open_turn = OpenTurn(missed, event.origin.session, event.turn)
             elif not state.due.sure:
@@ -190,7 +192,9 @@ class Next(Monitor):
         triggered, doubts = self._triggers(event) if applies else (False, NO_DOUBTS)
         if triggered is False and not doubts and state.due is None:
             return state, found
-        due = None if triggered is False else Due(event.origin.session, event.turn, ref(event), triggered is True)
+        due = (
+            None if triggered is False else AwaitedTurn(event.origin.session, event.turn, ref(event), triggered is True)
+        )
         counted = add_doubts(state.doubts, doubts) if triggered is None else state.doubts
         mismatches = state.mismatches + sum(doubt.mismatch for doubt in doubts)
         return NextState(due, state.triggered or triggered is True, blind, mismatches, counted, unmet, open_turn), found
@@ -204,7 +208,7 @@ class Next(Monitor):
             return state
         return replace(state, open=None if answer else replace(turn, blind=True))
 
-    def _close(self, state: NextState) -> tuple[NextState, tuple[Found, ...]]:
+    def _close(self, state: NextState) -> tuple[NextState, tuple[FoundViolation, ...]]:
         """No more calls of the open turn follow."""
         turn = state.open
         if turn is None:
@@ -224,21 +228,21 @@ class Next(Monitor):
             turn = replace(turn, found=replace(turn.found, evidence=evidence))
         return replace(state, due=None if due is None else replace(due, where=bare(due.where)), open=turn)
 
-    def end(self, state: NextState, ended: Ended) -> Conclusion:
+    def end(self, state: NextState, ended: ScopeEnd) -> Conclusion:
         state, missed = self._close(state)
         due, unmet = state.due, state.unmet
         if due is not None and not due.sure:
             due, unmet = None, True
         if due is not None and ended.complete:
             message = f"triggered on the last turn, so no turn could {self._wanted}"
-            missed += (Found(message, due.session, due.turn, (due.where,)),)
+            missed += (FoundViolation(message, due.session, due.turn, (due.where,)),)
         if missed:
             return Conclusion(Outcome.VIOLATED, missed, notes=mismatch_notes(state.mismatches))
         verdict = ok_if_complete(ended) if state.triggered else VACUOUS if ended.complete else STOPPED_EARLY
         if self._awaits_calls:
-            verdict = unless_unknown(state.blind, verdict)
+            verdict = inconclusive_if_unknown(state.blind, verdict)
         else:
-            verdict = unless_blind(state.blind, "content", verdict)
+            verdict = inconclusive_if_blind(state.blind, "content", verdict)
         if state.doubts and (unmet or not state.triggered):
             verdict = Conclusion(Outcome.INCONCLUSIVE, reason=tell_doubts("`trigger` matched", state.doubts))
         return Conclusion(verdict.outcome, reason=verdict.reason, notes=mismatch_notes(state.mismatches))

@@ -16,16 +16,16 @@ from bylaw.engine.monitor import (
     NOTHING,
     VACUOUS,
     Conclusion,
-    Ended,
-    Found,
+    FoundViolation,
     Monitor,
+    ScopeEnd,
     Step,
     Watches,
     count_turns,
     doubt,
+    inconclusive_if_unknown,
     ok_if_complete,
     ref,
-    unless_unknown,
 )
 from bylaw.engine.probes import MEASURES, show_amount
 from bylaw.engine.values import ABSENT, UNREADABLE, Number, compile_steps, number, spread
@@ -72,7 +72,7 @@ class TallyValues(Monitor):
         value = add_up(spread(event.arguments, self._steps)) if isinstance(event.arguments, dict) else None
         if value is None:
             after = Sum(state.low, state.high, state.judged, state.possible, state.unknown + 1, state.unclear)
-            return after, (doubt(self._found(event, state.low)),)
+            return after, (doubt(self._make_violation(event, state.low)),)
         if value is _ABSENT:
             return state, NOTHING
         low = _EXACT.add(state.low, value) if counts else state.low
@@ -82,21 +82,21 @@ class TallyValues(Monitor):
         judged, possible = state.judged or bool(counts), state.possible or not counts
         after = Sum(low, high, judged, possible, state.unknown, state.unclear + may_be)
         if is_over:
-            return after, (self._found(event, low),)
-        return after, (doubt(self._found(event, high)),) if may_be else NOTHING
+            return after, (self._make_violation(event, low),)
+        return after, (doubt(self._make_violation(event, high)),) if may_be else NOTHING
 
-    def _found(self, event: ToolCall, total: Decimal) -> Found:
+    def _make_violation(self, event: ToolCall, total: Decimal) -> FoundViolation:
         shown, limit = show_amount(total), show_amount(self._limit)
         message = f"{self._what} adds up to {'more than ' * (shown == limit)}{shown}, at most {limit} allowed"
-        return Found(message, event.origin.session, event.turn, (ref(event),))
+        return FoundViolation(message, event.origin.session, event.turn, (ref(event),))
 
-    def end(self, state: Sum, ended: Ended) -> Conclusion:
+    def end(self, state: Sum, ended: ScopeEnd) -> Conclusion:
         if state.unknown:
             calls = "1 call" if state.unknown == 1 else f"{state.unknown} calls"
             return Conclusion(Outcome.INCONCLUSIVE, reason=f"{self._what} is no number, or not recorded, in {calls}")
         if state.unclear or not ended.complete:
-            return unless_unknown(state.unclear, ok_if_complete(ended))
-        return ok_if_complete(ended) if state.judged else unless_unknown(int(state.possible), VACUOUS)
+            return inconclusive_if_unknown(state.unclear, ok_if_complete(ended))
+        return ok_if_complete(ended) if state.judged else inconclusive_if_unknown(int(state.possible), VACUOUS)
 
 
 _ABSENT = Decimal("-0")
@@ -123,7 +123,7 @@ def as_decimal(value: Number) -> Decimal:
     return max(-_HIGHEST, min(_HIGHEST, exact))
 
 
-class Spent(Struct, frozen=True, array_like=True):
+class CostTotal(Struct, frozen=True, array_like=True):
     total: Decimal = _ZERO
     blind: int = 0
 
@@ -131,28 +131,28 @@ class Spent(Struct, frozen=True, array_like=True):
 class TallyAmount(Monitor):
     """Cost or latency of the turns together. The turn that crosses the bound is the violation."""
 
-    initial = Spent()
-    state_type = Spent
+    initial = CostTotal()
+    state_type = CostTotal
     watches = Watches(responses=True)
 
     def __init__(self, demand: Tally, measure: Cost | Latency) -> None:
         self._measure, self._show, self._missing = MEASURES[type(measure)]
         self._limit = as_decimal(demand.at_most)
 
-    def step(self, state: Spent, event: Event, applies: bool = True) -> Step:
+    def step(self, state: CostTotal, event: Event, applies: bool = True) -> Step:
         if type(event) is not Response:
             return state, NOTHING
         amount = self._measure(event)
         if amount is None:
-            return Spent(state.total, state.blind + 1), NOTHING
+            return CostTotal(state.total, state.blind + 1), NOTHING
         total = _EXACT.add(state.total, min(amount, _HIGHEST))
-        after = Spent(total, state.blind)
+        after = CostTotal(total, state.blind)
         if not state.total <= self._limit < total:
             return after, NOTHING
         message = f"{self._show(total)} so far, at most {self._show(self._limit)} allowed"
-        return after, (Found(message, event.origin.session, event.turn, (ref(event),)),)
+        return after, (FoundViolation(message, event.origin.session, event.turn, (ref(event),)),)
 
-    def end(self, state: Spent, ended: Ended) -> Conclusion:
+    def end(self, state: CostTotal, ended: ScopeEnd) -> Conclusion:
         if state.blind:
             return Conclusion(Outcome.INCONCLUSIVE, reason=self._missing.format(count_turns(state.blind)))
         return ok_if_complete(ended)

@@ -36,16 +36,16 @@ class AtomReader:
     def __init__(self, atoms: Sequence[Atom]) -> None:
         self.atoms = tuple(atoms)
         self.all_false: AtomValues = (False,) * len(self.atoms)
-        self._calls = [(i, compile_names(Calls(a.names)), _call(a)) for i, a in self._of(ToolIs)]
-        self._results = [(i, compile_names(Calls(a.names)), _result(a)) for i, a in self._of(ResultOf)]
-        self._agents = [(i, compile_names(Calls(a.names))) for i, a in self._of(AgentIs)]
-        self._responses = [(i, _response(a)) for i, a in self._of(StopsFor, Says)]
-        self.user_atoms = tuple((i, compile_text(a.probe)) for i, a in self._of(UserSays))
+        self._calls = [(i, compile_names(Calls(a.names)), _call(a)) for i, a in self._atoms_of_type(ToolIs)]
+        self._results = [(i, compile_names(Calls(a.names)), _result(a)) for i, a in self._atoms_of_type(ResultOf)]
+        self._agents = [(i, compile_names(Calls(a.names))) for i, a in self._atoms_of_type(AgentIs)]
+        self._responses = [(i, _response(a)) for i, a in self._atoms_of_type(StopsFor, Says)]
+        self.user_atoms = tuple((i, compile_text(a.probe)) for i, a in self._atoms_of_type(UserSays))
         self._routes: dict[str, tuple[tuple[int, Read], ...]] = {}
         self._ready: dict[str, AtomValues] = {}
         """the atom_values of calls for which the tool's name says everything"""
 
-    def _of(self, *types: type[Any]) -> Iterator[tuple[int, Any]]:
+    def _atoms_of_type(self, *types: type[Any]) -> Iterator[tuple[int, Any]]:
         return ((i, atom) for i, atom in enumerate(self.atoms) if isinstance(atom, types))
 
     def at(self, event: Event, user: tuple[int, ...] = ()) -> AtomValues:
@@ -98,7 +98,7 @@ class AtomReader:
             route = tuple((i, read) for i, matches, read in self._calls if matches(tool))
             if len(self._routes) < _MOST_ROUTES:
                 self._routes[tool] = route
-                if not self._agents and all(read is _named for _, read in route):
+                if not self._agents and all(read is _match_name for _, read in route):
                     concerned = {i for i, _ in route}
                     self._ready[tool] = tuple(i in concerned for i in range(len(self.atoms)))
         return route
@@ -141,7 +141,7 @@ def either(left: AtomValue, right: AtomValue) -> AtomValue:
 
 
 def _call(atom: ToolIs) -> Read:
-    return _tested(atom.tests, {"args": arguments})
+    return _compile_tests(atom.tests, {"args": arguments})
 
 
 def _result(atom: ResultOf) -> Read:
@@ -150,14 +150,14 @@ def _result(atom: ResultOf) -> Read:
         "result": lambda result: UNREADABLE if result.content is None else content_of(result.content),
         "error": lambda result: UNREADABLE if result.is_error is None else result.is_error,
     }
-    return _tested(atom.tests, roots)
+    return _compile_tests(atom.tests, roots)
 
 
-def _tested(tests: tuple[Test, ...], roots: dict[str, Callable[[Any], Any]]) -> Read:
+def _compile_tests(tests: tuple[Test, ...], roots: dict[str, Callable[[Any], Any]]) -> Read:
     fixed = [(roots[t.root], compile_test(t.path, t.op, t.value)) for t in tests if not isinstance(t.value, Variable)]
     free = [(roots[t.root], compile_steps(t.path), t.linear) for t in tests if isinstance(t.value, Variable)]
     if not fixed and not free:
-        return _named
+        return _match_name
     if not fixed and len(free) == 1:
         only, path, linear = free[0]
         return lambda event: Hit(True, (_key_at(only(event), path, linear),))
@@ -171,7 +171,7 @@ def _tested(tests: tuple[Test, ...], roots: dict[str, Callable[[Any], Any]]) -> 
     return read
 
 
-def _named(event: Any) -> AtomValue:
+def _match_name(event: Any) -> AtomValue:
     """An atom that asks for nothing but the name."""
     return True
 

@@ -18,12 +18,12 @@ from bylaw.engine.temporal.frame import (
     Value,
     clock,
     false,
-    negated,
+    negate_value,
     true,
 )
 from bylaw.engine.temporal.past import build_back
-from bylaw.engine.temporal.shape import denied, fixes, looks_ahead, variables
-from bylaw.engine.temporal.truth import Sigma, Truth, Wait, conj, disj, moved, negate
+from bylaw.engine.temporal.shape import fixes, looks_ahead, negate_formula, variables
+from bylaw.engine.temporal.truth import Sigma, Truth, Wait, advance_residual, conj, disj, negate
 from bylaw.engine.temporal.variables import Found, Hit, fixed_by, truth_of, variable_tests
 from bylaw.model.temporal import (
     Ahead,
@@ -55,22 +55,30 @@ class Builder(Compilation):
 
     def _build(self, formula: Formula, positive: bool, scope: frozenset[str]) -> Value:
         if not positive and not looks_ahead(formula):
-            return negated(self.build(formula, True, scope))
+            return negate_value(self.build(formula, True, scope))
         match formula:
             case Not(of=of):
                 return self.build(of, not positive, scope)
             case And(left=left, right=right):
-                return self._both(left, right, scope) if positive else self._given(left, right, False, scope)
+                return (
+                    self._build_conjunction(left, right, scope)
+                    if positive
+                    else self._build_implication(left, right, False, scope)
+                )
             case Or(left=left, right=right):
-                return self._joined(disj if positive else conj, left, positive, right, positive, scope)
+                return self._build_junction(disj if positive else conj, left, positive, right, positive, scope)
             case Implies(left=left, right=right):
-                return self._given(left, right, True, scope) if positive else self._both(left, denied(right), scope)
+                return (
+                    self._build_implication(left, right, True, scope)
+                    if positive
+                    else self._build_conjunction(left, negate_formula(right), scope)
+                )
             case Iff(left=left, right=right):
-                one = self._joined(disj, left, not positive, right, True, scope)
-                two = self._joined(disj, left, positive, right, False, scope)
+                one = self._build_junction(disj, left, not positive, right, True, scope)
+                two = self._build_junction(disj, left, positive, right, False, scope)
                 return lambda frame, sigma: conj(one(frame, sigma), two(frame, sigma))
             case Ahead():
-                return self._ahead(formula, positive, scope)
+                return self._build_ahead(formula, positive, scope)
             case Pair(op="S") | Back() | Seen() | Count():
                 self.back_depth += 1
                 value = build_back(self, formula, positive, scope)
@@ -90,7 +98,7 @@ class Builder(Compilation):
             return lambda frame, sigma: frame.atom_values[number]  # type: ignore[return-value]
         return lambda frame, sigma: truth_of(frame.atom_values[number], tests, sigma)
 
-    def _joined(
+    def _build_junction(
         self,
         join: Callable[[Truth, Truth], Truth],
         left: Formula,
@@ -108,9 +116,9 @@ class Builder(Compilation):
 
         return value
 
-    def _both(self, left: Formula, right: Formula, scope: frozenset[str]) -> Value:
+    def _build_conjunction(self, left: Formula, right: Formula, scope: frozenset[str]) -> Value:
         if fixes(left) <= scope:
-            return self._joined(conj, left, True, right, True, scope)
+            return self._build_junction(conj, left, True, right, True, scope)
         matches, then = self.matches(left, scope), self.build(right, True, scope | fixes(left))
 
         def value(frame: Frame, sigma: Sigma) -> Truth:
@@ -121,12 +129,12 @@ class Builder(Compilation):
 
         return value
 
-    def _given(self, left: Formula, right: Formula, positive: bool, scope: frozenset[str]) -> Value:
+    def _build_implication(self, left: Formula, right: Formula, positive: bool, scope: frozenset[str]) -> Value:
         """left -> right, or left -> !right."""
         if fixes(left) <= scope:
-            return self._joined(disj, left, False, right, positive, scope)
+            return self._build_junction(disj, left, False, right, positive, scope)
         if looks_ahead(left):
-            return self._given_ahead(left, right if positive else denied(right), scope)
+            return self._build_lookahead_implication(left, right if positive else negate_formula(right), scope)
         matches, then = self.matches(left, scope), self.build(right, positive, scope | fixes(left))
 
         def value(frame: Frame, sigma: Sigma) -> Truth:
@@ -137,11 +145,11 @@ class Builder(Compilation):
 
         return value
 
-    def _given_ahead(self, left: Formula, right: Formula, scope: frozenset[str]) -> Value:
+    def _build_lookahead_implication(self, left: Formula, right: Formula, scope: frozenset[str]) -> Value:
         """A left side that fixes variables and looks ahead, taken apart until what fixes does not look ahead."""
         match left:
             case And(left=first, right=rest):
-                return self._given(first, Implies(rest, right), True, scope)
+                return self._build_implication(first, Implies(rest, right), True, scope)
             case Or(left=one, right=other):
                 return self.build(And(Implies(one, right), Implies(other, right)), True, scope)
         raise AssertionError(left)
@@ -187,7 +195,7 @@ class Builder(Compilation):
 
     # -- looking ahead --------------------------------------------------------------------------------------------
 
-    def _ahead(self, formula: Ahead, positive: bool, scope: frozenset[str]) -> Value:
+    def _build_ahead(self, formula: Ahead, positive: bool, scope: frozenset[str]) -> Value:
         op = formula.op if positive else {"X": "N", "N": "X", "F": "G", "G": "F"}[formula.op]
         of = self.build(formula.of, positive, scope)
         left = {"F": true, "G": false}.get(op, of)
@@ -208,18 +216,18 @@ class Builder(Compilation):
         mentions = frozenset(self.variable_numbers[name] for name in variables(formula))
         self.ahead.append(Lookahead(op, left, right, window, op in "NR", mentions, self.back_depth > 0))
         if op in "XN":
-            return lambda frame, sigma: Wait(number, self._masked(sigma, mentions), 0)
+            return lambda frame, sigma: Wait(number, self._mask_variables(sigma, mentions), 0)
 
         def start(frame: Frame, sigma: Sigma) -> Truth:
             since = 0 if window is None else clock(frame.clocks, window)
-            wait = Wait(number, self._masked(sigma, mentions), since)
+            wait = Wait(number, self._mask_variables(sigma, mentions), since)
             truth = self.go_on(wait, frame)
             # before the first recorded time nobody knows when a window closes
             return truth if since != UNTIMED or isinstance(truth, bool) else None
 
         return start
 
-    def _masked(self, sigma: Sigma, mentions: frozenset[int]) -> Sigma:
+    def _mask_variables(self, sigma: Sigma, mentions: frozenset[int]) -> Sigma:
         return tuple(value if i in mentions else None for i, value in enumerate(sigma))
 
     def go_on(self, wait: Wait, frame: Frame) -> Truth:
@@ -235,8 +243,8 @@ class Builder(Compilation):
         return False if right is False else conj(right, disj(node.left(frame, wait.sigma), wait))
 
     def move(self, residual: Truth, frame: Frame) -> Truth:
-        return moved(residual, lambda wait: self.go_on(wait, frame))
+        return advance_residual(residual, lambda wait: self.go_on(wait, frame))
 
     def ended(self, residual: Truth) -> bool | None:
         """What a residual comes to where nothing follows."""
-        return moved(residual, lambda wait: self.ahead[wait.node].at_end)  # type: ignore[return-value]
+        return advance_residual(residual, lambda wait: self.ahead[wait.node].at_end)  # type: ignore[return-value]

@@ -226,5 +226,5 @@ def false(frame: Frame, sigma: Sigma) -> Truth:
     return False
 
 
-def negated(value: Value) -> Value:
+def negate_value(value: Value) -> Value:
     return lambda frame, sigma: negate(value(frame, sigma))  # type: ignore[arg-type]

@@ -8,7 +8,17 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from bylaw.engine.matching import compile_names
-from bylaw.engine.monitor import NOTHING, OK, STOPPED_EARLY, VACUOUS, Conclusion, Ended, Found, Monitor, Step
+from bylaw.engine.monitor import (
+    NOTHING,
+    OK,
+    STOPPED_EARLY,
+    VACUOUS,
+    Conclusion,
+    FoundViolation,
+    Monitor,
+    ScopeEnd,
+    Step,
+)
 from bylaw.engine.temporal.atom_values import AtomReader
 from bylaw.engine.temporal.build import Builder
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, position_of
@@ -21,7 +31,7 @@ from bylaw.engine.temporal.resolution import (
     undecided_reason,
     unmet_obligations,
 )
-from bylaw.engine.temporal.shape import Part, can_skip, parts_of, watches, windows, yesterdays
+from bylaw.engine.temporal.shape import Conjunct, can_skip, parts_of, watches, windows, yesterdays
 from bylaw.engine.temporal.truth import may_have_failed
 from bylaw.engine.temporal.variables import AtomValues
 from bylaw.model.demand import Temporal
@@ -68,7 +78,7 @@ class TemporalMonitor(Monitor):
         if state.untimed or kind not in _JUDGED_EVENTS:
             return state, NOTHING
         if kind is Message:
-            return self._spoken(state, event), NOTHING
+            return self._record_user_message(state, event), NOTHING
         if self._over_turns:
             return self._step_turn(state, event, applies)
         session = event.origin.session
@@ -110,7 +120,7 @@ class TemporalMonitor(Monitor):
             return False
         return state.begun or not applies or not self._once
 
-    def _spoken(self, state: State, message: Any) -> State:
+    def _record_user_message(self, state: State, message: Any) -> State:
         if message.role != "user" or not self._atoms.user_atoms or len(state.said) >= _MOST_SPEAKERS:
             return state
         session = message.origin.session
@@ -144,7 +154,7 @@ class TemporalMonitor(Monitor):
         first = state.first_undecided or ("" if result.turn is None else f", the first at turn {result.turn}")
         return replace(state, undecided=state.undecided + 1, first_undecided=first)
 
-    def _close_turn(self, state: State) -> tuple[State, tuple[Found, ...]]:
+    def _close_turn(self, state: State) -> tuple[State, tuple[FoundViolation, ...]]:
         turn = state.turn
         if turn is None or state.untimed:
             return state, NOTHING
@@ -152,7 +162,7 @@ class TemporalMonitor(Monitor):
 
     def _judge(
         self, state: State, atom_values: AtomValues, at: Position, applies: bool
-    ) -> tuple[State, tuple[Found, ...]]:
+    ) -> tuple[State, tuple[FoundViolation, ...]]:
         if self._window is not None and at.time is None and atom_values != self._atoms.all_false:
             where = "" if at.turn is None else f" at turn {at.turn}"
             window = "`within`" if self._in_words else f"`[{self._window.text}]`"
@@ -185,7 +195,7 @@ class TemporalMonitor(Monitor):
         old, time = state.clocks, at.time
         seconds = old.seconds if time is None or time < old.seconds else time
         clocks = Clocks(old.events + 1, old.turns + at.is_response, seconds)
-        before = None if not self._depth or state.frame is None else _trimmed(state.frame, self._depth)
+        before = None if not self._depth or state.frame is None else _trim_past(state.frame, self._depth)
         frame = Frame(clocks, atom_values, [], before, at.turn, at.run, at)
         slots = self.builder.slots
         if slots:
@@ -206,7 +216,7 @@ class TemporalMonitor(Monitor):
             at = now.at
             if truth is False:
                 message, earlier = explain_failure(part, frame, self.builder)
-                now.found.append(Found(message, at.session, at.turn, (*earlier, at.place())))
+                now.found.append(FoundViolation(message, at.session, at.turn, (*earlier, at.place())))
             elif truth is None:
                 now.doubt(at.turn, 1)
                 now.suspect(part)
@@ -215,7 +225,7 @@ class TemporalMonitor(Monitor):
                     now.suspect(part)
                 now.pending = self._resolver.enter(now.pending, number, truth, Origin(at.session, at.turn, at.place()))
 
-    def _trigger(self, part: Part) -> Callable[[Frame], bool]:
+    def _trigger(self, part: Conjunct) -> Callable[[Frame], bool]:
         """Whether a position is one that the part has something to say about."""
         body, unset = part.body, self.builder.unset
         if not part.conditional:
@@ -229,8 +239,8 @@ class TemporalMonitor(Monitor):
 
     # -- the end --------------------------------------------------------------------------------------------------
 
-    def end(self, state: State, ended: Ended) -> Conclusion:
-        found: tuple[Found, ...] = NOTHING
+    def end(self, state: State, ended: ScopeEnd) -> Conclusion:
+        found: tuple[FoundViolation, ...] = NOTHING
         if state.turn is not None:
             state, found = self._close_turn(state if ended.complete else self._may_grow(state))
             found = tuple(one for one in found if not one.doubtful)
@@ -288,7 +298,7 @@ class TemporalMonitor(Monitor):
 _JUDGED_EVENTS = frozenset({ToolCall, ToolResult, Response, Message})
 
 
-def _trimmed(frame: Frame, depth: int) -> Frame:
+def _trim_past(frame: Frame, depth: int) -> Frame:
     """The frame with no more of its past than `Y` reaches."""
-    before = None if depth <= 1 or frame.before is None else _trimmed(frame.before, depth - 1)
+    before = None if depth <= 1 or frame.before is None else _trim_past(frame.before, depth - 1)
     return Frame(frame.clocks, frame.atom_values, frame.memory, before, frame.turn, frame.run)

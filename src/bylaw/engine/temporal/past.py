@@ -7,18 +7,28 @@ from collections.abc import Callable
 from typing import Any
 
 from bylaw.engine.temporal import tables
-from bylaw.engine.temporal.frame import UNTIMED, Clocks, Compilation, Frame, TableSlot, Tally, Value, clock, negated
-from bylaw.engine.temporal.shape import atoms, conjuncts, denied, fixes, looks_ahead, variables
+from bylaw.engine.temporal.frame import (
+    UNTIMED,
+    Clocks,
+    Compilation,
+    Frame,
+    TableSlot,
+    Tally,
+    Value,
+    clock,
+    negate_value,
+)
+from bylaw.engine.temporal.shape import atoms, conjuncts, fixes, looks_ahead, negate_formula, variables
 from bylaw.engine.temporal.tables import (
     EMPTY,
     Awaiting,
     Match,
     Table,
     Unseen,
-    alike,
-    answered,
     await_answer,
     has_lost,
+    mark_seen_results,
+    possible_keys,
     put,
     remember_wild,
     wild_matches,
@@ -46,12 +56,12 @@ def count(table: Table, key: tuple[Key, ...], match: Match, window: Window | Non
     cell = table.cells.get(key)
     matches = () if cell is None else cell.matches
     tally = Tally() if cell is None or cell.tally is None else cell.tally
-    tally = _raised(tally, match.clocks, match.sure, window, number)
+    tally = _raise_tally(tally, match.clocks, match.sure, window, number)
     named = (*matches, match)[-min(number, MOST_NAMED) - 1 :]
     return put(table, key, named, window, tally=tally)
 
 
-def _raised(tally: Tally, clocks: Clocks, sure: bool, window: Window | None, number: int) -> Tally:
+def _raise_tally(tally: Tally, clocks: Clocks, sure: bool, window: Window | None, number: int) -> Tally:
     now = 0.0 if window is None else clock(clocks, window)
     if window is None or now == UNTIMED:
         is_sure = sure and window is None
@@ -61,11 +71,11 @@ def _raised(tally: Tally, clocks: Clocks, sure: bool, window: Window | None, num
     return Tally(tally.sure, tally.unsure, tally.sure_at, tally.unsure_at.added(now, window, number + 1))
 
 
-def counted(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int | None]:
+def count_matches(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int | None]:
     """How many surely, and how many at most; None where nobody knows."""
     lost = has_lost(table, frame, window)
     if UNKNOWN_KEY in key:
-        keys = alike(table, key)
+        keys = possible_keys(table, key)
         if keys is None or lost:
             return 0, None
         return 0, sum(sum(_numbers(table, one, frame, window)) for one in keys) + len(table.wild)
@@ -105,11 +115,11 @@ def build_back(builder: Compilation, formula: Formula, positive: bool, scope: fr
         case Back(op="Y", of=of):
             return _yesterday(builder, of, positive, scope)
         case Seen():
-            return _seen(builder, formula, outer)
+            return _build_seen(builder, formula, outer)
         case Count():
             return _count(builder, formula, outer)
         case Back(op="H", of=of, window=window) if outer or window:
-            return negated(build_back(builder, Back("O", denied(of), window), True, scope))
+            return negate_value(build_back(builder, Back("O", negate_formula(of), window), True, scope))
         case Back(op="O", of=of, window=window) if outer or window:
             return _since(builder, formula, Constant(True), of, window, outer)
         case Pair(left=left, right=right, window=window) if outer or window:
@@ -213,7 +223,7 @@ def _clear(
             return tables.doubt_all(table, frame.clocks) if truth is None else table
 
         return clear_all
-    matches = builder.matches(denied(part), frozenset())
+    matches = builder.matches(negate_formula(part), frozenset())
 
     def clear_one(frame: Frame, table: Table) -> Table:
         for fixed, truth, _ in matches(frame, builder.unset):
@@ -244,13 +254,13 @@ def _count(builder: Compilation, formula: Count, outer: list[str]) -> Value:
     builder.tables[formula] = TableSlot(slot, key_of, window)
 
     def value(frame: Frame, sigma: Sigma) -> Truth:
-        sure, most = counted(frame.memory[slot], key_of(sigma), frame, window)
+        sure, most = count_matches(frame.memory[slot], key_of(sigma), frame, window)
         return compare_count(formula.op, sure, most, number)
 
     return value
 
 
-def _seen(builder: Compilation, formula: Seen, outer: list[str]) -> Value:
+def _build_seen(builder: Compilation, formula: Seen, outer: list[str]) -> Value:
     fixed = fixes(formula.of)
     variables_key, window = _key(builder, [name for name in outer if name in fixed]), formula.window
     matches = builder.matches(formula.of, frozenset())
@@ -259,7 +269,7 @@ def _seen(builder: Compilation, formula: Seen, outer: list[str]) -> Value:
     def update(frame: Frame, before: Awaiting) -> Awaiting:
         event = frame.position.event if frame.position is not None else None
         if isinstance(event, Response):
-            return answered(before, frame, event, window, trim)
+            return mark_seen_results(before, frame, event, window, trim)
         for fixed, truth, deferred in matches(frame, builder.unset):
             match = Match(frame.clocks, truth is True, deferred, frame.place())
             before = await_answer(

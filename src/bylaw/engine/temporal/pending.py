@@ -13,9 +13,9 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from bylaw.engine.monitor import Found, bare
+from bylaw.engine.monitor import FoundViolation, bare
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Moments, Position, Tally
-from bylaw.engine.temporal.shape import Part
+from bylaw.engine.temporal.shape import Conjunct
 from bylaw.engine.temporal.tables import Awaiting, Cell, Match, Table, Unseen
 from bylaw.engine.temporal.truth import Open, Residual, Wait
 from bylaw.engine.temporal.variables import AtomValues, Deferred, Hit
@@ -197,7 +197,7 @@ class Progress(Struct):
     frame: Frame
     at: Position
     pending: Pending
-    found: list[Found]
+    found: list[FoundViolation]
     triggered: bool
     undecided: int
     first_undecided: str
@@ -207,11 +207,11 @@ class Progress(Struct):
             self.first_undecided = "" if turn is None else f", the first at turn {turn}"
         self.undecided += positions
 
-    def suspect(self, part: Part, *earlier: EventRef) -> None:
+    def suspect(self, part: Conjunct, *earlier: EventRef) -> None:
         """This position may break the rule: a guard stops it, a check does not call it a violation."""
         message = f"cannot tell whether this holds: {part.shown}"
         at = self.at
-        self.found.append(Found(message, at.session, at.turn, (*earlier, at.place()), doubtful=True))
+        self.found.append(FoundViolation(message, at.session, at.turn, (*earlier, at.place()), doubtful=True))
 
 
 # -- states as JSON and back ------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from bylaw.engine.monitor import Found
+from bylaw.engine.monitor import FoundViolation
 from bylaw.engine.temporal.build import Builder
 from bylaw.engine.temporal.frame import START, Frame, Lookahead, Position, clock, elapsed
 from bylaw.engine.temporal.pending import Address, Entry, Origin, Pending, Progress, State
-from bylaw.engine.temporal.shape import Part, atoms, evaluate, fixes, looks_ahead, looks_back, variables
+from bylaw.engine.temporal.shape import Conjunct, atoms, evaluate, fixes, looks_ahead, looks_back, variables
 from bylaw.engine.temporal.tables import Awaiting, Table
 from bylaw.engine.temporal.truth import Residual, Sigma, Wait, may_have_failed, waits
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, AtomValues, Hit, show_key
@@ -27,18 +27,18 @@ def describe_event(event: EventRef) -> str:
     return {"tool_call": f"{tool} was called", "tool_result": f"{tool} returned"}.get(event.event, "the model answered")
 
 
-def explain_failure(part: Part, frame: Frame, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+def explain_failure(part: Conjunct, frame: Frame, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
     """The message where a position fails at once, and the earlier events that matter."""
     assert frame.position is not None
     happened = describe_event(frame.position.place())
-    wanted, sigma = _wanted(part.body, frame, builder)
+    wanted, sigma = _find_failed_part(part.body, frame, builder)
     reason, evidence = _reason(wanted, frame, sigma, builder)
     values = _values(wanted, sigma, builder, in_words=bool(part.words))
     rule = part.words or f"`{wanted.text}` is not true there"
     return f"{happened}, but {rule}{values}{reason}", evidence
 
 
-def explain_unmet(part: Part, origin: EventRef, late: str) -> str:
+def explain_unmet(part: Conjunct, origin: EventRef, late: str) -> str:
     body = part.body
     wanted = body.right if isinstance(body, Implies) else body
     if part.words:
@@ -46,7 +46,7 @@ def explain_unmet(part: Part, origin: EventRef, late: str) -> str:
     return f"{describe_event(origin)}, but `{wanted.text}` did not come true{late}"
 
 
-def _wanted(body: Formula, frame: Frame, builder: Builder) -> tuple[Formula, Sigma]:
+def _find_failed_part(body: Formula, frame: Frame, builder: Builder) -> tuple[Formula, Sigma]:
     """The part that should be true: the right side of an implication, and in it the first conjunct that fails."""
     sigma = builder.unset
     while isinstance(body, Implies | And):
@@ -70,7 +70,7 @@ def _reason(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tu
         case Count() if wanted in builder.tables:
             return _places(wanted, frame, sigma, builder)
         case Back(op="O") | Pair(op="S"):
-            return _nothing_before(wanted, frame, sigma, builder)
+            return _explain_no_match(wanted, frame, sigma, builder)
         case Not(of=of):
             while isinstance(of, Back) and of.op == "Y":
                 of = of.of
@@ -79,7 +79,9 @@ def _reason(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tu
             return "", ()
 
 
-def _nothing_before(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+def _explain_no_match(
+    wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder
+) -> tuple[str, tuple[EventRef, ...]]:
     at = builder.tables.get(wanted)
     nothing = ": nothing earlier matches" if isinstance(wanted, Back) else ": no match before is still in force"
     if at is None or at.window is None:
@@ -139,7 +141,7 @@ def show(amount: float, window: Window) -> str:
 class Waker:
     """One part's way from atom_values to entries."""
 
-    def __init__(self, number: int, part: Part, builder: Builder) -> None:
+    def __init__(self, number: int, part: Conjunct, builder: Builder) -> None:
         self._number = number
         looking = list(filter(is_ahead, walk(part.body)))
         self._always = any(looks_back(formula) for formula in looking)
@@ -186,7 +188,7 @@ class Waker:
         return addresses
 
 
-def _index_variables(part: Part, awaited: Sequence[Formula]) -> list[str]:
+def _index_variables(part: Conjunct, awaited: Sequence[Formula]) -> list[str]:
     """Variables that are fixed where the entry begins, and that every awaited atom with variables compares by `=`."""
     body = part.body
     begins = isinstance(body, Implies | And) and not looks_ahead(body.left)
@@ -216,7 +218,7 @@ def _is_quiet(node: int, builder: Builder) -> bool:
 class Resolver:
     """Moves the open entries of a rule past each position."""
 
-    def __init__(self, parts: Sequence[Part], builder: Builder) -> None:
+    def __init__(self, parts: Sequence[Conjunct], builder: Builder) -> None:
         self._parts, self._builder = parts, builder
         self._wakers = [Waker(i, part, builder) for i, part in enumerate(parts)]
         self._alarmed = [(i, node.window) for i, node in enumerate(builder.ahead) if node.window and has_alarm(node)]
@@ -257,7 +259,7 @@ class Resolver:
                 continue
             now.pending = now.pending.leave(number, self._wakers[entry.part].address(entry.residual))
             if truth is False:
-                now.found += self._failed(entry, now)
+                now.found += self._make_violations(entry, now)
             elif truth is None:
                 now.doubt(entry.origins[0].turn, len(entry.origins) + entry.more)
 
@@ -276,14 +278,14 @@ class Resolver:
                 woken.update(pending.waiting.get(address, ()))
         return woken
 
-    def _failed(self, entry: Entry, now: Progress) -> list[Found]:
+    def _make_violations(self, entry: Entry, now: Progress) -> list[FoundViolation]:
         late = self._lateness(entry.residual, now.frame)
         at, part = now.at, self._parts[entry.part]
         found = [
-            Found(explain_unmet(part, origin.place, late), at.session, at.turn, (origin.place, at.place()))
+            FoundViolation(explain_unmet(part, origin.place, late), at.session, at.turn, (origin.place, at.place()))
             for origin in entry.origins
         ]
-        return [*found, *_unnamed(entry, at.turn)]
+        return [*found, *_count_unnamed(entry, at.turn)]
 
     def _lateness(self, residual: Residual, frame: Frame) -> str:
         for wait in waits(residual):
@@ -293,18 +295,18 @@ class Resolver:
         return ""
 
 
-def _unnamed(entry: Entry, turn: int | None) -> list[Found]:
+def _count_unnamed(entry: Entry, turn: int | None) -> list[FoundViolation]:
     if not entry.more:
         return []
-    return [Found(f"{entry.more:,} more positions fail the same way, too many to name each", None, turn)]
+    return [FoundViolation(f"{entry.more:,} more positions fail the same way, too many to name each", None, turn)]
 
 
 # -- by the end of the scope ------------------------------------------------------------------------------------------
 
 
-def unmet_obligations(state: State, parts: Sequence[Part], builder: Builder) -> tuple[list[Found], int]:
+def unmet_obligations(state: State, parts: Sequence[Conjunct], builder: Builder) -> tuple[list[FoundViolation], int]:
     """Where nothing follows: the positions that fail, and the number of those that cannot be decided."""
-    found: list[Found] = []
+    found: list[FoundViolation] = []
     doubts = 0
     for number in sorted(state.pending.entries):
         entry = state.pending.entries[number]
@@ -316,17 +318,19 @@ def unmet_obligations(state: State, parts: Sequence[Part], builder: Builder) -> 
     return found, doubts
 
 
-def _failed_at_end(entry: Entry, part: Part) -> list[Found]:
+def _failed_at_end(entry: Entry, part: Conjunct) -> list[FoundViolation]:
     if not part.always:
         unmet = f"`{part.text}` had not come true at the end"
         if part.words:
             unmet = f"{part.words}, and at the end there was none"
-        return [Found(unmet, entry.origins[0].session or None, None, ())]
+        return [FoundViolation(unmet, entry.origins[0].session or None, None, ())]
     found = [
-        Found(explain_unmet(part, origin.place, " before the end"), origin.session, origin.turn, (origin.place,))
+        FoundViolation(
+            explain_unmet(part, origin.place, " before the end"), origin.session, origin.turn, (origin.place,)
+        )
         for origin in entry.origins
     ]
-    return [*found, *_unnamed(entry, None)]
+    return [*found, *_count_unnamed(entry, None)]
 
 
 def undecided_reason(state: State, undecided: int) -> str:
@@ -355,15 +359,15 @@ def memory_notes(state: State) -> tuple[str, ...]:
 # -- because nothing can change ---------------------------------------------------------------------------------------
 
 
-def is_settled(state: State, parts: Sequence[Part], builder: Builder) -> bool:
+def is_settled(state: State, parts: Sequence[Conjunct], builder: Builder) -> bool:
     """Whether no further event can break the rule: then it is ok even on a recording that stopped early."""
     always = [part for part in parts if part.always]
     if state.pending.entries or (len(always) < len(parts) and not state.begun):
         return False
-    return all(_settled(part.body, state.frame, builder) is True for part in always)
+    return all(_settled_truth(part.body, state.frame, builder) is True for part in always)
 
 
-def _settled(formula: Formula, frame: Frame | None, builder: Builder, back: int = 0) -> bool | None:
+def _settled_truth(formula: Formula, frame: Frame | None, builder: Builder, back: int = 0) -> bool | None:
     """Its truth at every position that could still come: `O p` once p was true. `back`: the number of `Y` around it."""
 
     def settled(part: Formula) -> bool | None:
@@ -375,7 +379,7 @@ def _settled(formula: Formula, frame: Frame | None, builder: Builder, back: int 
         match part:
             case Back(op="Y", of=of):
                 # the next position is preceded by the last one, and the one before that by this frame's own `before`
-                return _settled(of, frame if back == 0 else frame.before, builder, back + 1)
+                return _settled_truth(of, frame if back == 0 else frame.before, builder, back + 1)
             case Pair(op="S", left=left, right=right) if part in builder.settlers:
                 lasts = builder.settlers[part](frame) is True and settled(left) is True
                 return True if lasts or settled(right) is True else None

@@ -74,17 +74,19 @@ def fixes(formula: Formula) -> frozenset[str]:
             return frozenset(t.value.name for t in tests if isinstance(t.value, Variable) and t.op == "=")
 
 
-def denied(formula: Formula) -> Formula:
+def negate_formula(formula: Formula) -> Formula:
     """Its negation, pushed inward as far as plain connectives go."""
     match formula:
         case Not(of=of):
             return of
         case And(left=left, right=right):
-            return Implies(left, denied(right)) if fixes(left) else Or(denied(left), denied(right))
+            return (
+                Implies(left, negate_formula(right)) if fixes(left) else Or(negate_formula(left), negate_formula(right))
+            )
         case Or(left=left, right=right):
-            return And(denied(left), denied(right))
+            return And(negate_formula(left), negate_formula(right))
         case Implies(left=left, right=right):
-            return And(left, denied(right))
+            return And(left, negate_formula(right))
         case Constant(value=value):
             return Constant(not value, "false" if value else "true")
         case _:
@@ -117,14 +119,14 @@ def conjuncts(formula: Formula) -> list[Formula]:
         case And(left=left, right=right) if not fixes(left):
             return [*conjuncts(left), *conjuncts(right)]
         case Not(of=Or() | Not() as of):
-            return conjuncts(denied(of))
+            return conjuncts(negate_formula(of))
         case Not(of=Implies(left=left) as of) if not fixes(left):
-            return conjuncts(denied(of))
+            return conjuncts(negate_formula(of))
         case _:
             return [formula]
 
 
-class Part(Struct, frozen=True):
+class Conjunct(Struct, frozen=True):
     """One conjunct of a rule's formula: judged at every position, or once."""
 
     body: Formula
@@ -140,16 +142,16 @@ class Part(Struct, frozen=True):
         return self.words or f"`{self.text}`"
 
 
-def parts_of(formula: Formula, words: str = "") -> list[Part]:
-    parts: list[Part] = []
+def parts_of(formula: Formula, words: str = "") -> list[Conjunct]:
+    parts: list[Conjunct] = []
     for one in conjuncts(formula):
         body, always, conditional = one, False, False
         match one:
             case Ahead(op="G", window=None, of=of):
                 body, always, conditional = of, True, isinstance(of, Implies) and not looks_ahead(of.left)
             case Not(of=Ahead(op="F", window=None, of=of)):
-                body, always = denied(of), True
-        parts.append(Part(body, always, one.text, conditional, words))
+                body, always = negate_formula(of), True
+        parts.append(Conjunct(body, always, one.text, conditional, words))
     return parts
 
 
@@ -168,7 +170,7 @@ def yesterdays(formula: Formula) -> int:
 ALL = (Calls(("*",)),)
 
 
-def watches(formula: Formula, parts: list[Part], over: str) -> Watches:
+def watches(formula: Formula, parts: list[Conjunct], over: str) -> Watches:
     found = list(walk(formula))
     messages = any(isinstance(f, UserSays) for f in found)
     results = tuple(Calls(f.names) for f in found if isinstance(f, ResultOf))
@@ -182,7 +184,7 @@ def watches(formula: Formula, parts: list[Part], over: str) -> Watches:
     return Watches(responses=about_responses or turns, calls=calls, results=results, messages=messages)
 
 
-def can_skip(formula: Formula, parts: list[Part]) -> bool:
+def can_skip(formula: Formula, parts: list[Conjunct]) -> bool:
     """Whether positions at which every atom is false change nothing."""
     found = list(walk(formula))
     return (
@@ -210,7 +212,7 @@ def _rests(formula: Formula) -> bool:
             return True
 
 
-def _passes_over(part: Part) -> bool:
+def _passes_over(part: Conjunct) -> bool:
     if part.conditional and isinstance(part.body, Implies):
         return _calm(part.body.left) is False  # also not concerned there, or the rule would not know that it was
     if part.always:
@@ -238,13 +240,13 @@ def only_at_calls(formula: Formula) -> bool:
         return evaluate(formula, lambda operator: False if isinstance(operator, ToolIs) else None) is True
     match formula:
         case Not(of=of):
-            return _safe_denied(of)
+            return _is_negation_safe(of)
         case And(left=left, right=right):
             return only_at_calls(left) and only_at_calls(right)
         case Or(left=left, right=right):
             return _safe_choice(left, right)
         case Implies(left=left, right=right):
-            return _safe_choice(denied(left), right)
+            return _safe_choice(negate_formula(left), right)
         case Ahead(op="G" | "N", of=of) | Pair(op="R", right=of):
             return only_at_calls(of)
         case Pair(op="W", left=left, right=right):
@@ -253,14 +255,14 @@ def only_at_calls(formula: Formula) -> bool:
             return False
 
 
-def _safe_denied(formula: Formula) -> bool:
+def _is_negation_safe(formula: Formula) -> bool:
     match formula:
         case Ahead(op="F" | "X", of=of):
-            return only_at_calls(denied(of))
+            return only_at_calls(negate_formula(of))
         case Pair(op="U", right=right):
-            return only_at_calls(denied(right))
+            return only_at_calls(negate_formula(right))
         case And() | Or() | Implies() | Not():
-            return only_at_calls(denied(formula))
+            return only_at_calls(negate_formula(formula))
         case _:
             return False
 
@@ -286,12 +288,12 @@ def only_at_end(formula: Formula) -> bool:
         case Or(left=left, right=right):
             return only_at_end(left) or only_at_end(right)
         case Implies(left=left, right=right):
-            return only_at_end(denied(left)) or only_at_end(right)
+            return only_at_end(negate_formula(left)) or only_at_end(right)
         case Ahead(op="G" | "N", of=of):
             return only_at_end(of)
         case Not(of=Ahead(op="G", window=None)):
             return True
         case Not(of=And() | Or() | Implies() | Not() as of):
-            return only_at_end(denied(of))
+            return only_at_end(negate_formula(of))
         case _:
             return False

@@ -166,7 +166,7 @@ def doubt_all(table: Table, now: Clocks) -> Table:
 def holds(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma) -> bool | None:
     """Whether something remembered for this value is in the window and passes what was deferred."""
     if UNKNOWN_KEY in key:
-        return _held_by_any(table, key, frame, window, sigma)
+        return _holds_for_unreadable(table, key, frame, window, sigma)
     cell = table.cells.get(key)
     if cell is not None and _is_plain_yes(table, cell.matches[-1], frame, window):
         return True
@@ -209,9 +209,11 @@ def _may_be(left: tuple[Key, ...], right: tuple[Key, ...]) -> bool:
     return all(a == b or UNKNOWN_KEY in (a, b) for a, b in zip(left, right, strict=True))
 
 
-def _held_by_any(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma) -> bool | None:
+def _holds_for_unreadable(
+    table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma
+) -> bool | None:
     """A question about a value that cannot be read: never yes, and no only where nothing could be meant."""
-    keys = alike(table, key)
+    keys = possible_keys(table, key)
     cells = [table.cells[one] for one in keys or ()]
     if keys is None or has_lost(table, frame, window) or any(cell.lossy for cell in cells):
         return None
@@ -220,7 +222,7 @@ def _held_by_any(table: Table, key: tuple[Key, ...], frame: Frame, window: Windo
     return False if all(_passes(match, sigma) is False for match in near) else None
 
 
-def alike(table: Table, key: tuple[Key, ...]) -> list[tuple[Key, ...]] | None:
+def possible_keys(table: Table, key: tuple[Key, ...]) -> list[tuple[Key, ...]] | None:
     """The values that may be meant; None where there are too many to look."""
     if len(table.cells) > _MOST_ALIKE:
         return None
@@ -340,7 +342,9 @@ def await_answer(before: Awaiting, one: Unseen) -> Awaiting:
     return replace(before, unseen=(*before.unseen[1:], one), seen=seen)
 
 
-def answered(before: Awaiting, frame: Frame, response: Response, window: Window | None, trim: Trim) -> Awaiting:
+def mark_seen_results(
+    before: Awaiting, frame: Frame, response: Response, window: Window | None, trim: Trim
+) -> Awaiting:
     """A response: what its run's results were, it has seen, unless its request shows that they were not in it."""
     if frame.turn is not None and RUN_MARK in frame.run:
         before = replace(before, turns=(*before.turns, (frame.turn, frame.run))[-MOST_TURNS:])

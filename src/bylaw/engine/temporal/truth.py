@@ -89,7 +89,7 @@ def all_of(values: Iterable[bool | None]) -> bool | None:
     return answer
 
 
-def moved(residual: Truth, move: Callable[[Wait], Truth]) -> Truth:
+def advance_residual(residual: Truth, move: Callable[[Wait], Truth]) -> Truth:
     """The residual with every `Wait` in it moved on."""
     if type(residual) is Wait:
         return move(residual)
@@ -127,10 +127,10 @@ def may_have_failed(before: Truth, after: Truth, move: Callable[[Wait], Truth]) 
         return False
     if type(before) is not Open or any(None not in clause for clause in before.clauses):
         return before is not None
-    return any(_certain(moved(_only(clause), move)) is False for clause in before.clauses)
+    return any(_certain(advance_residual(_clause_truth(clause), move)) is False for clause in before.clauses)
 
 
-def _only(clause: Clause) -> Truth:
+def _clause_truth(clause: Clause) -> Truth:
     """One alternative, where what is unknown in it is true."""
     known = clause - {None}
     return Open(frozenset((known,))) if known else True

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from bylaw.engine.monitor import as_json, shorten
 from bylaw.engine.temporal.truth import Key, Sigma, Truth
-from bylaw.engine.values import ORDERS, UNREADABLE, number, ordered
+from bylaw.engine.values import ORDERS, UNREADABLE, compare_ordered, number
 from bylaw.model.canonical import canonical_json
 from bylaw.model.temporal import Atom, Linear, Test, Variable
 
@@ -42,7 +42,7 @@ def key_of(value: Any) -> Key:
     return UNKNOWN_KEY if value is UNREADABLE else ("json", _digest(canonical_json(value)))
 
 
-def same(left: Key, right: Key) -> bool | None:
+def compare_keys(left: Key, right: Key) -> bool | None:
     if UNKNOWN_KEY in (left, right):
         return None
     return bool(left == right)
@@ -133,8 +133,8 @@ def compare(op: str, found: Key, wanted: Key) -> bool | None:
     if found == NO_VALUE:
         return op == "!="
     if op in ORDERS:
-        return None if isinstance(found, tuple) or isinstance(wanted, tuple) else ordered(op, found, wanted)
-    equal = same(found, wanted)
+        return None if isinstance(found, tuple) or isinstance(wanted, tuple) else compare_ordered(op, found, wanted)
+    equal = compare_keys(found, wanted)
     return equal if op == "=" or equal is None else not equal
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.engine.evaluation import Carried
+from bylaw.engine.evaluation import SessionSnapshot
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.scope import NOTHING_MOVED, Undo, dumped_undo, revived_undo
 from bylaw.engine.values import UNREADABLE
@@ -30,7 +30,7 @@ class PolicyData(Struct, array_like=True):
 
     counters: dict[str, Raw] = {}
     calls: Raw = Raw(b"null")
-    """a `Carried` session"""
+    """a `SessionSnapshot`"""
     log: list[tuple[Raw, bool]] = []
     """an event, or the id of an open call; and whether it is settled"""
     undo: list[Raw] = []
@@ -66,7 +66,7 @@ class _NamedUndo(Struct, array_like=True):
 _encode = msgspec.json.Encoder().encode
 _NOTHING_MOVED = Raw(_encode(_NamedUndo({}, [], [], {}, False)))
 _decode = msgspec.json.Decoder(_Data).decode
-_decode_carried = msgspec.json.Decoder(Carried | None).decode
+_decode_snapshot = msgspec.json.Decoder(SessionSnapshot | None).decode
 _decode_named_undo = msgspec.json.Decoder(_NamedUndo).decode
 _decode_event = msgspec.json.Decoder(list[Any]).decode
 _decode_entry = msgspec.json.Decoder(list[Any] | str).decode
@@ -206,7 +206,7 @@ def _load_policy(
     _load_counters(state, counters, session.key)
     remembered = set(counters)
     for key, one in of_agent:
-        carried = _decode_carried(one.calls)
+        carried = _decode_snapshot(one.calls)
         if carried is not None and (key == names.key or not names.indices.keys().isdisjoint(carried.states)):
             state.calls.carry_on(session.key, carried, names.indices)
             remembered.update(carried.states)
@@ -252,7 +252,7 @@ def _without_own(saved: dict[str, PolicyData], policies: Sequence[CompiledPolicy
     for key, one in saved.items():
         known = own.get(agent_of(key), set())
         counters = {name: text for name, text in one.counters.items() if name not in known}
-        carried = None if key in keys else _decode_carried(one.calls)
+        carried = None if key in keys else _decode_snapshot(one.calls)
         if carried is not None:
             for name in known & carried.states.keys():
                 del carried.states[name]

@@ -38,7 +38,7 @@ from bylaw.guard.incidents.webhook import (
 )
 from bylaw.guard.stores.records import Recipient
 from bylaw.model.canonical import prepared
-from bylaw.model.ports import Posted, Poster
+from bylaw.model.ports import DeliveryResult, Poster
 
 SECRET = "BYLAW_WEBHOOK_SECRET"
 SLACK = "BYLAW_SLACK_WEBHOOK"
@@ -205,12 +205,12 @@ class Mailer:
         encrypted = settings.security != "plain"
         self._tls = ssl.create_default_context(cafile=settings.certificates) if encrypted else None
 
-    def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
+    def __call__(self, body: bytes, *, key: str, at: float) -> DeliveryResult:
         host = self._settings.host
         if leads_to_link_local(host, self._port):
-            return Posted(problem=f"`{host}` leads to a link-local address", final=True)
+            return DeliveryResult(problem=f"`{host}` leads to a link-local address", final=True)
         mail = self.compose(body, key=key, at=at)
-        server, results = self._make_client(), list[Posted]()
+        server, results = self._make_client(), list[DeliveryResult]()
         exchange = threading.Thread(target=self._send, args=(server, mail, results), name="bylaw-mail", daemon=True)
         exchange.start()
         exchange.join(self._seconds)
@@ -219,7 +219,7 @@ class Mailer:
         if server.sock is not None:
             with suppress(OSError):
                 server.sock.shutdown(socket.SHUT_RDWR)
-        return Posted(problem=f"no answer within {self._seconds:g} s")
+        return DeliveryResult(problem=f"no answer within {self._seconds:g} s")
 
     def _make_client(self) -> smtplib.SMTP:
         """Not connected yet. Its timeout ends a thread that nobody waits for any more."""
@@ -231,7 +231,7 @@ class Mailer:
         client._host = settings.host  # type: ignore[attr-defined]  # the name that the certificate must have
         return client
 
-    def _send(self, server: smtplib.SMTP, mail: EmailMessage, results: list[Posted]) -> None:
+    def _send(self, server: smtplib.SMTP, mail: EmailMessage, results: list[DeliveryResult]) -> None:
         settings = self._settings
         try:
             with closing(server):
@@ -261,29 +261,31 @@ class Mailer:
         return mail
 
 
-def _taken(refused: Mapping[str, object]) -> Posted:
+def _taken(refused: Mapping[str, object]) -> DeliveryResult:
     if not refused:
-        return Posted(answer=250)
+        return DeliveryResult(answer=250)
     names = ", ".join(map(line, refused))  # the others have it, so it is not sent again
-    return Posted(answer=250, problem=f"the mail server refused it for {names}", final=True)
+    return DeliveryResult(answer=250, problem=f"the mail server refused it for {names}", final=True)
 
 
-def _failure(problem: Exception) -> Posted:
+def _failure(problem: Exception) -> DeliveryResult:
     match problem:
         case smtplib.SMTPRecipientsRefused():
             return _answered(*next(iter(problem.recipients.values())))
         case smtplib.SMTPResponseException():
             return _answered(problem.smtp_code, problem.smtp_error)
         case smtplib.SMTPNotSupportedError():
-            return Posted(problem="the mail server offers no encryption, or no sign-in", final=True)
+            return DeliveryResult(problem="the mail server offers no encryption, or no sign-in", final=True)
         case ssl.SSLCertVerificationError():
-            return Posted(problem=f"the certificate of the mail server is refused: {problem.verify_message}")
+            return DeliveryResult(problem=f"the certificate of the mail server is refused: {problem.verify_message}")
         case TimeoutError():
-            return Posted(problem="no answer in time")
+            return DeliveryResult(problem="no answer in time")
     reason = getattr(problem, "strerror", None) or "the connection broke"
-    return Posted(problem=f"cannot be reached: {line(reason)}")
+    return DeliveryResult(problem=f"cannot be reached: {line(reason)}")
 
 
-def _answered(code: int, text: bytes | str) -> Posted:
+def _answered(code: int, text: bytes | str) -> DeliveryResult:
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    return Posted(answer=code, problem=f"the mail server answered {code}: {line(said)}", final=500 <= code < 600)
+    return DeliveryResult(
+        answer=code, problem=f"the mail server answered {code}: {line(said)}", final=500 <= code < 600
+    )

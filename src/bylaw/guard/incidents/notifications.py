@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from bylaw.guard.stores.ports import GuardStore, Transaction, each_followed
 from bylaw.guard.stores.records import Delivery, Incident, Notification, Recipient, ReviewRecord
 from bylaw.model.canonical import canonical_json
-from bylaw.model.ports import Posted, Poster
+from bylaw.model.ports import DeliveryResult, Poster
 from bylaw.text.redaction.redactor import Redactor
 
 MOST_PENDING = 100_000
@@ -214,13 +214,13 @@ class Outbox:
         now, known = self._clock(), [(to, name) for to, channels in self._channels.items() for name in channels]
         return bool(known) and all(self._down_until.get(one, -inf) > now for one in known)
 
-    def _post(self, notification: Notification, channel: str, at: float) -> Posted:
+    def _post(self, notification: Notification, channel: str, at: float) -> DeliveryResult:
         poster = self._channels.get(notification.to, {}).get(channel)
         if poster is None:
-            return Posted(problem=f"there is no address for the {notification.to} recipient", final=True)
+            return DeliveryResult(problem=f"there is no address for the {notification.to} recipient", final=True)
         body = canonical_json({"id": notification.id, **self._redactor(notification.body)})
         if len(body) > self._patience.body_bytes:
-            return Posted(problem=f"longer than {self._patience.body_bytes:,} bytes", final=True)
+            return DeliveryResult(problem=f"longer than {self._patience.body_bytes:,} bytes", final=True)
         return poster(body, key=notification.id, at=at)
 
     def _record(self, notification: Notification, delivery: Delivery | None) -> None:

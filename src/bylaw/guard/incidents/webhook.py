@@ -22,7 +22,7 @@ import re2
 from msgspec import Struct
 
 from bylaw.model.canonical import canonical_json
-from bylaw.model.ports import Posted
+from bylaw.model.ports import DeliveryResult
 from bylaw.wire.client import BadHttpReply, HttpUnreachable, post
 
 HEADER = "Bylaw-Signature"
@@ -74,18 +74,18 @@ class HttpPoster:
         self._address = address if parts.path else f"{address}/"
         self._seconds = seconds
 
-    def send(self, body: bytes, headers: Mapping[str, str]) -> Posted:
+    def send(self, body: bytes, headers: Mapping[str, str]) -> DeliveryResult:
         if leads_to_link_local(self._host, self._port):
-            return Posted(problem=f"`{self._host}` leads to a link-local address: {_WHY_REFUSED}", final=True)
+            return DeliveryResult(problem=f"`{self._host}` leads to a link-local address: {_WHY_REFUSED}", final=True)
         headers = {"Content-Type": "application/json", "User-Agent": "bylaw", **headers}
         try:
             status, _ = post(self._address, body, headers, seconds=self._seconds)
         except TimeoutError:
-            return Posted(problem=f"no answer within {self._seconds:g} s")
+            return DeliveryResult(problem=f"no answer within {self._seconds:g} s")
         except BadHttpReply:
-            return Posted(problem="the answer is not HTTP, or too long")
+            return DeliveryResult(problem="the answer is not HTTP, or too long")
         except HttpUnreachable as problem:
-            return Posted(problem=f"cannot be reached: {problem.reason}")
+            return DeliveryResult(problem=f"cannot be reached: {problem.reason}")
         return _outcome(status)
 
 
@@ -99,7 +99,7 @@ class Webhook(HttpPoster):
         super().__init__(address, seconds=seconds)
         self._secret = secret
 
-    def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
+    def __call__(self, body: bytes, *, key: str, at: float) -> DeliveryResult:
         named = key.encode("ascii", "backslashreplace").decode()
         return self.send(body, {KEY_HEADER: named, HEADER: sign(body, self._secret, at=at)})
 
@@ -134,13 +134,13 @@ def _is_link_local(host: str) -> bool:
     return bool((mapped or address).is_link_local)
 
 
-def _outcome(status: int) -> Posted:
+def _outcome(status: int) -> DeliveryResult:
     if 200 <= status < 300:
-        return Posted(answer=status)
+        return DeliveryResult(answer=status)
     if 300 <= status < 400:
-        return Posted(answer=status, problem="redirects are not followed", final=True)
+        return DeliveryResult(answer=status, problem="redirects are not followed", final=True)
     final = 400 <= status < 500 and status not in _RETRIED
-    return Posted(answer=status, problem=f"answered {status}", final=final)
+    return DeliveryResult(answer=status, problem=f"answered {status}", final=final)
 
 
 def _split(address: str) -> SplitResult:
@@ -220,7 +220,7 @@ class ChatRoom(HttpPoster):
         super().__init__(address, seconds=seconds)
         self._public_url = public_url
 
-    def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
+    def __call__(self, body: bytes, *, key: str, at: float) -> DeliveryResult:
         return self.send(canonical_json({"text": chat_text(body, self._public_url)}), {})
 
 

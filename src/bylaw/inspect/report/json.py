@@ -13,7 +13,7 @@ from bylaw.inspect.model import (
     Entry,
     EventEntry,
     Input,
-    Known,
+    KnownSum,
     PairEntry,
     Part,
     RequestEntry,
@@ -53,12 +53,12 @@ def totals_fields(totals: Totals) -> dict[str, Any]:
     sums = ("input_tokens", "output_tokens", "cached_tokens", "all_tokens", "latency_ms", "cost")
     return {
         **_pick(totals, "events", "sessions", "turns", "calls", "failed", "shown", "agents", "models", "tools"),
-        **{name: _known(getattr(totals, name)) for name in sums},
+        **{name: _known_sum(getattr(totals, name)) for name in sums},
         **_pick(totals, "first", "last"),
         "by_session": {
             name: {
                 **_pick(one, "turns", "calls", "first", "last", "lasted"),
-                **{"tokens": _known(one.tokens), "cost": _known(one.cost)},
+                **{"tokens": _known_sum(one.tokens), "cost": _known_sum(one.cost)},
             }
             for name, one in totals.by_session.items()
         },
@@ -69,7 +69,7 @@ def _pick(value: Any, *names: str) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def _known(known: Known) -> dict[str, Any]:
+def _known_sum(known: KnownSum) -> dict[str, Any]:
     return {"total": known.sum, "turns": known.turns}
 
 

@@ -17,7 +17,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from bylaw.inspect.model import Known
+from bylaw.inspect.model import KnownSum
 from bylaw.model.events import ToolCall, Usage
 from bylaw.report.text import printable
 
@@ -44,7 +44,7 @@ def _columns(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def cut(text: str, columns: int) -> str:
+def truncate(text: str, columns: int) -> str:
     """Cut to this width, with `…` at the end."""
     if width(text) <= columns:
         return text
@@ -53,7 +53,9 @@ def cut(text: str, columns: int) -> str:
 
 def fit(text: str, columns: int) -> str:
     """A name on one line."""
-    return cut(printable(" ".join(text[: columns * 4].split())) + ("…" if len(text) > columns * 4 else ""), columns)
+    return truncate(
+        printable(" ".join(text[: columns * 4].split())) + ("…" if len(text) > columns * 4 else ""), columns
+    )
 
 
 def middle(text: str, columns: int) -> str:
@@ -82,7 +84,7 @@ def fold(text: str, columns: int, lines: int, *, sized: bool = True) -> list[str
 
 def one_line(text: str, columns: int) -> str:
     """The beginning of a text, with its spaces unchanged."""
-    return cut(_clean(text[: 4 * columns]), columns) if text else ""
+    return truncate(_clean(text[: 4 * columns]), columns) if text else ""
 
 
 def lay_out(text: str, columns: int) -> Iterator[str]:
@@ -169,7 +171,7 @@ def line(*parts: tuple[str, Style]) -> Line:
     return Line("".join(styled), sum(width(text) for text, _ in parts))
 
 
-def labelled(label: str, label_style: Style, texts: Iterable[str], style: Style = PLAIN) -> list[Line]:
+def label_lines(label: str, label_style: Style, texts: Iterable[str], style: Style = PLAIN) -> list[Line]:
     """A label, right-aligned in its column, with the texts beside it."""
     lines = []
     for number, text in enumerate(texts):
@@ -181,7 +183,7 @@ def labelled(label: str, label_style: Style, texts: Iterable[str], style: Style 
     return lines
 
 
-def indented(lines: Iterable[Line], depth: int) -> list[Line]:
+def indent_lines(lines: Iterable[Line], depth: int) -> list[Line]:
     """Indented below another agent."""
     if not depth:
         return list(lines)
@@ -234,7 +236,7 @@ def format_cost(dollars: float | None) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.4f}"
 
 
-def share_of_turns(known: Known, turns: int) -> str:
+def share_of_turns(known: KnownSum, turns: int) -> str:
     """The number of turns that a sum covers, if not all or none."""
     return "" if known.turns >= turns or not known.turns else f" (of {known.turns:,} of {turns:,} turns)"
 
@@ -247,7 +249,7 @@ def preview(value: Any, limit: int) -> str:
     """JSON on one line, cut soon after `limit` characters, so that large values take no time."""
     written: list[str] = []
     room = limit
-    for piece in _pieces(value, limit, 0):
+    for piece in _render_value(value, limit, 0):
         written.append(piece)
         room -= len(piece)
         if room < 0:
@@ -255,7 +257,7 @@ def preview(value: Any, limit: int) -> str:
     return "".join(written)
 
 
-def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
+def _render_value(value: Any, limit: int, depth: int) -> Iterator[str]:
     if isinstance(value, str):
         yield json.dumps(value[: limit + 1], ensure_ascii=False)
     elif isinstance(value, (dict, list, tuple)) and depth >= _DEEPEST:
@@ -264,13 +266,13 @@ def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
         yield "{"
         for number, (key, inner) in enumerate(value.items()):
             yield f"{', ' if number else ''}{json.dumps(str(key)[:limit], ensure_ascii=False)}: "
-            yield from _pieces(inner, limit, depth + 1)
+            yield from _render_value(inner, limit, depth + 1)
         yield "}"
     elif isinstance(value, (list, tuple)):
         yield "["
         for number, inner in enumerate(value):
             yield ", " if number else ""
-            yield from _pieces(inner, limit, depth + 1)
+            yield from _render_value(inner, limit, depth + 1)
         yield "]"
     else:
         yield json.dumps(value, default=str)

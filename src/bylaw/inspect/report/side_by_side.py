@@ -69,10 +69,10 @@ def difference_line(difference: Difference) -> str:
     if difference.aspect in ("turn", "call") and (before is None or after is None):
         return difference.what
     if before is None or after is None:
-        return f"{difference.what}: {_short(before if after is None else after)}"
-    left, right = _short(before), _short(after)
+        return f"{difference.what}: {_shorten_value(before if after is None else after)}"
+    left, right = _shorten_value(before), _shorten_value(after)
     if isinstance(before, str) and isinstance(after, str):
-        left, right = _around(before, after)
+        left, right = _excerpt_differences(before, after)
     return f"{difference.what} {left} → {right}"
 
 
@@ -90,13 +90,13 @@ def differing_blocks(pair: PairEntry) -> set[str]:
     return found
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text, _ = text_of(value, _QUOTED)
     text = " ".join(text[: 4 * _QUOTED].split())
     return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
 
 
-def _around(before: str, after: str) -> tuple[str, str]:
+def _excerpt_differences(before: str, after: str) -> tuple[str, str]:
     """Two texts from shortly before their first difference."""
     part = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
@@ -149,13 +149,13 @@ class Columns:
         yield line((start, BOLD), ("━" * max(0, self._width - width(start)), DIM))
         if self._beside and (self._full or any(pair.differences for pair in session.pairs)):
             left, right = (line((fit(name, self._column), DIM)) for name in trace_names(report))
-            yield self._joined(left, " │ ", DIM, right)
+            yield self._join_columns(left, " │ ", DIM, right)
 
     # Pairs
 
     def _pair(self, pair: PairEntry) -> Iterator[Line]:
         if not pair.differences and not (self._full or pair.whole):
-            yield self._agreed(pair)
+            yield self._summarize_equal(pair)
             return
         if pair.differences:
             mark = "≠≠ first difference: " if pair.first else "≠ "
@@ -163,7 +163,7 @@ class Columns:
         lay = self._rows_beside if self._beside else self._rows_below
         yield from lay(pair)
 
-    def _agreed(self, pair: PairEntry) -> Line:
+    def _summarize_equal(self, pair: PairEntry) -> Line:
         entry = pair.baseline
         assert entry is not None
         turns = dict.fromkeys(str(one.turn) for one in (pair.baseline, pair.candidate) if one)
@@ -183,7 +183,7 @@ class Columns:
         blocks = turn_blocks(shown, View(self._column, self._full))
         return {places.get(block.key, block.key): block.lines for block in blocks}
 
-    def _matched(self, pair: PairEntry) -> Iterator[tuple[bool, Block, Block]]:
+    def _match_blocks(self, pair: PairEntry) -> Iterator[tuple[bool, Block, Block]]:
         """Whether the blocks differ, the baseline's block, and the candidate's, in the order of a turn."""
         left = self._blocks(pair.baseline, pair, 0)
         right = self._blocks(pair.candidate, pair, 1)
@@ -195,27 +195,27 @@ class Columns:
                 yield alone or key in differing, Block(key, left.get(key, [])), Block(key, right.get(key, []))
 
     def _rows_beside(self, pair: PairEntry) -> Iterator[Line]:
-        for differs, left, right in self._matched(pair):
+        for differs, left, right in self._match_blocks(pair):
             for row in range(max(len(left.lines), len(right.lines))):
                 one = left.lines[row] if row < len(left.lines) else Line("")
                 other = right.lines[row] if row < len(right.lines) else Line("")
-                yield self._joined(one, " ≠ " if differs else " │ ", RED if differs else DIM, other)
+                yield self._join_columns(one, " ≠ " if differs else " │ ", RED if differs else DIM, other)
 
-    def _joined(self, left: Line, mark: str, style: Style, right: Line) -> Line:
+    def _join_columns(self, left: Line, mark: str, style: Style, right: Line) -> Line:
         shown = mark if right.text else mark.rstrip()
         return Line(left.padded(self._column) + style.on(shown) + right.text, self._column + _GAP + right.width)
 
     def _rows_below(self, pair: PairEntry) -> Iterator[Line]:
-        for differs, left, right in self._matched(pair):
+        for differs, left, right in self._match_blocks(pair):
             # Figures, ids and times differ from run to run and are ignored; input, thoughts and events are compared.
             if not differs and (left.lines == right.lines or left.key not in ("input", "thoughts", "beside")):
-                yield from _marked(left.lines or right.lines, " ", PLAIN)
+                yield from _mark_lines(left.lines or right.lines, " ", PLAIN)
             else:
-                yield from _marked(left.lines, "-", Style(fg="red", bold=True))
-                yield from _marked(right.lines, "+", GREEN)
+                yield from _mark_lines(left.lines, "-", Style(fg="red", bold=True))
+                yield from _mark_lines(right.lines, "+", GREEN)
 
 
-def _marked(lines: list[Line], mark: str, style: Style) -> Iterator[Line]:
+def _mark_lines(lines: list[Line], mark: str, style: Style) -> Iterator[Line]:
     head = line((f"{mark} ", style))
     yield from (Line(head.text + one.text, 2 + one.width) for one in lines)
 

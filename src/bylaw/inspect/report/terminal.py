@@ -11,7 +11,7 @@ from os.path import basename
 from msgspec import Struct
 
 from bylaw.inspect.model import (
-    Called,
+    CallWithResults,
     Entry,
     EventEntry,
     Input,
@@ -38,7 +38,6 @@ from bylaw.inspect.report.layout import (
     Style,
     argument_lines,
     call_preview,
-    cut,
     fit,
     fold,
     format_cost,
@@ -46,8 +45,8 @@ from bylaw.inspect.report.layout import (
     format_latency,
     format_number,
     format_tokens,
-    indented,
-    labelled,
+    indent_lines,
+    label_lines,
     lay_out,
     line,
     middle,
@@ -56,6 +55,7 @@ from bylaw.inspect.report.layout import (
     preview,
     share_of_turns,
     text_of,
+    truncate,
     width,
 )
 from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
@@ -115,7 +115,7 @@ def turn_blocks(entry: TurnEntry, view: View, *, model: bool = False) -> list[Bl
         blocks.append(Block(f"result {number}", results))
     others = _remark(f"… {count(entry.other_calls, 'other call')}" if entry.other_calls else "", view)
     blocks.append(Block("beside", [*others, *(one for event in entry.beside for one in event_lines(event, view))]))
-    return [Block(block.key, indented(block.lines, entry.depth)) for block in blocks if block.lines]
+    return [Block(block.key, indent_lines(block.lines, entry.depth)) for block in blocks if block.lines]
 
 
 def head(entry: TurnEntry, view: View, *, model: bool) -> list[Line]:
@@ -136,7 +136,7 @@ def head(entry: TurnEntry, view: View, *, model: bool) -> list[Line]:
         return [line(*start, (f" {'─' * rule} ", DIM), (meta, DIM)), *more]
     while len(facts) > 1 and width(" · ".join(facts)) > view.room:
         facts.pop()
-    return [line(*start), line((" " * INDENT, PLAIN), (cut(" · ".join(facts), view.room), DIM)), *more]
+    return [line(*start), line((" " * INDENT, PLAIN), (truncate(" · ".join(facts), view.room), DIM)), *more]
 
 
 def _details(entry: TurnEntry) -> str:
@@ -169,7 +169,7 @@ def input_lines(new: Input, view: View) -> Iterator[Line]:
 def _message(message: InputMessage, view: View) -> Iterator[Line]:
     label = message.role
     if not message.parts:
-        yield from labelled(fit(label, 9), _ROLES.get(label, PLAIN), ["(empty)"], DIM)
+        yield from label_lines(fit(label, 9), _ROLES.get(label, PLAIN), ["(empty)"], DIM)
     for part in message.parts:
         yield from part_lines(label, part, view)
         label = ""
@@ -180,20 +180,20 @@ def part_lines(role: str, part: Part, view: View) -> list[Line]:
     label = fit(_LABELS.get(role, role), 9)
     if part.kind == "text":
         texts = view.text(part.text or "", _LINES.get(role, _RESULT_LINES))
-        return labelled(label, style, texts, DIM if style is DIM else PLAIN)
+        return label_lines(label, style, texts, DIM if style is DIM else PLAIN)
     if part.kind == "thinking":
-        return labelled(label or "thinking", DIM, view.text(part.text or "", 2), DIM)
+        return label_lines(label or "thinking", DIM, view.text(part.text or "", 2), DIM)
     if part.kind == "result":
         return list(_result_lines(part.name, part.value, part.is_error, None, view, ""))
     if part.kind == "call":
         made = f"→ {part.name or '–'}({pretty(part.value) if view.full else preview(part.value, view.room)})"
-        return labelled(label, style, view.text(made, 1) if view.full else [one_line(made, view.room)])
+        return label_lines(label, style, view.text(made, 1) if view.full else [one_line(made, view.room)])
     texts = view.text(part.text, 2) if part.text else view.value(part.value, 1)
-    return labelled(label or fit(part.name or "other", 9), style, texts, DIM)
+    return label_lines(label or fit(part.name or "other", 9), style, texts, DIM)
 
 
 def _remark(text: str, view: View) -> list[Line]:
-    return labelled("", DIM, [cut(text, view.room)] if text else [], DIM)
+    return label_lines("", DIM, [truncate(text, view.room)] if text else [], DIM)
 
 
 # -- answer, calls and results -----------------------------------------------------------------------------------------
@@ -202,13 +202,13 @@ def _remark(text: str, view: View) -> list[Line]:
 def _text(entry: TurnEntry, view: View) -> list[Line]:
     text = entry.response.text
     if text:
-        return labelled("assistant", CYAN, view.text(text, _ANSWER_LINES))
+        return label_lines("assistant", CYAN, view.text(text, _ANSWER_LINES))
     if entry.calls or entry.other_calls or entry.thoughts:
         return []
-    return labelled("assistant", CYAN, ["–" if text is None else "(empty)"], DIM)
+    return label_lines("assistant", CYAN, ["–" if text is None else "(empty)"], DIM)
 
 
-def _bracket(calls: tuple[Called, ...], number: int) -> tuple[str, str]:
+def _bracket(calls: tuple[CallWithResults, ...], number: int) -> tuple[str, str]:
     """The characters before a call and before its results: a bracket joins parallel calls."""
     group = calls[number].parallel
     if group is None:
@@ -222,7 +222,9 @@ def _call_lines(call: ToolCall, opening: str, middle: str, view: View) -> Iterat
     name = fit(call.name, view.room)
     if view.full:
         about = [f"id {fit(call.call_id, 40)}", *([f"of {fit(call.namespace, 40)}"] if call.namespace else [])]
-        yield _row(opening, "→", YELLOW, ((name, BOLD), (cut(f"  {' · '.join(about)}", view.room - width(name)), DIM)))
+        yield _row(
+            opening, "→", YELLOW, ((name, BOLD), (truncate(f"  {' · '.join(about)}", view.room - width(name)), DIM))
+        )
         shown = (piece for text in argument_lines(call) for piece in lay_out(text, view.room))
         yield from (_row(middle, "", PLAIN, ((text, PLAIN),)) for text in shown)
         return
@@ -260,7 +262,7 @@ def request_lines(entry: RequestEntry, view: View) -> list[Line]:
     about = f" · {fit(agent, view.width // 3)}" if agent else ""
     style = BOLD if entry.input.messages else DIM
     lines = [line(("request without a response", style), (about, CYAN)), *input_lines(entry.input, view)]
-    return indented(lines, entry.depth)
+    return indent_lines(lines, entry.depth)
 
 
 def event_lines(event: Event, view: View) -> list[Line]:
@@ -272,13 +274,13 @@ def event_lines(event: Event, view: View) -> list[Line]:
         return list(_call_lines(event, " ", " ", view))
     if isinstance(event, Message):
         label, style = fit(event.role, 9), CYAN if event.role == "assistant" else _ROLES.get(event.role, PLAIN)
-        return labelled(label, style, view.value(event.content, _LINES.get(event.role, _RESULT_LINES)))
+        return label_lines(label, style, view.value(event.content, _LINES.get(event.role, _RESULT_LINES)))
     if isinstance(event, SessionEnd):
-        return labelled("", YELLOW, fold("the recording of this session stopped early", view.room, 2), YELLOW)
+        return label_lines("", YELLOW, fold("the recording of this session stopped early", view.room, 2), YELLOW)
     if isinstance(event, Annotation):
         alone = [fit(event.label, view.room)]
-        return labelled("·", DIM, alone if event.data is None else view.value(event.data, 1, event.label), DIM)
-    return labelled("·", DIM, [event.kind], DIM)
+        return label_lines("·", DIM, alone if event.data is None else view.value(event.data, 1, event.label), DIM)
+    return label_lines("·", DIM, [event.kind], DIM)
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -292,15 +294,15 @@ def totals_lines(totals: Totals, source: TraceSource, columns: int) -> Iterator[
     room = max(10, columns - INDENT)
     sizes = [count(totals.sessions, "session"), count(totals.turns, "turn"), count(totals.calls, "call")]
     sizes += [f"{totals.failed:,} failed"] if totals.failed else []
-    parts = [(cut(" · ".join(sizes), room), PLAIN)]
+    parts = [(truncate(" · ".join(sizes), room), PLAIN)]
     parts.append((" · complete", DIM) if source.complete else (" · stopped early", YELLOW))
     yield _labelled_row("holds", parts)
     if totals.agents:
-        yield from labelled("agents", DIM, _flowing(_names(totals.agents), room))
-    yield from labelled("models", DIM, _flowing(_names(totals.models) or [UNKNOWN], room))
+        yield from label_lines("agents", DIM, _wrap_parts(_names(totals.agents), room))
+    yield from label_lines("models", DIM, _wrap_parts(_names(totals.models) or [UNKNOWN], room))
     if totals.tools:
-        yield from labelled("tools", DIM, _flowing(_names(totals.tools), room))
-    yield from labelled("spent", DIM, _flowing(_spent(totals), room))
+        yield from label_lines("tools", DIM, _wrap_parts(_names(totals.tools), room))
+    yield from label_lines("spent", DIM, _wrap_parts(_total_cost(totals), room))
     if source.skipped:
         yield _labelled_row("skipped", [(count(source.skipped, "bad record"), YELLOW)])
     if source.problems:
@@ -309,13 +311,13 @@ def totals_lines(totals: Totals, source: TraceSource, columns: int) -> Iterator[
 
 def note_lines(notes: Sequence[str], columns: int) -> Iterator[Line]:
     for note in notes:
-        yield from labelled("note", DIM, fold(note, max(10, columns - INDENT), 3), DIM)
+        yield from label_lines("note", DIM, fold(note, max(10, columns - INDENT), 3), DIM)
 
 
 def session_lines(entry: SessionEntry, columns: int) -> list[Line]:
     again = " (continued)" if entry.continued else ""
     name = middle(entry.session, max(10, columns - 14 - len(again)))
-    start, spent = f"━━ session {name}{again} ", _session_spent(entry.totals)
+    start, spent = f"━━ session {name}{again} ", _session_cost(entry.totals)
     rest = max(0, columns - width(start) - width(spent))
     lines = [Line(""), line((start, BOLD), ("━" * rest, DIM), (spent if rest else "", DIM))]
     if entry.metadata:
@@ -324,7 +326,7 @@ def session_lines(entry: SessionEntry, columns: int) -> list[Line]:
     return lines
 
 
-def _session_spent(totals: SessionTotals | None) -> str:
+def _session_cost(totals: SessionTotals | None) -> str:
     """What a session cost and how long it lasted, as far as that was recorded."""
     if totals is None or (not totals.cost.turns and not totals.lasted):
         return ""
@@ -336,12 +338,12 @@ def _session_spent(totals: SessionTotals | None) -> str:
 
 
 def _labelled_row(label: str, parts: Sequence[tuple[str, Style]]) -> Line:
-    (head,) = labelled(label, DIM, [""])
+    (head,) = label_lines(label, DIM, [""])
     rest = line(*parts)
     return Line(head.text + rest.text, head.width + rest.width)
 
 
-def _flowing(parts: Sequence[str], columns: int) -> list[str]:
+def _wrap_parts(parts: Sequence[str], columns: int) -> list[str]:
     """Lines of parts; a part is broken only where it is longer than a line."""
     lines = [""]
     for part in (fit(part, columns) for part in parts):
@@ -359,7 +361,7 @@ def _names(counted: dict[str, int]) -> list[str]:
     return [*shown, *([f"and {len(most) - _MOST_NAMED:,} more"] if len(most) > _MOST_NAMED else ())]
 
 
-def _spent(totals: Totals) -> list[str]:
+def _total_cost(totals: Totals) -> list[str]:
     turns, cost, latency = totals.turns, totals.cost, totals.latency_ms
     return [
         _tokens(totals),
@@ -388,12 +390,12 @@ class Page:
 
     def title(self, name: str, format: str | None) -> str:
         shown = middle(name, self._view.width - 20)
-        about = cut(f"  {format or 'no format'}", self._view.width - width(shown))
+        about = truncate(f"  {format or 'no format'}", self._view.width - width(shown))
         return join_lines([line((shown, BOLD), (about, DIM))])
 
     def totals_follow(self) -> str:
         """In place of the totals, where a trace is too long to know them yet."""
-        return join_lines(labelled("holds", DIM, ["many events; the totals follow at the end"], DIM))
+        return join_lines(label_lines("holds", DIM, ["many events; the totals follow at the end"], DIM))
 
     def totals(self, totals: Totals, source: TraceSource) -> str:
         return join_lines(
@@ -413,7 +415,7 @@ class Page:
         if isinstance(entry, RequestEntry):
             return request_lines(entry, self._view)
         assert isinstance(entry, EventEntry)
-        return indented(event_lines(entry.event, self._view.below(entry.depth)), entry.depth)
+        return indent_lines(event_lines(entry.event, self._view.below(entry.depth)), entry.depth)
 
 
 def join_lines(lines: Iterable[Line]) -> str:

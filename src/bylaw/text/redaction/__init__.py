@@ -14,7 +14,7 @@ from typing import NamedTuple
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-class Found(NamedTuple):
+class SensitiveSpan(NamedTuple):
     """A secret or personal data in a text."""
 
     kind: str
@@ -38,7 +38,7 @@ def searchable(text: str) -> str:
     return text if text.isascii() else _LONE.sub("\ufffd", text)
 
 
-def replace_found(text: str, found: Iterable[Found]) -> str:
+def replace_spans(text: str, found: Iterable[SensitiveSpan]) -> str:
     """The text with a marker in place of each finding; overlapping findings become one."""
     parts, at = [], 0
     for kind, start, end in _join(found):
@@ -47,7 +47,7 @@ def replace_found(text: str, found: Iterable[Found]) -> str:
     return "".join([*parts, text[at:]]) if parts else text
 
 
-def _join(found: Iterable[Found]) -> Iterator[Found]:
+def _join(found: Iterable[SensitiveSpan]) -> Iterator[SensitiveSpan]:
     """Join findings that overlap under the kind that begins first, so that no piece of one is left."""
     ordered = iter(sorted(found, key=lambda one: (one.start, -one.end)))
     first = next(ordered, None)
@@ -58,6 +58,6 @@ def _join(found: Iterable[Found]) -> Iterator[Found]:
         if one.start < end:
             end = max(end, one.end)
             continue
-        yield Found(kind, start, end)
+        yield SensitiveSpan(kind, start, end)
         kind, start, end = one
-    yield Found(kind, start, end)
+    yield SensitiveSpan(kind, start, end)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from bylaw.text.redaction import Found
+from bylaw.text.redaction import SensitiveSpan
 from bylaw.text.regex import LateRegex, compile_search
 
 NAMES = {
@@ -45,37 +45,37 @@ _KEYS = {
 }
 
 
-def find_personal(text: str, kinds: Collection[str] = NAMES.keys()) -> Iterator[Found]:
+def find_personal(text: str, kinds: Collection[str] = NAMES.keys()) -> Iterator[SensitiveSpan]:
     """Findings of these kinds, kind by kind, so not in the order of the text."""
     if "email" in kinds and ("@" in text or "%40" in text):
         addresses = (one for one in _EMAIL.finditer(text) if not one.group().startswith("git@"))  # of a repository
-        yield from (Found("email", *one.span()) for one in addresses)
+        yield from (SensitiveSpan("email", *one.span()) for one in addresses)
     if not text.isascii() and _HAS_VARIANTS(text):
         text = text.translate(_PLAIN)
     if "iban" in kinds and _HAS_FIGURES(text):
         yield from _ibans(text)
     for kind, start, end in _all_numbers(text):
         if kind in kinds and (kind != "card" or not _is_part(text, start, end)):
-            yield Found(kind, start, end)
+            yield SensitiveSpan(kind, start, end)
 
 
-def _all_numbers(text: str) -> Iterator[Found]:
+def _all_numbers(text: str) -> Iterator[SensitiveSpan]:
     begun = set()
     if _HAS_NUMBER(text):  # few texts
         for figures in _FIGURES.finditer(text):
             first = max(0, figures.start() - 1)
             for kind, start, end in _numbers(text[first : figures.end() + 2]):
                 begun.add((kind, first + start))
-                yield Found(kind, first + start, first + end)
+                yield SensitiveSpan(kind, first + start, first + end)
     if ("\t" in text or "  " in text or " - " in text) and _HAS_GAP(text):
         for figures in _CELLS.finditer(text):
             first = max(0, figures.start() - 1)
             for kind, start, end in _numbers_with_gaps(text[first : figures.end() + 2]):
                 if (kind, first + start) not in begun:
-                    yield Found(kind, first + start, first + end)
+                    yield SensitiveSpan(kind, first + start, first + end)
 
 
-def _numbers(text: str) -> Iterator[Found]:
+def _numbers(text: str) -> Iterator[SensitiveSpan]:
     """Findings in a run of digits, with a character before it and two after."""
     digits = _count_digits(text)
     if digits < _FEWEST_DIGITS:
@@ -87,13 +87,13 @@ def _numbers(text: str) -> Iterator[Found]:
     for phone in _PHONES:
         for found in phone.finditer(text):
             if _FEWEST_DIGITS <= _count_digits(found.group(1)) <= 15:
-                yield Found("phone", *found.span(1))
+                yield SensitiveSpan("phone", *found.span(1))
     for found in _SSN.finditer(text):
         if _is_ssn(found.group(1)):
-            yield Found("ssn", *found.span(1))
+            yield SensitiveSpan("ssn", *found.span(1))
 
 
-def _numbers_with_gaps(text: str) -> Iterator[Found]:
+def _numbers_with_gaps(text: str) -> Iterator[SensitiveSpan]:
     """The same for groups that are further apart than usual.
 
     They may also be the cells of a row. So a long row is not searched, and a number that has neither check digits nor a
@@ -110,7 +110,7 @@ def _numbers_with_gaps(text: str) -> Iterator[Found]:
     places += range(after, len(text))
     digits = _count_digits(text)
     for kind, start, end in _numbers(narrow):
-        found = Found(kind, places[start], places[end - 1] + 1)
+        found = SensitiveSpan(kind, places[start], places[end - 1] + 1)
         is_sure = kind == "card" or narrow[start] == "+" or _count_digits(narrow[start:end]) == digits
         if is_sure and _GAP.search(text, found.start, found.end) is not None:
             yield found
@@ -152,11 +152,11 @@ def is_card(digits: str) -> bool:
     return len(digits) in _CARD_LENGTHS and digits.isdigit() and _is_issued(digits) and _luhn(digits)
 
 
-def _cards(text: str) -> Iterator[Found]:
+def _cards(text: str) -> Iterator[SensitiveSpan]:
     """A card may stand among other digits, so every run of whole groups is tried."""
     for found in _DOTTED.finditer(text):
         if is_card(found.group().replace(".", "")):
-            yield Found("card", *found.span())
+            yield SensitiveSpan("card", *found.span())
     for found in _DIGIT_GROUPS.finditer(text):
         groups = found.group().replace("-", " ").split(" ")
         at, first = found.start(), 0
@@ -164,7 +164,7 @@ def _cards(text: str) -> Iterator[Found]:
             count = _card_at(groups, first)
             length = sum(map(len, groups[first : first + (count or 1)])) + (count or 1) - 1
             if count:
-                yield Found("card", at, at + length)
+                yield SensitiveSpan("card", at, at + length)
             at += length + 1
             first += count or 1
 
@@ -200,7 +200,7 @@ def _luhn(digits: str) -> bool:
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
 
 
-def _ibans(text: str) -> Iterator[Found]:
+def _ibans(text: str) -> Iterator[SensitiveSpan]:
     for start in _IBAN_START.finditer(text):
         found = _IBAN.match(text[start.start() : start.start() + _IBAN_WINDOW])
         written = found.group() if found else ""
@@ -210,7 +210,7 @@ def _ibans(text: str) -> Iterator[Found]:
             continue
         digits = (str(int(character, 36)) for character in compact[4:length] + compact[:4])
         if len(compact) >= length and int("".join(digits)) % 97 == 1:  # its check digits are valid
-            yield Found("iban", start.start(), start.start() + _written_length(written, length))
+            yield SensitiveSpan("iban", start.start(), start.start() + _written_length(written, length))
 
 
 def _written_length(written: str, characters: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from bylaw.text.redaction import Found, marker, replace_found, searchable
+from bylaw.text.redaction import SensitiveSpan, marker, replace_spans, searchable
 from bylaw.text.redaction.personal import find_personal, is_card, personal_key
 from bylaw.text.redaction.secrets import (
     BadPattern,
@@ -98,10 +98,10 @@ class Redactor:
             return self._value(value, 0)
         masked = value
         for path in self._mask:
-            masked = _changed(masked, path, lambda _: marker("masked"))
+            masked = _change_at(masked, path, lambda _: marker("masked"))
         redacted = self._value(masked, 0)
         for path in self._keep:
-            redacted = _restored(redacted, masked, path)
+            redacted = _restore_at(redacted, masked, path)
         return redacted
 
     def identifier(self, name: str) -> str:
@@ -136,7 +136,7 @@ class Redactor:
                 kind = self._kind_of_key(key)
                 if beside is not None and kind is None and key.lower() in _VALUES:
                     kind = beside
-            out[name] = self._value(one, depth + 1) if kind is None else self._of_kind(kind, one, depth + 1)
+            out[name] = self._value(one, depth + 1) if kind is None else self._redact_kind(kind, one, depth + 1)
         return out
 
     def _kind_beside(self, value: dict[Any, Any]) -> str | None:
@@ -159,16 +159,18 @@ class Redactor:
         kind = personal_key(key)
         return kind if kind in self._personal else None
 
-    def _of_kind(self, kind: str, value: Any, depth: int) -> Any:
+    def _redact_kind(self, kind: str, value: Any, depth: int) -> Any:
         if type(value) in _PLAIN and value != "" and _fits(kind, value):
             return marker(kind)
         if isinstance(value, list | tuple):
             return (
-                [self._of_kind(kind, one, depth + 1) for one in value] if depth <= MOST_DEPTH else marker("deep value")
+                [self._redact_kind(kind, one, depth + 1) for one in value]
+                if depth <= MOST_DEPTH
+                else marker("deep value")
             )
         if isinstance(value, dict) and depth <= MOST_DEPTH and not _is_schema(value):
             return {
-                name: one if name in value and value[name] != one else self._of_kind(kind, one, depth + 1)
+                name: one if name in value and value[name] != one else self._redact_kind(kind, one, depth + 1)
                 for name, one in self._object(value, depth).items()
             }
         return self._value(value, depth)
@@ -182,7 +184,7 @@ class Redactor:
                 if (is_option or len(value) == 2) and not value[i].startswith("-"):  # `--password X`, `[NAME, VALUE]`
                     kind = self._kind_of_key(before.lstrip("-"))
                     if kind is not None:
-                        out[i] = self._of_kind(kind, value[i], depth + 1)
+                        out[i] = self._redact_kind(kind, value[i], depth + 1)
                     elif self._secrets and before in _USER_OPTIONS and ":" in value[i]:
                         out[i] = f"{value[i].partition(':')[0]}:{marker('secret')}"
         return out
@@ -190,7 +192,7 @@ class Redactor:
     def _key(self, key: str, taken: dict[Any, Any]) -> str:
         name = self._search(key)
         if name != key:
-            return _unused(name, taken)
+            return _unused_key(name, taken)
         if len(key) < _SHORT and not _may_be_json(key):  # a value would be read as JSON
             self._cache(key)
         return key
@@ -227,12 +229,12 @@ class Redactor:
         return self._search(text)
 
     def _search(self, text: str) -> str:
-        return replace_found(text, self.find(searchable(text)))
+        return replace_spans(text, self.find(searchable(text)))
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[SensitiveSpan]:
         """Findings in a searchable text, kind by kind, so not in the order of the text."""
         for kind, pattern in self._own.items():
-            yield from (Found(kind, *found.span()) for found in pattern.finditer(text))
+            yield from (SensitiveSpan(kind, *found.span()) for found in pattern.finditer(text))
         if self._secrets or self._codes:
             for found in find_secrets(text):
                 if self._codes if found.kind == "otp" else self._secrets:
@@ -286,7 +288,7 @@ def _may_be_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[")
 
 
-def _unused(name: str, taken: dict[Any, Any]) -> str:
+def _unused_key(name: str, taken: dict[Any, Any]) -> str:
     """Two keys that differ only in redacted text stay two keys."""
     number, base = 1, name
     while name in taken:
@@ -323,7 +325,7 @@ def _path(text: str) -> Path:
     return tuple(steps)
 
 
-def _changed(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
+def _change_at(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     """A copy of the value with `change` applied at the path; the value itself if the path is not there."""
     if not path:
         return change(value)
@@ -332,32 +334,32 @@ def _changed(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
             inside = msgspec.json.decode(value)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return value
-        changed = _changed(inside, path, change)
+        changed = _change_at(inside, path, change)
         return value if changed == inside else msgspec.json.encode(changed).decode()
     step, rest = path[0], path[1:]
     if isinstance(value, dict):
-        return {key: _changed(one, rest, change) if step in ("*", key) else one for key, one in value.items()}
+        return {key: _change_at(one, rest, change) if step in ("*", key) else one for key, one in value.items()}
     if isinstance(value, list | tuple):
         if step != "*" and not step.lstrip("-").isdigit():  # `customer.name` means each customer of a list
-            return [_changed(one, path, change) for one in value]
+            return [_change_at(one, path, change) for one in value]
         wanted = ("*", step) if step == "*" or int(step) >= 0 else (str(len(value) + int(step)),)
         return [
-            _changed(one, rest, change) if "*" in wanted or str(i) in wanted else one for i, one in enumerate(value)
+            _change_at(one, rest, change) if "*" in wanted or str(i) in wanted else one for i, one in enumerate(value)
         ]
     return value
 
 
-def _restored(redacted: Any, value: Any, path: Path) -> Any:
+def _restore_at(redacted: Any, value: Any, path: Path) -> Any:
     """The redacted value with what `value` has at the path."""
     if not path:
         return value
     step, rest = path[0], path[1:]
     if isinstance(redacted, dict) and isinstance(value, dict):
         kept = {key for key in redacted if step in ("*", key) and key in value}
-        return {key: _restored(one, value[key], rest) if key in kept else one for key, one in redacted.items()}
+        return {key: _restore_at(one, value[key], rest) if key in kept else one for key, one in redacted.items()}
     if isinstance(redacted, list) and isinstance(value, list | tuple) and len(redacted) == len(value):
         pairs = enumerate(zip(redacted, value, strict=True))
-        return [_restored(one, was, rest) if step in ("*", str(i)) else one for i, (one, was) in pairs]
+        return [_restore_at(one, was, rest) if step in ("*", str(i)) else one for i, (one, was) in pairs]
     return redacted
 
 
@@ -392,19 +394,21 @@ def redact_fields(value: Any, fields: Collection[str], redact: Callable[[Any], A
     if not isinstance(value, dict):
         return value
     return {
-        key: _with_ids(one, redact(one), key) if key in fields else redact_fields(one, fields, redact, level + 1)
+        key: _add_id_digests(one, redact(one), key) if key in fields else redact_fields(one, fields, redact, level + 1)
         for key, one in value.items()
     }
 
 
-def _with_ids(value: Any, redacted: Any, name: str) -> Any:
+def _add_id_digests(value: Any, redacted: Any, name: str) -> Any:
     """The redacted value, with a digest for each id that was removed. `name`: the key that the value stands under."""
     if isinstance(value, list) and isinstance(redacted, list):
-        return [_with_ids(one, other, name) for one, other in zip(value, redacted, strict=True)]
+        return [_add_id_digests(one, other, name) for one, other in zip(value, redacted, strict=True)]
     if isinstance(value, dict) and isinstance(redacted, dict):
         named = value.get("key")  # OTLP's `{"key": "session.id", "value": {"stringValue": …}}`
         return {
-            key: _with_ids(value[key], one, named if isinstance(named, str) else name if key.endswith("Value") else key)
+            key: _add_id_digests(
+                value[key], one, named if isinstance(named, str) else name if key.endswith("Value") else key
+            )
             if key in value
             else one
             for key, one in redacted.items()

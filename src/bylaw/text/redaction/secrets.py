@@ -21,7 +21,7 @@ from typing import Any
 import re2
 from msgspec import Struct
 
-from bylaw.text.redaction import Found, kind_problem
+from bylaw.text.redaction import SensitiveSpan, kind_problem
 from bylaw.text.regex import LateRegex, compile_regex, compile_search
 
 # -- forms -------------------------------------------------------------------------------------------------------------
@@ -48,13 +48,13 @@ class SecretForm(Struct, frozen=True, kw_only=True):
     entropy: float = 0.0
     check: Callable[[str], bool] | None = None
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[SensitiveSpan]:
         for found in self.regex.finditer(text):
             start, end = _secret_span(found, self.group)
             value = text[start:end]
             is_random = not self.entropy or (value and shannon_entropy(value) >= self.entropy)
             if value and is_random and (self.check is None or self.check(value)):
-                yield Found(self.kind, start, end)
+                yield SensitiveSpan(self.kind, start, end)
 
 
 def _secret_span(found: Any, group: int | None) -> tuple[int, int]:
@@ -77,7 +77,7 @@ class SecretForms:
         )
         """a pattern that matches every text in which a form can be found"""
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[SensitiveSpan]:
         """Findings form by form, so not in the order of the text."""
         lower = text.lower()
         for form in self._forms:
@@ -219,10 +219,10 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 @lru_cache(maxsize=4096)
 def names_a_secret(key: str) -> bool:
-    return _KEYS.search(_spelled(key)) is not None
+    return _KEYS.search(_normalize_key(key)) is not None
 
 
-def _spelled(key: str) -> str:
+def _normalize_key(key: str) -> str:
     """The key in plain letters: wide letters and invisible characters are read as people read them."""
     if not key.isascii():
         plain = unicodedata.normalize("NFKC", key)
@@ -232,7 +232,7 @@ def _spelled(key: str) -> str:
 
 def may_name_a_secret(key: str) -> bool:
     """Whether a value under this key is a secret if `looks_random`."""
-    return _VAGUE_KEYS.search(_spelled(key)) is not None
+    return _VAGUE_KEYS.search(_normalize_key(key)) is not None
 
 
 def looks_random(value: str) -> bool:
@@ -242,7 +242,7 @@ def looks_random(value: str) -> bool:
 @lru_cache(maxsize=4096)
 def names_a_code(key: str) -> bool:
     """Whether a value under this key is valid once: a one-time password, a verification code."""
-    return _ONE_TIME.search(_spelled(key)) is not None
+    return _ONE_TIME.search(_normalize_key(key)) is not None
 
 
 def find_named(text: str) -> Iterator[tuple[int, int]]:
@@ -303,9 +303,9 @@ _SHORTEST_TEXT = 8
 """characters of a name, a separator and a secret"""
 
 
-def find_secrets(text: str) -> Iterator[Found]:
+def find_secrets(text: str) -> Iterator[SensitiveSpan]:
     """Findings in a searchable text, kind by kind, so not in the order of the text."""
     if len(text) < _SHORTEST_TEXT or not _has_any(text):  # most texts
         return
     yield from own_forms().find(text)
-    yield from (Found("secret", *span) for span in find_named(text))
+    yield from (SensitiveSpan("secret", *span) for span in find_named(text))
