@@ -203,14 +203,16 @@ def _checking(routes: Mapping[str, Any], check: Callable[[str], None]) -> Callab
 def cannot_prevent(policy: GuardPolicy) -> list[str]:
     """One line for each rule with `then` that the guard cannot, or cannot always, enforce."""
     compiled = CompiledPolicy(policy)
-    found = [f"`{rule}`: only its follow-up acts, it never gates a call" for rule in compiled.follow_up_only]
+    found = [
+        f"`{rule}`: cannot block: `bylaw guard follow` judges it after the call" for rule in compiled.follow_up_only
+    ]
     for rule, label in zip(compiled.calls.rules, compiled.calls.prevention, strict=True):
         if label is Prevention.DETECTIVE:
             found.append(f"`{rule.id}`: cannot block: depends on model or tool output")
         elif label is Prevention.CLOSING:
             found.append(f"`{rule.id}`: cannot block: only the end of the session decides it")
     found += [
-        f"`{rule}`: blind unless the host feeds {' and '.join(sorted(needs))}"
+        f"`{rule}`: blind unless your program passes {' and '.join(sorted(needs))} to the guard"
         for rule, needs in compiled.needs.items()
         if needs
     ]
