@@ -28,7 +28,7 @@ from bylaw.diff.judgement import judge_units
 from bylaw.diff.mending import excused_calls
 from bylaw.diff.model import Change, DiffReport, Fingerprint, PolicyDiff, SessionIssue
 from bylaw.diff.policy import CANDIDATE, broken_rules, policy_diff, rule_rates
-from bylaw.diff.units import Unit, fill_figures, make_units
+from bylaw.diff.units import Unit, fill_figures, has_exchanged_figures, make_units
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.errors import ArgumentError, InputError
 from bylaw.model.diagnostic import Diagnostic
@@ -90,10 +90,10 @@ def compare_versions(
 
     `embedder` measures the semantic axis; alignment and the weight of divergences still compare words.
     `deterministic`: nothing varies by chance, so that every difference is a change. `expected`: changes that are shown
-    and do not gate. `strict`: an axis that only one side recorded is exit 3, and so are a guessed pair and too few
-    recordings to confirm any change. `unread`: why
-    files could not be opened. Files that cannot be read are added to it and left out; InputError without it, or if a
-    side has no other file.
+    and do not gate. `strict`: an axis that only one side recorded is exit 3, and so are a guessed pair, too few
+    recordings to confirm any change, and exchanged figures that cannot be judged. `unread`: why files could not be
+    opened. Files that cannot be read are added to it and left out; InputError without it, or if a side has no other
+    file.
     """
     program = compile_rules(rules)
     before, after = read_side(baseline, program, unread), read_side(candidate, program, unread)
@@ -133,6 +133,7 @@ def compare_versions(
         by_turn=judgement.by_turn,
         deterministic=deterministic,
         confirmable=judgement.can_confirm,
+        exchanged=0 if deterministic or judgement.has_repeats else _exchanged(pairing.groups),
         cases=sort_cases(units, judgement.measured, sessions, judgement.unexpected),
         unused_expectations=announced.unused,
         strict=strict,
@@ -179,6 +180,11 @@ def _measure(
     sessions = make_units(groups, *left_out, by_session=True)
     fill_figures(sessions, Measures(), broken)
     return units, sessions
+
+
+def _exchanged(groups: Iterable[Group]) -> int:
+    """The tasks in which figures exchange places between the sides."""
+    return sum(any(has_exchanged_figures(b, c) for b in one.baseline for c in one.candidate) for one in groups)
 
 
 def _is_judged(units: Iterable[Unit]) -> bool:
@@ -275,7 +281,8 @@ def diff(
     the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`. `deterministic`: nothing
     varies by chance (a replay, temperature 0), so that every difference is a change. `expect`: intended changes, beside
     those under `expected` in the rule file, such as `"tool confirm gone: the form asks now"`. `strict`: an axis that
-    only one side recorded is exit 3, and so are a guessed pair and too few recordings to confirm any change.
+    only one side recorded is exit 3, and so are a guessed pair, too few recordings to confirm any change, and figures
+    that exchange places where the baseline was recorded once.
     """
     from bylaw.text.prices import load_prices
     from bylaw.text.similarity import load_embedder

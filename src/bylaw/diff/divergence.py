@@ -16,9 +16,10 @@ from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Response
 from bylaw.text.decisions import Decisions, decisions, disagree
+from bylaw.text.figure_places import exchanged
 from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.comparison.compare import Comparison
-from bylaw.traces.comparison.recording import Recording, Step, arguments
+from bylaw.traces.comparison.recording import Recording, Step, arguments, exchanged_in_messages
 
 MOST_LISTED = 20
 _GRAVITY = {"structural": 0, "decision": 1, "style": 2}
@@ -111,7 +112,9 @@ def _classify(b: Step, c: Step) -> tuple[DivergenceKind, str] | None:
         facts = _changed_facts(b.text, c.text)
         return ("decision", facts) if facts else ("style", "other words")
     if list(map(arguments, b.response.tool_calls)) != list(map(arguments, c.response.tool_calls)):
-        return "style", "other words in arguments"
+        both = zip(b.response.tool_calls, c.response.tool_calls, strict=True)
+        moved = [one for before, after in both for one in exchanged_in_messages(before, after)]
+        return ("decision", _exchange(moved)) if moved else ("style", "other words in arguments")
     return None
 
 
@@ -148,11 +151,19 @@ def _changed_facts(before: str, after: str) -> str:
         found = [(f"{_KINDS.get(kind, kind)}s", _only(_of(left, kind), _of(right, kind))) for kind in kinds]
         if left.shape != right.shape:
             found.append(("JSON", (["its shape"], ["another"])))
-    return "; ".join(
+    moved = exchanged(left.places, right.places)
+    changed = [
         _lost_and_added(name, lost[:4], added[:4])
         for name, (lost, added) in (*found, ("words", polar))
         if lost or added
-    )
+    ]
+    return "; ".join([*changed, *([_exchange(moved)] if moved else [])])
+
+
+def _exchange(figures: list[str]) -> str:
+    """`figures exchanged: 10 and 20`"""
+    shown = [_cut(figure, 40) for figure in figures[:4]]
+    return f"figures exchanged: {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 _KINDS = {"id": "identifier"}

@@ -259,9 +259,12 @@ class DiffReport(Struct, kw_only=True):
     unused_expectations: tuple[str, ...] = ()
     """announced changes that did not happen"""
     strict: bool = False
-    """an axis that only one side recorded is exit 3, and so are a guessed pair and too few recordings"""
+    """an axis that only one side recorded is exit 3, and so are a guessed pair, too few recordings and figures that
+    exchange places and cannot be judged"""
     confirmable: bool = True
     """whether the recordings are enough to confirm any change; with fewer, only rules and lost sessions gate"""
+    exchanged: int = 0
+    """tasks in which the same figures stand beside other words, where nothing shows whether chance explains it"""
     divergences: tuple[Divergence, ...] = ()
     """the first and the gravest ones, in order of appearance"""
     divergence_count: int = 0
@@ -343,7 +346,7 @@ class DiffReport(Struct, kw_only=True):
 
     @property
     def _doubtful(self) -> bool:
-        return bool(self.one_sided or self.unequal or self.guessed or not self.confirmable)
+        return bool(self.one_sided or self.unequal or self.guessed or self.exchanged or not self.confirmable)
 
     @property
     def one_sided(self) -> list[str]:

@@ -23,9 +23,10 @@ from bylaw.diff.figures import Measures, answer_decisions, figures
 from bylaw.diff.permutation import Labels, labellings
 from bylaw.model.canonical import short_digest
 from bylaw.text.decisions import Decisions, disagree
+from bylaw.text.figure_places import exchanged
 from bylaw.text.statistics import SEED, Matrix
 from bylaw.traces.comparison.compare import Comparison, Comparisons, Group
-from bylaw.traces.comparison.recording import Context, Recording, Step
+from bylaw.traces.comparison.recording import Context, Recording, Step, exchanged_in_messages
 
 MOST_REPLAYED = 20
 """sessions; with more of them, sessions are units even in a replay, which is quicker and as certain"""
@@ -266,6 +267,7 @@ def _distances(comparison: Comparison, semantic: Callable[[Comparison], list[flo
     same_calls = [step.tokens for step in left.steps if step.tokens] == [
         step.tokens for step in right.steps if step.tokens
     ]
+    same_calls = same_calls and not _exchanged_in_calls(left, right)
     decided = answer_decisions(left), answer_decisions(right)
     return [
         _mean(comparison.trajectory()),
@@ -276,6 +278,18 @@ def _distances(comparison: Comparison, semantic: Callable[[Comparison], list[flo
         _mean(semantic(comparison)),
         _mean(comparison.conformance()),
     ]
+
+
+def has_exchanged_figures(left: Recording, right: Recording) -> bool:
+    """Whether figures stand in the places of each other, in the answers or in the messages of equal calls."""
+    decided = answer_decisions(left), answer_decisions(right)
+    in_answers = decided[0] and decided[1] and exchanged(decided[0].places, decided[1].places)
+    return bool(in_answers) or _exchanged_in_calls(left, right)
+
+
+def _exchanged_in_calls(left: Recording, right: Recording) -> bool:
+    calls = [[call for step in one.steps for call in step.response.tool_calls] for one in (left, right)]
+    return any(map(exchanged_in_messages, *calls))
 
 
 def _answers_apart(left: Decisions | None, right: Decisions | None) -> float | None:

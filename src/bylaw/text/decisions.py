@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from bylaw.text import decision_times as times
 from bylaw.text.decision_words import first_word, is_negated, names, one_sided, sides_taken
+from bylaw.text.figure_places import Places, exchanged, places
 from bylaw.text.json_text import json_types, json_values, read_json
 
 MOST_TEXT = 200_000
@@ -129,6 +130,8 @@ class Decisions(Struct, frozen=True):
     """of JSON, each path with the type of its values"""
     choices: tuple[tuple[str, str], ...] = ()
     """of each pair of opposites of which the text uses one side only: the pair and that side"""
+    places: Places = frozenset()
+    """what each figure and name of prose stands beside"""
 
     def of(self, *kinds: str) -> frozenset[tuple[str, str]]:
         return frozenset(fact for fact in self.facts if fact[0] in kinds)
@@ -136,8 +139,8 @@ class Decisions(Struct, frozen=True):
 
 def disagree(left: Decisions, right: Decisions) -> bool:
     """Whether two texts decide otherwise: another shape, yes for no, a negation, an opposite, other numbers, amounts or
-    values of JSON, or a name, date or identifier in the place of another. One that only one text mentions is no
-    disagreement.
+    values of JSON, or a name, date or identifier in the place of another, also where both texts have both. One that
+    only one text mentions is no disagreement.
     """
     if (left.is_negated, left.shape) != (right.is_negated, right.shape):
         return True
@@ -147,6 +150,8 @@ def disagree(left: Decisions, right: Decisions) -> bool:
     if any(chosen.get(pair, side) != side for pair, side in right.choices):
         return True
     lost, added = left.facts - right.facts, right.facts - left.facts
+    if exchanged(left.places, right.places):
+        return True
     return any(kind in ("number", "amount", "value") for kind, _ in lost | added) or bool(
         {kind for kind, _ in lost} & {kind for kind, _ in added}
     )
@@ -171,6 +176,7 @@ def _together(found: Sequence[Decisions]) -> Decisions:
         next((one.shape for one in reversed(found) if one.shape is not None), None),
         frozenset().union(*(one.types for one in found)),
         one_sided(sides),
+        frozenset().union(*(one.places for one in found)),
     )
 
 
@@ -184,12 +190,18 @@ def _decisions(text: str) -> Decisions:
     around = [_of_prose(found.rest)] if found.rest.strip() else []
     said = _together([*around, *inside])
     says = around[0].says if around else None
-    return Decisions(values | said.facts, said.is_negated, says, found.shape, json_types(found), said.choices)
+    return Decisions(
+        values | said.facts, said.is_negated, says, found.shape, json_types(found), said.choices, said.places
+    )
 
 
 def _of_prose(text: str) -> Decisions:
     choices = one_sided(sides_taken(_prose(text)))
-    return Decisions(facts(text), is_negated(text), first_word(text), choices=choices)
+    found = facts(text)
+    beside = places(
+        _LIST_MARK.sub("\n", text), {word for kind, name in found if kind == "name" for word in name.split()}
+    )
+    return Decisions(found, is_negated(text), first_word(text), choices=choices, places=beside)
 
 
 def _is_text(value: str) -> bool:

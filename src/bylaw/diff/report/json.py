@@ -45,6 +45,7 @@ def diff_as_json(report: DiffReport) -> dict[str, Any]:
         "pairing": fields["pairing"],
         "guessed_pairs": report.guessed,
         "confirmable": report.confirmable,
+        "exchanged_figures": report.exchanged,
         "cases": fields["cases"],
         "one_sided": report.one_sided,
         "judge_failure": report.judge_failure,

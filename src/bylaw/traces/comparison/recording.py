@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd,
 from bylaw.model.ports import TraceSource
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.text.decisions import decisions, is_prose
+from bylaw.text.figure_places import exchanged
 
 _MOST_ANSWERS = 10
 """texts at the end of a session that are its answer"""
@@ -84,6 +85,22 @@ def _decided(value: Any, depth: int = 0) -> Any:
 
 
 _MOST_NESTED = 20
+
+
+def exchanged_in_messages(left: ToolCall, right: ToolCall) -> list[str]:
+    """The figures that stand in the places of each other in the prose of two calls that decide the same."""
+    if left.arguments == right.arguments:
+        return []
+    both = zip(_prose_of(arguments(left)), _prose_of(arguments(right)), strict=False)
+    return sorted({one for a, b in both for one in exchanged(decisions(a).places, decisions(b).places)})
+
+
+def _prose_of(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, dict | list) and depth < _MOST_NESTED:
+        for _, child in sorted(value.items()) if isinstance(value, dict) else enumerate(value):
+            yield from _prose_of(child, depth + 1)
+    elif isinstance(value, str) and is_prose(value):
+        yield value
 
 
 class Recording(Struct, dict=True, eq=False):
