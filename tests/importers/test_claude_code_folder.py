@@ -149,6 +149,45 @@ def test_bad_lines_of_subagents_are_reported_in_their_own_file(tmp_path: Path) -
     assert (trace.skipped, len(trace.turns)) == (3, 4)
 
 
+ORPHAN = line("user", "x3", "x2", [returned("gone")], 9)
+REPEATED = line("user", "x3", "x2", [returned("k1", '{"a": 1, "a": 2}')], 9)
+WRITTEN = line("assistant", "x3", "x2", '<tool_call>{"name": "refund", "arguments": {"a": 1}}</tool_call>', 9)
+
+
+@pytest.mark.parametrize(
+    ("line_number", "record", "code"),
+    [(4, ORPHAN, "result-without-call"), (3, REPEATED, "duplicate-key"), (3, WRITTEN, "unread-content")],
+)
+def test_warnings_about_subagents_name_their_own_file(tmp_path: Path, line_number: int, record: Any, code: str) -> None:
+    path = session(tmp_path, *OWN)
+    inner = subagent(tmp_path, "one", *ONE[: line_number - 1], record)
+    (problem,) = load_trace(path).problems
+    assert (problem.code, problem.file, problem.span and (problem.span.file, problem.span.line)) == (
+        code,
+        str(inner),
+        (str(inner), line_number),
+    )
+
+
+def test_arguments_with_a_key_twice_are_reported_in_files_of_subagents_too(tmp_path: Path) -> None:
+    path = session(tmp_path, *OWN)
+    inner = subagent(tmp_path, "one", *ONE)
+    inner.write_bytes(inner.read_bytes().replace(b'"prompt": "deeper"', b'"prompt": "deeper", "prompt": "x"'))
+    trace = load_trace(path)
+    assert [(problem.code, problem.file) for problem in trace.problems] == [("duplicate-key", str(inner))]
+    assert [call.arguments for call in calls(trace) if call.name == "Agent"] == [None]
+
+
+def test_the_file_of_a_subagent_may_be_cut_off(tmp_path: Path) -> None:
+    path = session(tmp_path, *OWN)
+    for id in ("one", "two"):
+        inner = subagent(tmp_path, id, *ONE)
+        inner.write_bytes(inner.read_bytes()[:-30])
+    trace = load_trace(path)
+    assert (trace.complete, len(trace.turns)) == (False, 4)
+    assert trace.notes[-1] == "the last record of 2 files of subagents is cut off and was left out"
+
+
 @pytest.mark.parametrize("meta", ["{not json", "[]", "", '{"agentType": "x"}' + " " * (1 << 16)])
 def test_an_unreadable_description_of_a_subagent_is_noted(tmp_path: Path, meta: str) -> None:
     note = "`meta.json` of a subagent cannot be read: a subagent's kind, or the call that started it, may be missing"

@@ -23,16 +23,13 @@ from bylaw.traces.formats.record import records_of
 from bylaw.traces.records.files import Input, open_bytes, open_path
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
 from bylaw.traces.records.problems import Problems, problem_at
-from bylaw.traces.records.repeats import keep_repeats, warn_of_repeats
+from bylaw.traces.records.repeats import SMALL, keep_repeats, warn_of_repeats
 
 Traces: TypeAlias = str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]
 """what a caller may pass as traces: paths, folders, globs, loaded traces, or a list of those"""
 
 _QUOTED_KEY = re.compile(rb'[\[{\s]*["\]}]')
 """how JSON begins"""
-SMALL = 1 << 20
-"""bytes of a file in which every object is searched for a key that stands twice; in larger ones only arguments that
-were recorded as text are"""
 
 
 def as_sources(traces: Traces) -> Iterator[TraceSource]:

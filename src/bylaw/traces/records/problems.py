@@ -142,10 +142,10 @@ class Problems:
         self.report(place, raw, path, code=code, message=message, help=help, severity="warning")
 
     def warn_of(self, source: Locator | None, code: str, message: str, help: str | None = None) -> None:
-        """A warning about what was read from a record, which is no longer at hand."""
-        line = source.line if source is not None and source.line is not None else 1
-        span = Span(self.file, line, 1, line, 2)
-        self.add(Diagnostic(code=code, message=message, severity="warning", file=self.file, span=span, help=help))
+        """A warning about what was read from a record, which is no longer at hand, maybe of a sidecar file."""
+        file, line = (self.file, 1) if source is None else (source.file, source.line or 1)
+        span = Span(file, line, 1, line, 2)
+        self.add(Diagnostic(code=code, message=message, severity="warning", file=file, span=span, help=help))
 
     def report_at(
         self,

@@ -16,8 +16,11 @@ from bylaw.model.events import Event, Response, ToolCall, ToolResult
 from bylaw.text.repeated_keys import repeated_key
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text, shorten
 from bylaw.traces.records.lines import Block, Decoded, decoded
-from bylaw.traces.records.problems import Place, Problems
+from bylaw.traces.records.problems import Details, Place, Problems, problem_at
 
+SMALL = 1 << 20
+"""bytes of a file in which every object is searched for a key that stands twice; in larger ones only arguments that
+were recorded as text are"""
 _JUDGED = frozenset(
     ("arguments", "args", "input", "inputs", "parameters", "content", "output", "outputs", "result",
      "structuredContent")
@@ -143,5 +146,6 @@ def _warn(event: Event, text: Any, noun: str, problems: Problems) -> None:
     if key is not None:
         have = "have" if noun.endswith("`") else "has"
         message = f"{noun} {have} the key `{shorten(key)}` twice"
-        line = (event.source and event.source.line) or 1
-        problems.report_at(line, text, 0, code="duplicate-key", message=message, severity="warning", help=_HELP)
+        file, line = (problems.file, 1) if event.source is None else (event.source.file, event.source.line or 1)
+        details = Details(code="duplicate-key", message=message, severity="warning", help=_HELP)
+        problems.add(problem_at(file, line, text, 0, **details))

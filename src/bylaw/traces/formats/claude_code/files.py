@@ -26,6 +26,7 @@ from bylaw.traces.records.files import Input, open_path
 from bylaw.traces.records.jsontext import REFUSED, decode_quickly
 from bylaw.traces.records.layout import Layout, Records
 from bylaw.traces.records.problems import Problems
+from bylaw.traces.records.repeats import SMALL, keep_repeats
 
 MOST_SUBAGENTS = 10_000
 """subagents of one session that are read"""
@@ -242,6 +243,7 @@ class SubagentFiles:
     def __init__(self, path: str | None, own: SessionFile, problems: Problems) -> None:
         """`path`: the session's own file."""
         self.waiting: list[tuple[float, int, _WaitingFile]] = []
+        self._records: list[Records] = []
         self._skipped = 0
         self._misdescribed = int(own.is_misdescribed)
         folder = None if path is None or _agent_of(path) is not None else folder_of(path)
@@ -255,8 +257,10 @@ class SubagentFiles:
             file = describe_file(name, Branches(raw for block in blocks for raw, _ in block), own.outputs)
             self._misdescribed += file.is_misdescribed
             start = math.inf if file.branches.start is None else file.branches.start
-            lines = _lines(source, SidecarProblems(name, problems))
-            self.waiting.append((start, number, _WaitingFile(file, lines)))
+            whole = SidecarProblems(name, problems)
+            records = Records(source, Layout.LINES, whole)
+            self._records.append(records)
+            self.waiting.append((start, number, _WaitingFile(file, _lines(source, records, whole))))
         self.waiting.sort()
 
     def due(self, when: float | None) -> Iterator[tuple[Record, SessionFile]]:
@@ -274,8 +278,16 @@ class SubagentFiles:
             if record is not None:
                 yield record, first.file
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a file ends too early, as far as they were read."""
+        return any(records.cut for records in self._records)
+
     def notes(self) -> list[str]:
         notes = []
+        if count := sum(records.cut_record for records in self._records):
+            what = "the file of a subagent" if count == 1 else f"{count:,} files of subagents"
+            notes.append(f"the last record of {what} is cut off and was left out")
         if self._skipped:
             what = "1 file of a subagent is" if self._skipped == 1 else f"{self._skipped:,} files of subagents are"
             notes.append(f"{what} not read: a link, or beyond the {MOST_SUBAGENTS:,} that are")
@@ -286,9 +298,9 @@ class SubagentFiles:
         return notes
 
 
-def _lines(source: Input, problems: Problems) -> Iterator[Record]:
-    for block in Records(source, Layout.LINES, problems).blocks():
-        yield from lines_of(block, problems)
+def _lines(source: Input, records: Records, problems: Problems) -> Iterator[Record]:
+    for block in records.blocks():
+        yield from lines_of(keep_repeats(block, problems) if source.size <= SMALL else block, problems)
 
 
 class _ReopenedFile(io.RawIOBase):

@@ -268,6 +268,7 @@ class ClaudeCodeReader(AssemblingReader):
         for conversation in self._conversations.values():
             conversation.respond()
             conversation.conversation.end()
+        self.complete = not self._subagents.is_cut
         return super().finish()
 
     def notes(self) -> list[str]:
