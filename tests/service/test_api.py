@@ -13,6 +13,7 @@ import pytest
 from bylaw.guard.service.context import Settings
 from bylaw.guard.stores import SqliteStore
 from tests.service.support import RULES, Site
+from tests.support.command import run_bylaw
 
 
 def test_an_agent_decides_records_and_ends(site: Site) -> None:
@@ -360,6 +361,25 @@ def test_decisions_can_be_searched_and_counted(site: Site) -> None:
     assert [(one["allow"], one["pause"]) for one in series["buckets"]] == [(0, 0), (2, 1)]
     assert series["rules"] == {"large-refund": [0, 1]}
     assert site.ask("operator", "GET", "/v1/rules/hits?buckets=1")["rules"] == {"large-refund": [1]}
+
+
+@pytest.mark.parametrize("ids", ["rs", "rr"])
+def test_check_of_several_rule_files_answers_as_the_command(site: Site, tmp_path: Path, ids: str) -> None:
+    """Rules of two agents, two allowlists, ids and warnings: files that are read together count in each other."""
+    guard = "guard: {{agent: {0}, tools: [{1}], rules: [{{id: {2}, when: {{tool_name_in: ['{1}*']}}, then: block}}]}}"
+    files = {"z.yaml": guard.format("a", "pay", ids[0]), "b.yaml": guard.format("b", "look", ids[1])}
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y", "tool_calls": [call]}]
+    for name, text in {**files, "trace": json.dumps({"messages": said})}.items():
+        (tmp_path / name).write_text(text)
+    done = run_bylaw(["check", "trace", "-p", "z.yaml", "-p", "b.yaml", "--format", "json"], cwd=tmp_path)
+    printed, asked = json.loads(done.stdout), {"trace": json.dumps({"messages": said}), "files": files}
+    answered = site.ask("operator", "POST", "/v1/check", asked, status=422 if done.returncode == 2 else 200)
+    if done.returncode != 2:
+        assert answered == printed and len(printed["warnings"]) == 2
+    else:
+        found = [[(one["file"], one["code"]) for one in some["diagnostics"]] for some in (answered["error"], printed)]
+        assert found[0] == found[1] and ("b.yaml", "duplicate-id") in found[0]
 
 
 def test_check_and_compliance_have_endpoints(site: Site) -> None:

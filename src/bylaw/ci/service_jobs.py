@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 
 from bylaw.errors import InputError
-from bylaw.rules import parse_rules
-from bylaw.rules.files import format_of
-from bylaw.rules.loader import join_rules
+from bylaw.rules.loader import parse_files
 
 NOWHERE = "/nonexistent/bylaw"
 """the folder of rules that came over the network: no path in them leads to a file of this machine"""
@@ -24,10 +22,7 @@ def check(*, trace: str, files: Mapping[str, str], format: str | None, strict: b
     from bylaw.traces.records.files import open_bytes
     from bylaw.traces.source import TraceStream
 
-    ids: dict[str, Any] = {}
-    rules = join_rules(
-        [parse_rules(text, file=name, format=format_of(name), base=NOWHERE, ids=ids) for name, text in files.items()]
-    )
+    rules = parse_files(files, base=NOWHERE)
     if not rules.ok:
         raise InputError(rules.diagnostics)
     source = TraceStream(open_bytes(trace.encode("utf-8", "replace"), "trace"), format=format)

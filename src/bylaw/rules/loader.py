@@ -87,19 +87,30 @@ def read_rules(
 
     `sections` read the other sections of each file, such as a contract, and report what is wrong with them.
     """
-    ids: Ids = {}
-    selection = Selection(version)
 
-    def parse(text: str, **options: Any) -> RuleSet:
-        return _parse_rules(text, selection, ids=ids, sections=sections, inputs=inputs, **options)
+    def read(parse: Callable[..., RuleSet]) -> list[RuleSet]:
+        return [_load_file(path, parse, RuleSet) for path in paths]
 
-    return _selected(join_rules([_load_file(path, parse, RuleSet) for path in paths]), selection)
+    return _read_together(read, Selection(version), sections=sections, inputs=inputs)
 
 
-def join_rules(parts: Sequence[RuleSet]) -> RuleSet:
-    """The rules of several files, as those of one."""
+def parse_files(files: Mapping[str, str], *, base: FilePath) -> RuleSet:
+    """As `read_rules`, of the texts of files by their names. `base` is the folder of all of them."""
+
+    def read(parse: Callable[..., RuleSet]) -> list[RuleSet]:
+        return [parse(text, file=name, format=format_of(name), base=base) for name, text in files.items()]
+
+    return _read_together(read, Selection())
+
+
+def _read_together(
+    read: Callable[[Callable[..., RuleSet]], Sequence[RuleSet]], selection: Selection, **options: Any
+) -> RuleSet:
+    """The rules of several files as those of one: ids, agents and allowlists of one count in the others."""
+    parts = read(partial(_parse_rules, selection=selection, ids={}, **options))
     tools = tuple(tool for part in parts for tool in part.tools)
-    return replace(_join(parts, RuleSet), strict=any(part.strict for part in parts), tools=tools)
+    joined = replace(_join(parts, RuleSet), strict=any(part.strict for part in parts), tools=tools)
+    return _selected(joined, selection)
 
 
 def parse_rules(
