@@ -14,11 +14,11 @@ def stated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Says what the prompt states, whatever the grammar reads: `stated(rule, …)`."""
 
     def state(*rules: PromptRule) -> None:
-        comply._compiled.cache_clear()
+        comply._compile_prompt.cache_clear()
         monkeypatch.setattr("bylaw.comply.prompt.extract_rules", lambda prompt, **more: rules)
 
     yield state
-    comply._compiled.cache_clear()
+    comply._compile_prompt.cache_clear()
 
 
 @pytest.fixture

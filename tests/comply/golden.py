@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.comply.model import EngineItem, PromptRule, ToolSpec
-from bylaw.comply.prompt.dialogue import agreed
+from bylaw.comply.prompt.dialogue import user_agrees
 from tests.support.yaml_files import load_yaml
 
 HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def _item_in_short(item: EngineItem) -> str:
 
 def _formula_in_short(params: dict[str, Any]) -> str:
     formula: str = params["formula"]
-    end = f" -> {agreed()})"
+    end = f" -> {user_agrees()})"
     if formula.endswith(end):
         call = formula.removesuffix(end).removeprefix("G (tool(").removesuffix(")")
         return f"agreed {call.replace(' | ', ', ')}"

@@ -110,9 +110,9 @@ class Compliance:
         tools = called if self._tools is None else complete_tools(self._tools, called, self._prompt)
         today = first_day(trace) if self._needs_today else None
         if tools != self._tools or today is not None:
-            return _compiled(self._prompt, _Key(tools), _Key(self._aliases), today, self._embeddings)
+            return _compile_prompt(self._prompt, _Key(tools), _Key(self._aliases), today, self._embeddings)
         if self._own is None:
-            self._own = _compiled(self._prompt, _Key(tools), _Key(self._aliases), None, self._embeddings)
+            self._own = _compile_prompt(self._prompt, _Key(tools), _Key(self._aliases), None, self._embeddings)
         return self._own
 
 
@@ -180,7 +180,7 @@ def _embedder() -> Embedder:
 
 
 @lru_cache(maxsize=128)
-def _compiled(
+def _compile_prompt(
     prompt: str, tools: _Key, aliases: _Key, today: str | None = None, embeddings: bool = False
 ) -> CompiledPrompt:
     embedder = _embedder() if embeddings else None

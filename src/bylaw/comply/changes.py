@@ -55,7 +55,7 @@ def compare_rules(
     notes: Sequence[str] = (),
 ) -> PromptDiff:
     pairs, dropped, added = _pair(list(before), list(after))
-    found = [(old, new, _by_exception(old, new, texts) or _compare(old, new)) for old, new in pairs]
+    found = [(old, new, _compare_exceptions(old, new, texts) or _compare(old, new)) for old, new in pairs]
     changes = [RuleChange(kind=one[0], before=old, after=new, why=one[1]) for old, new, one in found if one]
     unchanged = len(pairs) - len(changes)
     changes += [RuleChange(kind="dropped", before=rule) for rule in dropped]
@@ -113,10 +113,10 @@ def _core(rule: PromptRule) -> str:
 
 
 def _pattern(rule: PromptRule) -> str:
-    return _without_numbers(rule.description)
+    return _mask_numbers(rule.description)
 
 
-def _without_numbers(text: str) -> str:
+def _mask_numbers(text: str) -> str:
     """The text with `#` for each number."""
     text = _NUMBER_WORD.sub("#", _NUMBER.sub("#", text))
     return " ".join(_TIMES.sub("#", text.lower()).split())
@@ -125,7 +125,7 @@ def _without_numbers(text: str) -> str:
 def _action(rule: PromptRule) -> Hashable | None:
     if rule.forbidden_action is None and rule.required_action is None:
         return None
-    return tuple(_without_numbers(text or "") for text in (rule.forbidden_action, rule.required_action, rule.trigger))
+    return tuple(_mask_numbers(text or "") for text in (rule.forbidden_action, rule.required_action, rule.trigger))
 
 
 def _similarity(old: PromptRule, new: PromptRule) -> float:
@@ -164,18 +164,18 @@ _Change = tuple[ChangeKind, str]
 def _compare(old: PromptRule, new: PromptRule) -> _Change | None:
     same_text = " ".join(old.description.split()) == " ".join(new.description.split())
     if _engine_rules(old) == _engine_rules(new) and (old.items or same_text):
-        return _by_severity(old, new)
+        return _compare_severity(old, new)
     if old.items and not new.items:
         return "loosened", "it can no longer be checked"
     if new.items and not old.items:
         return "tightened", "it can be checked now"
-    if change := _by_numbers(old, new) or _by_tools(old, new):
+    if change := _compare_numbers(old, new) or _compare_tools(old, new):
         return change
-    change = _by_severity(old, new)
+    change = _compare_severity(old, new)
     return change if change and change[0] == "loosened" else ("changed", "it demands something else")
 
 
-def _by_exception(old: PromptRule, new: PromptRule, texts: tuple[str, str]) -> _Change | None:
+def _compare_exceptions(old: PromptRule, new: PromptRule, texts: tuple[str, str]) -> _Change | None:
     """`never do it` became `never do it unless …`, or the next sentence makes an exception now."""
     if _core(old) != _core(new):
         return None
@@ -196,7 +196,7 @@ def _exception(rule: PromptRule, text: str) -> str:
     return " ".join(found[0].split()).lstrip(",; ").rstrip(". ")[:120]
 
 
-def _by_severity(old: PromptRule, new: PromptRule) -> _Change | None:
+def _compare_severity(old: PromptRule, new: PromptRule) -> _Change | None:
     """`must` became `should`, or the reverse."""
     if old.severity == new.severity:
         return None
@@ -204,7 +204,7 @@ def _by_severity(old: PromptRule, new: PromptRule) -> _Change | None:
     return "loosened" if is_less else "tightened", f"{old.severity} → {new.severity}"
 
 
-def _by_numbers(old: PromptRule, new: PromptRule) -> _Change | None:
+def _compare_numbers(old: PromptRule, new: PromptRule) -> _Change | None:
     """`at most 3` became `at most 5`."""
     if _pattern(old) != _pattern(new):
         return None
@@ -235,7 +235,7 @@ def _numbers(text: str) -> list[tuple[int, float]]:
     return sorted(found)
 
 
-def _by_tools(old: PromptRule, new: PromptRule) -> _Change | None:
+def _compare_tools(old: PromptRule, new: PromptRule) -> _Change | None:
     """A demand on fewer tools is looser; a demand that allows only fewer tools is tighter."""
     before, after = _tools(old), _tools(new)
     if not (before and after) or not (before < after or after < before):

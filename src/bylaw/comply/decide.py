@@ -19,7 +19,7 @@ from bylaw.comply.model import (
     Violation,
     coverage_of,
 )
-from bylaw.comply.prompt.returns import read_result, without_failed_calls
+from bylaw.comply.prompt.returns import drop_failed_calls, read_result
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.events import Event, ToolCall, ToolResult, Trace
@@ -38,7 +38,7 @@ _LATER = re.compile(r"\b[FUX]\b")
 """operators that look ahead"""
 
 
-class _Evaluated(Struct):
+class _TraceEvaluation(Struct):
     """What the engine says of one trace."""
 
     outcomes: dict[str, Outcome]
@@ -79,7 +79,7 @@ class CompiledPrompt:
             violations=violations,
             extracted_rules=rules,
             coverage=coverage_of(rules),
-            degraded=self._degraded(trace, evaluated),
+            degraded=self._collect_notes(trace, evaluated),
             trace=trace.name,
             turns=evaluated.turns,
         )
@@ -106,7 +106,7 @@ class CompiledPrompt:
             self._programs[called] = compile_rules(rules)
         return self._programs[called]
 
-    def _evaluate(self, trace: Trace) -> _Evaluated:
+    def _evaluate(self, trace: Trace) -> _TraceEvaluation:
         program = self._program(trace)
         events = [read_result(event) for event in trace.events]
         evaluation, every = _run(program, events, trace)
@@ -114,13 +114,13 @@ class CompiledPrompt:
         for verdict in every:
             if verdict.outcome is not Outcome.VACUOUS:
                 verdicts.setdefault(verdict.rule.id, []).append(verdict)
-        found = _Evaluated(dict(evaluation.outcomes()), verdicts, evaluation.turns)
-        if (kept := without_failed_calls(events)) is not None:
+        found = _TraceEvaluation(dict(evaluation.outcomes()), verdicts, evaluation.turns)
+        if (kept := drop_failed_calls(events)) is not None:
             found.without_failed = _run(program, kept, trace)[0].outcomes()
         self._add_failed_needs(trace, found)
         return found
 
-    def _add_failed_needs(self, trace: Trace, found: _Evaluated) -> None:
+    def _add_failed_needs(self, trace: Trace, found: _TraceEvaluation) -> None:
         """Evaluate the rules that are broken if all calls that another one needs have failed.
 
         Like `bylaw check`, they see only the failures that the trace records as such. They decide nothing unless they
@@ -135,7 +135,7 @@ class CompiledPrompt:
                 found.verdicts.setdefault(verdict.rule.id, []).append(verdict)
                 found.outcomes[verdict.rule.id] = verdict.outcome
 
-    def _decide(self, rule: PromptRule, evaluated: _Evaluated) -> BehavioralRule:
+    def _decide(self, rule: PromptRule, evaluated: _TraceEvaluation) -> BehavioralRule:
         outcomes = [
             evaluated.outcomes.get(engine_id, Outcome.VACUOUS) for engine_id in self._engine_ids.get(rule.rule_id, ())
         ]
@@ -143,18 +143,18 @@ class CompiledPrompt:
         unusable = self.prompt.unusable.get(rule.rule_id)
         if state is not State.VIOLATED and (unusable or (state is State.SATISFIED and rule.undecided)):
             state = State.UNDECIDED  # a part of the rule was not checked
-        if (unsure := self._depends_on_failed(rule, state, evaluated)) is not None:
+        if (unsure := self._explain_failed_call(rule, state, evaluated)) is not None:
             state, unusable = State.UNDECIDED, unsure
         is_open = state is State.UNDECIDED
         stated = {name: getattr(rule, name) for name in StatedRule.__struct_fields__}
         return BehavioralRule(
             **{**stated, "tier": None if is_open else rule.tier},
             state=state,
-            reason=self._why_undecided(rule, unusable, evaluated) if is_open else None,
+            reason=self._explain_undecided(rule, unusable, evaluated) if is_open else None,
             decided_by=None if is_open else "engine",
         )
 
-    def _depends_on_failed(self, rule: PromptRule, state: State, evaluated: _Evaluated) -> str | None:
+    def _explain_failed_call(self, rule: PromptRule, state: State, evaluated: _TraceEvaluation) -> str | None:
         """Why a rule is open that a call satisfies or breaks that did nothing, since it failed.
 
         A call that is made too early is a breach also if it fails: only counts, and what must follow a call, depend.
@@ -176,7 +176,7 @@ class CompiledPrompt:
         ]
         return CALL_FAILED if broken and all(depend) else None
 
-    def _why_undecided(self, rule: PromptRule, unusable: str | None, evaluated: _Evaluated) -> str:
+    def _explain_undecided(self, rule: PromptRule, unusable: str | None, evaluated: _TraceEvaluation) -> str:
         if not rule.items:
             return rule.undecided or "no event is known to decide it"
         if not evaluated.turns:
@@ -187,11 +187,11 @@ class CompiledPrompt:
         messages = (verdict.message for verdict in verdicts if verdict.message)
         return next(messages, None) or rule.undecided or "the trace does not decide it"
 
-    def _verdicts(self, rule: PromptRule, evaluated: _Evaluated, *outcomes: Outcome) -> list[Verdict]:
+    def _verdicts(self, rule: PromptRule, evaluated: _TraceEvaluation, *outcomes: Outcome) -> list[Verdict]:
         ids = self._engine_ids.get(rule.rule_id, ())
         return [one for id in ids for one in evaluated.verdicts.get(id, ()) if one.outcome in outcomes]
 
-    def _degraded(self, trace: Trace, evaluated: _Evaluated) -> list[str]:
+    def _collect_notes(self, trace: Trace, evaluated: _TraceEvaluation) -> list[str]:
         notes = list(self.prompt.notes)
         if not self.prompt.rules and "the prompt is empty" not in notes:
             notes.append("no rule could be read from the prompt")

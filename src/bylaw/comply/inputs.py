@@ -39,7 +39,7 @@ MOST_TOOLS = 5_000
 
 def read_tools(given: Any, file: str = "tools") -> tuple[ToolSpec, ...]:
     """OpenAI functions, Anthropic tools, an MCP tool list, or plain objects with `name`. Raises InputError."""
-    return tuple({tool.name: tool for tool in _each(given, file)}.values())
+    return tuple({tool.name: tool for tool in _read_each_tool(given, file)}.values())
 
 
 def tools_called(events: Sequence[Event], known: Collection[str] = ()) -> tuple[ToolSpec, ...]:
@@ -64,10 +64,10 @@ def tools_called(events: Sequence[Event], known: Collection[str] = ()) -> tuple[
     ]
     found = sorted((*offered.values(), *only_called), key=lambda tool: tool.name)[:MOST_TOOLS]
     observed = observe_results(events, {tool.name for tool in found}.difference(known))
-    return tuple(_with_results(tool, observed.get(tool.name)) for tool in found)
+    return tuple(_merge_results(tool, observed.get(tool.name)) for tool in found)
 
 
-def _with_results(tool: ToolSpec, seen: ToolSpec | None) -> ToolSpec:
+def _merge_results(tool: ToolSpec, seen: ToolSpec | None) -> ToolSpec:
     if seen is None or tool.answer:
         return tool
     return replace(tool, answer=seen.answer, fields=tuple(dict.fromkeys((*tool.fields, *seen.fields))))
@@ -94,7 +94,7 @@ def merge_tools(several: Iterable[Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
 def complete_tools(given: Iterable[ToolSpec], called: Iterable[ToolSpec], prompt: str) -> tuple[ToolSpec, ...]:
     """The tools passed in, with what they returned, and those of the trace without a schema that the prompt names."""
     seen = {tool.name: tool for tool in called}
-    given = tuple(_with_results(tool, None if says_result(tool) else seen.get(tool.name)) for tool in given)
+    given = tuple(_merge_results(tool, None if says_result(tool) else seen.get(tool.name)) for tool in given)
     known = {tool.name for tool in given}
     return (*given, *(tool for name, tool in seen.items() if name not in known and name in prompt))
 
@@ -113,8 +113,8 @@ def _readable(tools: Any) -> Iterator[ToolSpec]:
             continue
 
 
-def _each(given: Any, file: str) -> Iterator[ToolSpec]:
-    given, path = _listed(given) if isinstance(given, Mapping) else (given, file)
+def _read_each_tool(given: Any, file: str) -> Iterator[ToolSpec]:
+    given, path = _find_tool_list(given) if isinstance(given, Mapping) else (given, file)
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise _wrong(file, f"`{file}` must be a list of tools, not {json_type(given)}")
     for place, tool in enumerate(given):
@@ -123,7 +123,7 @@ def _each(given: Any, file: str) -> Iterator[ToolSpec]:
         yield _tool(tool, f"{path}[{place}]", file)
 
 
-def _listed(given: Mapping[str, Any]) -> tuple[Any, str]:
+def _find_tool_list(given: Mapping[str, Any]) -> tuple[Any, str]:
     """`{"tools": […]}`, MCP's `{"result": {"tools": […]}}`, or schemas by the tool's name."""
     inner = given.get("result")
     if isinstance(inner, Mapping) and "tools" in inner:
@@ -230,19 +230,19 @@ def _is_finite(value: Any, path: str, depth: int) -> bool:
     if value is None or isinstance(value, str | bool | int) or callable(getattr(value, "model_dump", None)):
         return True
     if depth > _DEEPEST:
-        raise _not_json(path, f"nested more than {_DEEPEST} levels deep")
+        raise _wrong_type_error(path, f"nested more than {_DEEPEST} levels deep")
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise _not_json(path, f"a mapping with the key `{key}`, which is not text")
+                raise _wrong_type_error(path, f"a mapping with the key `{key}`, which is not text")
         found = [_is_finite(one, f"{path}.{key}", depth + 1) for key, one in value.items()]
         return all(found)
     if isinstance(value, list | tuple):
         found = [_is_finite(one, f"{path}[{index}]", depth + 1) for index, one in enumerate(value)]
         return all(found)
-    raise _not_json(path, f"of the type `{type(value).__name__}`, which is not JSON")
+    raise _wrong_type_error(path, f"of the type `{type(value).__name__}`, which is not JSON")
 
 
 def _finite(value: Any) -> Any:
@@ -254,7 +254,7 @@ def _finite(value: Any) -> Any:
     return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _not_json(path: str, what: str) -> InputError:
+def _wrong_type_error(path: str, what: str) -> InputError:
     help = "give it as text, number, list or mapping"
     return InputError([Diagnostic(code="wrong-type", message=f"`{path}` is {what}", file="trace", help=help)])
 

@@ -34,7 +34,7 @@ _SEVERITY_ORDER = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 
 def _headline(report: ComplyReport) -> str:
     """The verdict in one line, by the exit code."""
-    broken = f"{len(_violated(report))} of {count(len(_rules(report)), 'rule')} broken"
+    broken = f"{len(_list_violated(report))} of {count(len(_rules(report)), 'rule')} broken"
     if report.exit_code == 2:
         return f"BAD INPUT: {count(len({one.file for one in report.unread}), 'file')} could not be read; {broken}"
     if report.exit_code == 1:
@@ -74,7 +74,7 @@ def _coverage(result: ComplianceResult) -> str:
     return f"{states} · coverage {result.coverage:.0%}"
 
 
-def _violated(report: ComplyReport) -> list[BehavioralRule]:
+def _list_violated(report: ComplyReport) -> list[BehavioralRule]:
     """Rules that some trace violates, by severity."""
     broken = {rule.rule_id: rule for result in report.results for rule in result.in_state(State.VIOLATED)}
     return sorted(broken.values(), key=lambda rule: (_SEVERITY_ORDER[rule.severity], rule.start))
@@ -104,17 +104,17 @@ def _remarks(report: ComplyReport) -> Iterator[str]:
 def _violations_of(report: ComplyReport, rule: BehavioralRule) -> list[tuple[str, str, Violation]]:
     """The violations of a rule, each with the name of its trace and its turn."""
     found = [(result.trace, one) for result in report.results for one in result.violations]
-    return [(trace, _when(one), one) for trace, one in found if one.rule_id == rule.rule_id]
+    return [(trace, _describe_time(one), one) for trace, one in found if one.rule_id == rule.rule_id]
 
 
-def _when(violation: Violation) -> str:
+def _describe_time(violation: Violation) -> str:
     if violation.event_index is None:
         return "at the end"
     turn = "" if violation.turn is None else f"turn {violation.turn} · "  # the judge cites events only
     return f"{turn}event {violation.event_index}"
 
 
-def _place(file: str, text: str, start: int) -> str:
+def _format_location(file: str, text: str, start: int) -> str:
     """file:line:column, from 1."""
     line, column = line_and_column(text, start)
     return f"{file}:{line}:{column}"
@@ -139,9 +139,9 @@ def _diff_headline(diff: PromptDiff) -> str:
 def _diff_sides(diff: PromptDiff, change: RuleChange) -> Iterator[tuple[str, PromptRule, str]]:
     """`-` and `+`, the rule, and its place."""
     if change.before is not None:
-        yield "-", change.before, _place(diff.before, diff.texts[0], change.before.start)
+        yield "-", change.before, _format_location(diff.before, diff.texts[0], change.before.start)
     if change.after is not None:
-        yield "+", change.after, _place(diff.after, diff.texts[1], change.after.start)
+        yield "+", change.after, _format_location(diff.after, diff.texts[1], change.after.start)
 
 
 def _page(lines: Iterable[str]) -> str:
@@ -163,7 +163,7 @@ def _terminal_lines(report: ComplyReport) -> Iterator[str]:
     title = click.style(f"{mark} {_headline(report)}", fg=colour, bold=True)
     yield f"{title}  ({printable(_size(report))})"
     yield ""
-    for rule in _violated(report):
+    for rule in _list_violated(report):
         yield from _terminal_rule(report, rule, "✗", "red", "violated")
         found = _violations_of(report, rule)
         for trace, where, violation in found[:SHOWN]:
@@ -189,7 +189,7 @@ def _terminal_lines(report: ComplyReport) -> Iterator[str]:
 
 
 def _terminal_rule(report: ComplyReport, rule: BehavioralRule, mark: str, colour: str, state: str) -> Iterator[str]:
-    place = _place(report.prompt, report.text, rule.start)
+    place = _format_location(report.prompt, report.text, rule.start)
     tier = "" if rule.state is State.UNDECIDED else f"{rule.tier} · "
     about = click.style(printable(f"{tier}{rule.severity} · {place}"), dim=True)
     yield f"{click.style(f'{mark} {printable(rule.rule_id)}', fg=colour, bold=True)}  {state}  {about}"
@@ -203,7 +203,7 @@ def _terminal_notes(notes: Iterable[str]) -> Iterator[str]:
 def rules_terminal(rules: Sequence[PromptRule], file: str, text: str) -> str:
     lines = []
     for rule in rules:
-        place = _place(file, text, rule.start)
+        place = _format_location(file, text, rule.start)
         kinds = ", ".join(dict.fromkeys(str(one.item.get("kind")) for one in rule.items)) or "not checkable"
         tier = f"{rule.tier} · " if rule.items else ""
         about = click.style(printable(f"{tier}{rule.severity} · {kinds} · {place}"), dim=True)
@@ -239,8 +239,8 @@ def _markdown_lines(report: ComplyReport) -> Iterator[str]:
     yield ""
     yield escape_markdown(_size(report))
     yield ""
-    for rule in _violated(report):
-        place = inline_code(_place(report.prompt, report.text, rule.start))
+    for rule in _list_violated(report):
+        place = inline_code(_format_location(report.prompt, report.text, rule.start))
         yield f"**{escape_markdown(rule.rule_id)}** violated · {rule.tier} · {rule.severity} · {place}"
         yield ""
         yield f"> {escape_markdown(one_line(rule.description))}"
@@ -266,7 +266,7 @@ def _markdown_lines(report: ComplyReport) -> Iterator[str]:
 def rules_markdown(rules: Sequence[PromptRule], file: str, text: str) -> str:
     lines = ["| rule | tier | severity | place | sentence | |", "|---|---|---|---|---|---|"]
     for rule in rules:
-        place = inline_code(_place(file, text, rule.start))
+        place = inline_code(_format_location(file, text, rule.start))
         sentence, why = escape_markdown(one_line(rule.description)), escape_markdown(rule.undecided or "")
         tier = rule.tier if rule.items else "–"
         lines.append(f"| {escape_markdown(rule.rule_id)} | {tier} | {rule.severity} | {place} | {sentence} | {why} |")

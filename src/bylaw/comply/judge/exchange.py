@@ -97,7 +97,7 @@ def transcript_of(trace: Trace, given: Any = None) -> Transcript:
     """
     messages = _listed_messages(given) if trace.format == "events" else None
     lines = [
-        Line(index_of(event, position, trace.format), what, *_shown(content), tool=tool)
+        Line(index_of(event, position, trace.format), what, *_shorten_content(content), tool=tool)
         for position, event in enumerate(trace.events)
         for what, tool, content in _contents(event)
         if messages is None or what not in _MESSAGES
@@ -120,7 +120,7 @@ def _listed_messages(given: Any) -> list[Line] | None:
             if text is None:
                 return None
             if text:
-                lines.append(Line(index, event["type"], *_shown(text)))
+                lines.append(Line(index, event["type"], *_shorten_content(text)))
     return lines
 
 
@@ -168,7 +168,7 @@ def _new_messages(messages: list[Any] | None) -> Iterator[Any]:
     yield from (content for content in reversed(new) if content)
 
 
-def _shown(content: Any) -> tuple[str, bool]:
+def _shorten_content(content: Any) -> tuple[str, bool]:
     """The text for the judge, and whether a part of the content is missing in it."""
     try:
         content = redacted(content)
@@ -226,7 +226,7 @@ _MOST_BRACES = 200
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
-class Judged(Struct, frozen=True, kw_only=True):
+class JudgedRule(Struct, frozen=True, kw_only=True):
     """One valid verdict. A rule that the judge proposes has a `quote` instead of a `rule_id`."""
 
     rule_id: str = ""
@@ -237,8 +237,8 @@ class Judged(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, kw_only=True):
-    verdicts: dict[str, Judged] = {}
-    proposed: list[Judged] = []
+    verdicts: dict[str, JudgedRule] = {}
+    proposed: list[JudgedRule] = []
     refused: list[str] = []
     """why parts of it were discarded"""
     usage: Usage | None = None
@@ -257,7 +257,9 @@ def read_answer(text: str, asked: Collection[str], indexes: Collection[int], *, 
     contradicted: set[str] = set()
     for judged in _read_each(verdicts, "verdicts", indexes, answer):
         if judged.rule_id not in asked:
-            answer.refused.append(f"the judge answers for `{_short(judged.rule_id)}`, which it was not asked about")
+            answer.refused.append(
+                f"the judge answers for `{_shorten_text(judged.rule_id)}`, which it was not asked about"
+            )
         elif judged.rule_id in answer.verdicts and answer.verdicts[judged.rule_id].state is not judged.state:
             contradicted.add(judged.rule_id)
         else:
@@ -307,16 +309,16 @@ def _objects_in(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def _read_each(entries: list[Any], key: str, indexes: Collection[int], answer: Answer) -> Iterator[Judged]:
+def _read_each(entries: list[Any], key: str, indexes: Collection[int], answer: Answer) -> Iterator[JudgedRule]:
     for place, entry in enumerate(entries):
         judged = _read(entry, key, indexes)
-        if isinstance(judged, Judged):
+        if isinstance(judged, JudgedRule):
             yield judged
         else:
             answer.refused.append(f"`{key}[{place}]` of the judge's answer was discarded: {judged}")
 
 
-def _read(entry: Any, key: str, indexes: Collection[int]) -> Judged | str:
+def _read(entry: Any, key: str, indexes: Collection[int]) -> JudgedRule | str:
     """The verdict, or the reason why it is not valid."""
     if not isinstance(entry, dict):
         return f"it is {json_type(entry)}, not an object"
@@ -328,11 +330,11 @@ def _read(entry: Any, key: str, indexes: Collection[int]) -> Judged | str:
         return "it has no `explanation`"
     if not isinstance(state, str) or state not in tuple(State):
         return f"its `state` is none of {', '.join(State)}"
-    cited = _cited(entry.get("event_indexes"), indexes)
+    cited = _check_citation(entry.get("event_indexes"), indexes)
     if isinstance(cited, str) and state != State.UNDECIDED:
         return cited
     name = clean(name)
-    return Judged(
+    return JudgedRule(
         rule_id=name if named == "rule_id" else "",
         quote=name if named == "quote" else "",
         state=State(state),
@@ -341,7 +343,7 @@ def _read(entry: Any, key: str, indexes: Collection[int]) -> Judged | str:
     )
 
 
-def _cited(cited: Any, indexes: Collection[int]) -> tuple[int, ...] | str:
+def _check_citation(cited: Any, indexes: Collection[int]) -> tuple[int, ...] | str:
     """The indexes, or the reason why they are not valid."""
     if not isinstance(cited, list) or not cited:
         return "it cites no event"
@@ -349,9 +351,9 @@ def _cited(cited: Any, indexes: Collection[int]) -> tuple[int, ...] | str:
         return "its `event_indexes` are not all whole numbers"
     unknown = next((index for index in cited if index not in indexes), None)
     if unknown is not None:
-        return f"it cites event {_short(str(unknown))}, which does not exist"
+        return f"it cites event {_shorten_text(str(unknown))}, which does not exist"
     return tuple(sorted(set(cited)))
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= 60 else text[:59] + "…"

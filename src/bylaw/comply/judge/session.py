@@ -23,7 +23,7 @@ from bylaw.comply.judge.exchange import (
     LONGEST_PROMPT,
     LONGEST_TRACE,
     Answer,
-    Judged,
+    JudgedRule,
     instructions,
     question,
     read_answer,
@@ -190,7 +190,7 @@ class JudgeSession:
             questions = [undecided]
         answers, problem = self._ask_all(questions)
         for number in sorted(answers):  # in the order of the rules, however fast each was answered
-            result = self._with_answer(result, answers[number])
+            result = self._apply_answer(result, answers[number])
         result = self._with_cost(result)
         if problem is not None:
             problem.result = replace(result, degraded=[*result.degraded, clean(str(problem))])
@@ -263,8 +263,8 @@ class JudgeSession:
         asked = [rule.rule_id for rule in rules]
         answer = read_answer(text, asked, self._transcript.indexes, proposals=propose)
         if self._transcript.shortened:
-            answer.verdicts = {rule: _not_cleared(judged) for rule, judged in answer.verdicts.items()}
-            answer.proposed = [_not_cleared(judged) for judged in answer.proposed]
+            answer.verdicts = {rule: _downgrade_satisfied(judged) for rule, judged in answer.verdicts.items()}
+            answer.proposed = [_downgrade_satisfied(judged) for judged in answer.proposed]
         for rule in rules:
             judged = answer.verdicts.get(rule.rule_id)
             if judged and judged.state is State.SATISFIED and not self._transcript.touches(judged.event_indexes, rule):
@@ -300,9 +300,9 @@ class JudgeSession:
 
     # -- verdicts ------------------------------------------------------------------------------------------------------
 
-    def _with_answer(self, result: ComplianceResult, answer: Answer) -> ComplianceResult:
-        rules = [self._decided(rule, answer) for rule in result.extracted_rules]
-        rules += self._proposed(rules, answer)
+    def _apply_answer(self, result: ComplianceResult, answer: Answer) -> ComplianceResult:
+        rules = [self._apply_verdict(rule, answer) for rule in result.extracted_rules]
+        rules += self._read_proposed_rules(rules, answer)
         before = {rule.rule_id for rule in result.in_state(State.VIOLATED)}
         new = [rule for rule in rules if rule.state is State.VIOLATED and rule.rule_id not in before]
         violations = [*result.violations, *(self._violation(rule.rule_id, answer) for rule in new)]
@@ -316,7 +316,7 @@ class JudgeSession:
             degraded=[*result.degraded, *answer.refused],
         )
 
-    def _decided(self, rule: BehavioralRule, answer: Answer) -> BehavioralRule:
+    def _apply_verdict(self, rule: BehavioralRule, answer: Answer) -> BehavioralRule:
         judged = answer.verdicts.get(rule.rule_id)
         if judged is None:
             return rule
@@ -331,7 +331,7 @@ class JudgeSession:
             decided_by="judge",
         )
 
-    def _proposed(self, known: Sequence[BehavioralRule], answer: Answer) -> list[BehavioralRule]:
+    def _read_proposed_rules(self, known: Sequence[BehavioralRule], answer: Answer) -> list[BehavioralRule]:
         """Rules that the grammar missed, if the prompt states them word for word."""
         rules: list[BehavioralRule] = []
         for judged in answer.proposed:
@@ -391,7 +391,7 @@ def _name_of(judge: Any, member: str) -> str:
     return name if isinstance(name, str) and name else type(judge).__name__
 
 
-def _not_cleared(judged: Judged) -> Judged:
+def _downgrade_satisfied(judged: JudgedRule) -> JudgedRule:
     """The verdict on shortened events: a violation may be in the part that the judge was not shown."""
     if judged.state in (State.VIOLATED, State.UNDECIDED):
         return judged

@@ -35,7 +35,7 @@ def read_answer_form(view: View) -> Reading | None:
     return limit_to_requests(view, reading) if reading else None
 
 
-def _never_said(pattern: str) -> Draft:
+def _forbid_text(pattern: str) -> Draft:
     return Draft("forbidden_text", {"text": pattern, "regex": True}, "text")
 
 
@@ -85,7 +85,7 @@ def _read_length(shape: str, *, forbids: bool) -> Reading | None:
         return Reading(name=name, undecided=f"a text of {most:,} {found['unit']}s is too long for a pattern")
     ceiling = EVERY_ANSWER if found["unit"] == "character" else _PATTERNS_CONFIDENCE
     return Reading(
-        name=name, drafts=(_never_said(pattern),), forbidden=f"say: more than {most} {found['unit']}s", ceiling=ceiling
+        name=name, drafts=(_forbid_text(pattern),), forbidden=f"say: more than {most} {found['unit']}s", ceiling=ceiling
     )
 
 
@@ -126,11 +126,11 @@ _CLOSING_QUESTION = any_case(
 def _read_questions(shape: str, *, forbids: bool) -> Reading | None:
     """`ask one question at a time`, `never end an answer with a question`."""
     if forbids and _CLOSING_QUESTION.fullmatch(shape) and "question" in shape and "offer" not in shape:
-        draft = _never_said(r"\?[\"')\]*_\s]*$")
+        draft = _forbid_text(r"\?[\"')\]*_\s]*$")
         what = "say: a question at the end"
         return Reading(name="no closing question", drafts=(draft,), forbidden=what, ceiling=EVERY_ANSWER)
     if (_SEVERAL_QUESTIONS if forbids else _ONE_QUESTION).fullmatch(shape):
-        draft = _never_said(r"(?s)[\w)\"'*_]\?(?:[\s\"')*_]|$).*[\w)\"'*_]\?(?:[\s\"')*_]|$)")
+        draft = _forbid_text(r"(?s)[\w)\"'*_]\?(?:[\s\"')*_]|$).*[\w)\"'*_]\?(?:[\s\"')*_]|$)")
         return Reading(
             name="one question at a time",
             drafts=(draft,),
@@ -194,10 +194,10 @@ def _read_format(shape: str) -> Reading | None:
     """`never use emojis or headings`, `do not wrap the JSON in code fences`, `never apologize`."""
     if _FENCED.fullmatch(shape):
         return Reading(
-            name="no code fences around", drafts=(_never_said(r"^\s*```"),), forbidden="say: code fences around it"
+            name="no code fences around", drafts=(_forbid_text(r"^\s*```"),), forbidden="say: code fences around it"
         )
     if _NO_APOLOGY.fullmatch(shape):
-        draft = _never_said(r"(?i)\b(?:sorry|apologi[sz]e|apologies)\b")
+        draft = _forbid_text(r"(?i)\b(?:sorry|apologi[sz]e|apologies)\b")
         return Reading(name="no apology", drafts=(draft,), forbidden="say: an apology", ceiling=_PATTERNS_CONFIDENCE)
     found = _NO_FEATURES.fullmatch(shape)
     if found is None:
@@ -207,7 +207,7 @@ def _read_format(shape: str) -> Reading | None:
     features = [next((text, sure) for words, text, sure in _FEATURES if re.fullmatch(words, one)) for one in bare]
     return Reading(
         name=f"no {' '.join(named)}",
-        drafts=tuple(_never_said(pattern) for pattern, _ in features),
+        drafts=tuple(_forbid_text(pattern) for pattern, _ in features),
         forbidden=f"say: {', '.join(named)}",
         asked_by="|".join(sorted({word[:4] for one in named for word in re.findall(r"[a-z]{4,}", one)})),
         ceiling=min(confidence for _, confidence in features),

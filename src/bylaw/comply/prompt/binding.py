@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.clauses import Sentence
-from bylaw.comply.prompt.vocabulary import Tools, any_case, lowered, only_reads, root_set, roots, stems
+from bylaw.comply.prompt.vocabulary import Tools, any_case, lower_in_place, only_reads, root_set, roots, stems
 
 _IDENTIFIER = re.compile(r"(?<![\w./@-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)(?![\w@]|-\w)")
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\(\)")
@@ -119,20 +119,22 @@ def bind(phrase: str, sentence: Sentence, *, likeness: bool = True) -> Bound:
     found = _bind(phrase, sentence)
     if not found and likeness:
         return bind_by_likeness(phrase, sentence.tools)
-    return replace(found, is_choice=_CHOICE.search(lowered(phrase)) is not None) if len(found.tools) > 1 else found
+    return (
+        replace(found, is_choice=_CHOICE.search(lower_in_place(phrase)) is not None) if len(found.tools) > 1 else found
+    )
 
 
 def _bind(phrase: str, sentence: Sentence) -> Bound:
     tools = sentence.tools
     if named := _named_tools(phrase, sentence) or tools.aliased(phrase):
         return Bound(named, is_named=True)
-    if sentence.section and _THIS_TOOL.search(lowered(phrase)):
+    if sentence.section and _THIS_TOOL.search(lower_in_place(phrase)):
         return Bound((sentence.section,), is_named=True)
     if found := _class_of_tools(phrase, tools):
         return Bound(found, Tier.LIKELY, 0.7)
-    if by_words := _by_words(phrase, tools):
+    if by_words := _bind_by_words(phrase, tools):
         return by_words
-    return Bound(("*",)) if _ANY_TOOL.search(lowered(phrase)) else Bound()
+    return Bound(("*",)) if _ANY_TOOL.search(lower_in_place(phrase)) else Bound()
 
 
 # -- by name -----------------------------------------------------------------------------------------------------------
@@ -182,9 +184,9 @@ def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:
 
 def _class_of_tools(phrase: str, tools: Tools) -> tuple[str, ...]:
     """`destructive tools`, `any action that changes the database`."""
-    if _DESTRUCTIVE.search(lowered(phrase)):
+    if _DESTRUCTIVE.search(lower_in_place(phrase)):
         return tuple(name for name in tools.specs if is_destructive(name)) or _DESTRUCTIVE_GLOBS
-    if not _WRITING.search(lowered(phrase)):
+    if not _WRITING.search(lower_in_place(phrase)):
         return ()
     return tuple(
         name
@@ -193,9 +195,9 @@ def _class_of_tools(phrase: str, tools: Tools) -> tuple[str, ...]:
     )
 
 
-def without_class(phrase: str) -> str:
+def strip_class_words(phrase: str) -> str:
     """The phrase without the words that mean tools by their effect on data; the others narrow which calls are meant."""
-    if not (_DESTRUCTIVE.search(lowered(phrase)) or _WRITING.search(lowered(phrase))):
+    if not (_DESTRUCTIVE.search(lower_in_place(phrase)) or _WRITING.search(lower_in_place(phrase))):
         return phrase
     rest = re.sub(r"\([^()]*\)", " ", _CLASS_PHRASES.sub(" ", phrase))
     return " ".join(word for word in rest.split() if not set(roots(word)) <= _CLASS_WORDS)
@@ -206,7 +208,7 @@ def is_destructive(tool: str) -> bool:
 
 
 def speaks_of_destructive_sql(phrase: str) -> bool:
-    return bool(_SPEAKS_OF_SQL.search(lowered(phrase)) and _DESTRUCTIVE.search(lowered(phrase)))
+    return bool(_SPEAKS_OF_SQL.search(lower_in_place(phrase)) and _DESTRUCTIVE.search(lower_in_place(phrase)))
 
 
 def only_database_tools(phrase: str, bound: Bound) -> Bound:
@@ -230,7 +232,7 @@ def sql_params(tools: Tools) -> list[tuple[str, str]]:
 # -- by ordinary words -------------------------------------------------------------------------------------------------
 
 
-def _by_words(phrase: str, tools: Tools) -> Bound:
+def _bind_by_words(phrase: str, tools: Tools) -> Bound:
     """`verify the identity of the caller`: all words of `verify_identity` are in the phrase."""
     spoken = roots(phrase)
     said = set(spoken)
@@ -263,7 +265,7 @@ def bind_by_likeness(phrase: str, tools: Tools) -> Bound:
     ]
     if len(by_verb) == 1:
         return Bound(tuple(by_verb), Tier.LIKELY, 0.6)
-    if by_object := _by_object(spoken, tools):
+    if by_object := _bind_by_object(spoken, tools):
         return Bound((by_object,), Tier.LIKELY, 0.55)
     said = stems(phrase)
     if len(said) < 2:
@@ -274,7 +276,7 @@ def bind_by_likeness(phrase: str, tools: Tools) -> Bound:
     return Bound()
 
 
-def _by_object(spoken: Collection[str], tools: Tools) -> str | None:
+def _bind_by_object(spoken: Collection[str], tools: Tools) -> str | None:
     fits = [
         name
         for name, words in tools.roots.items()

@@ -18,7 +18,7 @@ from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope, topic_words
 from bylaw.comply.prompt.markers import Force, find_marker, has_exception, imperative_at
 from bylaw.comply.prompt.readings import Reading, View, shorten
-from bylaw.comply.prompt.vocabulary import Tools, any_case, lowered, number_of, root_set, roots, word_set
+from bylaw.comply.prompt.vocabulary import Tools, any_case, lower_in_place, number_of, root_set, roots, word_set
 
 _FRONT = any_case(
     r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)([^:`\"]{1,300}?):\s+(?=\S)"
@@ -111,8 +111,8 @@ def _why_partial(text: str, tools: Tools) -> str:
     if front and not (marker and marker.force is Force.FORBID) and not any(name in front[1] for name in tools.specs):
         return "" if _is_harmless(front[1], text, tools) else f"it stands under `{shorten(front[1])}`"
     so = _SO.search(text)
-    things = _things(text[: so.start()]) if so else ""
-    return _said_of(things) if so and things and not _shares(things, text[so.end() :]) else ""
+    things = _find_limited_subject(text[: so.start()]) if so else ""
+    return _limit_reason(things) if so and things and not _shares(things, text[so.end() :]) else ""
 
 
 def _takes_back(part: str) -> bool:
@@ -128,9 +128,9 @@ def why_part_of_a_case(rule: PromptRule, before: Sequence[tuple[str, bool]]) -> 
     for text, is_read in before:
         if is_read:
             break
-        things = _things(text)
+        things = _find_limited_subject(text)
         if things:
-            return "" if _shares(things, rule.description) else _said_of(things)
+            return "" if _shares(things, rule.description) else _limit_reason(things)
         if not _REFERS_BACK.match(text):
             break
     return ""
@@ -174,7 +174,7 @@ def sentences_before(
             return
 
 
-def _things(text: str) -> str:
+def _find_limited_subject(text: str) -> str:
     """The things or people that a sentence is about, if these are only some; a fragment is about what it names."""
     if _is_neutral(text):
         return ""
@@ -214,7 +214,7 @@ def _shares(things: str, text: str) -> bool:
     return topic_words(things) <= set(roots(text))
 
 
-def _said_of(things: str) -> str:
+def _limit_reason(things: str) -> str:
     return f"it may only hold for `{shorten(things)}`"
 
 
@@ -267,7 +267,7 @@ def is_plain(view: View, reading: Reading) -> bool:
     for bound in reading.bounds:
         for tool in bound.tools:
             is_here = tool == view.sentence.section or bound.is_any
-            text = _without(tool, text or "", tools) or (text if is_here else None)
+            text = _strip_tool_name(tool, text or "", tools) or (text if is_here else None)
             if text is None:
                 return False
     params = {name for draft in reading.drafts for name in _ARGUMENT.findall(str(draft.params.get("formula", "")))}
@@ -281,11 +281,11 @@ def is_plain(view: View, reading: Reading) -> bool:
     )
 
 
-def _without(tool: str, text: str, tools: Tools) -> str | None:
+def _strip_tool_name(tool: str, text: str, tools: Tools) -> str | None:
     """The text without the name of the tool, or without the words of it that stand together; None if it has neither."""
     phrases = [tool, *(phrase for phrase, names in tools.aliases.items() if tool in names)]
     for phrase in phrases:
-        if phrase.lower() not in lowered(text):
+        if phrase.lower() not in lower_in_place(text):
             continue
         rest, found = re.subn(rf"(?<![\w-]){re.escape(phrase)}(?![\w-])(?:\(\))?", " ", text, flags=re.IGNORECASE)
         if found:

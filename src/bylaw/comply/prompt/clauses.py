@@ -15,7 +15,7 @@ import re
 from msgspec import Struct
 
 from bylaw.comply.prompt.markers import Force, find_marker, imperative_at
-from bylaw.comply.prompt.vocabulary import Tools, any_case, lowered
+from bylaw.comply.prompt.vocabulary import Tools, any_case, lower_in_place
 
 MAX_SENTENCE = 1_000
 """characters; some patterns take time quadratic in the length of a sentence"""
@@ -140,9 +140,9 @@ def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentenc
             blank = "_" * (literal.end - literal.start - 2)
             masked = f"{masked[: literal.start + 1]}{blank}{masked[literal.end - 1 :]}"
     is_aside = re.search(r"\?\W*\)\W*$", masked) and not masked.lstrip(" *_").startswith("(")
-    if _EXAMPLE.match(lowered(masked)) or (_QUESTION.search(masked) and not is_aside):
+    if _EXAMPLE.match(lower_in_place(masked)) or (_QUESTION.search(masked) and not is_aside):
         return None
-    masked = _without_alternative(_without_reasons(masked), tools)
+    masked = _blank_alternative(_blank_reasons(masked), tools)
     label = _LABEL.match(masked)
     if section is None and label and label[1].strip() in tools.specs:
         section = label[1].strip()  # `issue_refund: the amount must be at most 500`
@@ -150,14 +150,14 @@ def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentenc
     return Sentence(text, masked, tools, section, literals, label.end() if label else 0)
 
 
-def _without_reasons(masked: str) -> str:
+def _blank_reasons(masked: str) -> str:
     """The text with blanks for what limits no rule: `for any reason`, `even if the user asks`, `because it is slow`.
 
     A reason goes to the end of the sentence. If it has words of a demand or a condition, it stays: then the rule is
     left undecided, since not every word of it is understood.
     """
-    masked = _blank(masked, *(found.span() for found in _NO_LIMITS.finditer(lowered(masked))))
-    low = lowered(masked)
+    masked = _blank(masked, *(found.span() for found in _NO_LIMITS.finditer(lower_in_place(masked))))
+    low = lower_in_place(masked)
     for found in _REASON.finditer(low) if _MAY_REASON.search(low) else ():
         if _MERELY.search(low[: found.start()]) or (
             _NEGATION.search(low[: found.start()]) and _SOMEBODY.match(low[found.end() :])
@@ -175,9 +175,9 @@ def _blank(text: str, *spans: tuple[int, int]) -> str:
     return text
 
 
-def _without_alternative(masked: str, tools: Tools) -> str:
+def _blank_alternative(masked: str, tools: Tools) -> str:
     """`Never call A (use B).` says nothing against B."""
-    found = _ALTERNATIVE.search(lowered(masked))
+    found = _ALTERNATIVE.search(lower_in_place(masked))
     group = "name" if found and found["name"] else "other"
     name = masked[found.start(group) : found.end(group)] if found else ""
     if found is None or not (name in tools.specs or "_" in name.strip("_")) or not _demands(masked[: found.start()]):
@@ -193,7 +193,7 @@ def label_of(text: str) -> str:
     return found[1] if found else ""
 
 
-class Part(Struct, frozen=True):
+class ClausePart(Struct, frozen=True):
     """A stretch of the sentence. `word` is the kind of conjunction in front of it, `main` for the main part."""
 
     word: str
@@ -205,8 +205,8 @@ class Part(Struct, frozen=True):
 
 
 class Clause(Struct, frozen=True):
-    main: Part
-    parts: tuple[Part, ...] = ()
+    main: ClausePart
+    parts: tuple[ClausePart, ...] = ()
 
     @property
     def start(self) -> int:
@@ -216,14 +216,14 @@ class Clause(Struct, frozen=True):
     def end(self) -> int:
         return max(part.end for part in (self.main, *self.parts))
 
-    def part(self, *words: str) -> Part | None:
+    def part(self, *words: str) -> ClausePart | None:
         """The first part with one of these conjunctions."""
         return next((part for part in self.parts if part.word in words), None)
 
 
 def read_clauses(sentence: Sentence) -> list[Clause]:
     clauses: list[Clause] = []
-    shared: tuple[Part, ...] = ()
+    shared: tuple[ClausePart, ...] = ()
     for start, end in _stretches(sentence.masked, sentence.body):
         leading, clause = _read_clause(sentence.masked, start, end)
         if not leading and clauses:
@@ -238,7 +238,7 @@ def _stretches(masked: str, begin: int) -> list[tuple[int, int]]:
     """Cut the text where one demand ends and another begins."""
     cuts: list[tuple[int, int]] = []
     start = begin
-    for found in _COORDINATE.finditer(lowered(masked), begin):
+    for found in _COORDINATE.finditer(lower_in_place(masked), begin):
         left, right = masked[start : found.start()], masked[found.end() :]
         goes_on = ";" in found[0] or _demands(right)
         if goes_on and (_demands(left) or _THEREFORE.search(found[0])):
@@ -254,38 +254,38 @@ def _demands(text: str) -> bool:
     return bool(main.strip(" ,.")) and (find_marker(main) is not None or imperative_at(main) is not None)
 
 
-def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[Part, ...], Clause]:
+def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[ClausePart, ...], Clause]:
     """The parts in front of the main part, and the clause as a whole."""
-    leading: list[Part] = []
+    leading: list[ClausePart] = []
     at = start
     while found := _conjunction_at(masked, at, end):
         close = _end_of_leading_part(masked, found, end)
         if close is None:
             break
-        leading.append(_part(found, masked, close))
+        leading.append(_make_part(found, masked, close))
         at = close + 1
-    marks = [found for found in _SUBORDINATE.finditer(lowered(masked), at, end) if found.start() > at]
+    marks = [found for found in _SUBORDINATE.finditer(lower_in_place(masked), at, end) if found.start() > at]
     if marks and not masked[marks[-1].end() : end].strip(" .,;!"):  # `unless A has been called before`
         marks.pop()
     bounds = [*(mark.start() for mark in marks), end]
-    main = Part("main", masked[at : bounds[0]], at, bounds[0])
-    trailing = [_part(found, masked, close) for found, close in zip(marks, bounds[1:], strict=True)]
+    main = ClausePart("main", masked[at : bounds[0]], at, bounds[0])
+    trailing = [_make_part(found, masked, close) for found, close in zip(marks, bounds[1:], strict=True)]
     return tuple(leading), Clause(main, (*leading, *trailing))
 
 
-def _part(found: re.Match[str], masked: str, end: int) -> Part:
-    return Part(found.lastgroup or "if", masked[found.end() : end], found.end(), end, found[0])
+def _make_part(found: re.Match[str], masked: str, end: int) -> ClausePart:
+    return ClausePart(found.lastgroup or "if", masked[found.end() : end], found.end(), end, found[0])
 
 
 def _conjunction_at(masked: str, at: int, end: int) -> re.Match[str] | None:
-    masked = lowered(masked)
+    masked = lower_in_place(masked)
     skipped = _CONNECTIVE.match(masked, at, end)
     return _SUBORDINATE.match(masked, skipped.end() if skipped else at, end)
 
 
 def _end_of_leading_part(masked: str, conjunction: re.Match[str], end: int) -> int | None:
     """The comma that ends a part in front: the first one with a main part behind it, or else the first one."""
-    at, masked = conjunction.end(), lowered(masked)
+    at, masked = conjunction.end(), lower_in_place(masked)
     if found := _MAIN_BEGINS.search(masked, at, end):
         return found.start()
     if conjunction.lastgroup in ("before", "after") and (found := _AGENT_BEGINS.search(masked, at + 1, end)):

@@ -157,7 +157,7 @@ def _command_pattern(command: str) -> str:
     Flags stand in any order, together or apart, short or long.
     """
     first, *rest = command.split()
-    pattern, flags = _escaped(first), list[str]()
+    pattern, flags = _escape_word(first), list[str]()
     for word in (*rest, ""):
         if word.startswith("-"):
             flags += _flags_of(word)
@@ -166,11 +166,11 @@ def _command_pattern(command: str) -> str:
             pattern += _in_any_order(flags)
             flags = []
         if word:
-            pattern += rf"(?:\s+-[^\s;&|]+(?:\s+\w[^\s;&|]*)?)*?\s+{_escaped(word)}"
+            pattern += rf"(?:\s+-[^\s;&|]+(?:\s+\w[^\s;&|]*)?)*?\s+{_escape_word(word)}"
     return pattern
 
 
-def _escaped(word: str) -> str:
+def _escape_word(word: str) -> str:
     return re.escape(word).replace("/", r"\/").replace(r"\-", "-")
 
 
@@ -187,7 +187,7 @@ def _in_any_order(flags: list[str]) -> str:
     orders = list(permutations(alone)) if len(alone) <= _MOST_FLAGS else [tuple(alone)]
     apart = [before.join(alone[flag] for flag in order) for order in orders]
     together = [
-        "-[a-zA-Z]*" + "[a-zA-Z]*".join(map(_letter, order)) + "[a-zA-Z]*"
+        "-[a-zA-Z]*" + "[a-zA-Z]*".join(map(_flag_pattern, order)) + "[a-zA-Z]*"
         for order in orders
         if len(order) > 1 and all(len(flag) == 1 for flag in order)
     ]
@@ -196,12 +196,12 @@ def _in_any_order(flags: list[str]) -> str:
 
 def _one_flag(flag: str) -> str:
     if len(flag) > 1:
-        return _escaped(flag)
+        return _escape_word(flag)
     long = f"|--{_LONG[flag]}" if flag in _LONG else ""
-    return f"(?:-[a-zA-Z]*{_letter(flag)}[a-zA-Z]*{long})"
+    return f"(?:-[a-zA-Z]*{_flag_pattern(flag)}[a-zA-Z]*{long})"
 
 
-def _letter(flag: str) -> str:
+def _flag_pattern(flag: str) -> str:
     return "[rR]" if flag in "rR" else flag
 
 

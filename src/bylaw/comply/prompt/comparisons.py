@@ -11,7 +11,7 @@ from datetime import date, timedelta
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, whole
+from bylaw.comply.prompt.vocabulary import NUMBER, any_case, int_if_whole, number_of
 from bylaw.text.dates import moment_of
 
 # The longer wording first: `less than or equal to` must not be read as `less than`.
@@ -142,7 +142,7 @@ def read_comparison(text: str) -> Comparison | None:
         return _comparison(text[: split.start()], split["left"], sign, text[split.end() :])
     if found := _OR_MORE.search(text):
         sign = ">=" if found["up"] else "<="
-        number = whole(number_of(found["number"]))
+        number = int_if_whole(number_of(found["number"]))
         return Comparison(text[: found.start()], sign, text[found.start() :], number) if number is not None else None
     for pattern, sign in _OPERATORS:
         if found := pattern.search(text):
@@ -161,7 +161,7 @@ def _comparison(before: str, left: str, sign: str, after: str) -> Comparison:
         return Comparison(left, sign, part["of"], share=number_of(part["number"]))
     found = _NUMBER.search(right)
     if found is None and (word := _LEADING.match(right)):
-        return Comparison(left, sign, right, whole(number_of(word["number"])))
+        return Comparison(left, sign, right, int_if_whole(number_of(word["number"])))
     number = found[1].replace(",", "") if found else None
     value = None if number is None else float(number) if "." in number else int(number)
     return Comparison(left, sign, right, value)
@@ -231,7 +231,7 @@ def needs_today(prompt: str) -> bool:
     )
 
 
-def shifted(day: str, days: str) -> str:
+def subtract_days(day: str, days: str) -> str:
     """The day so long before: `30d`."""
     if not days:
         return day

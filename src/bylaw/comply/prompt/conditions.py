@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.comply.prompt.binding import Bound
-from bylaw.comply.prompt.clauses import Literal, Part, Sentence
+from bylaw.comply.prompt.clauses import ClausePart, Literal, Sentence
 from bylaw.comply.prompt.dialogue import asks_user, find_texts
 from bylaw.comply.prompt.readings import (
     ArgTest,
@@ -25,7 +25,7 @@ from bylaw.comply.prompt.readings import (
     in_words,
     never,
 )
-from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, whole, word_set
+from bylaw.comply.prompt.vocabulary import NUMBER, any_case, int_if_whole, number_of, root_set, roots, word_set
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ def find_bound(text: str, tools: Sequence[str], sentence: Sentence, *, is_forbid
     param = _number_param(found[2], text, tools, sentence) if found else None
     if found is None or param is None:
         return None
-    operator, value = found[0], whole(found[1])
+    operator, value = found[0], int_if_whole(found[1])
     types, name = sentence.tools.schema_types(param.name, param.tools), param.name
     is_list = "array" in types or (types <= {None} and name.endswith("s") and not name.endswith(("ss", "us")))
     if not is_list:
@@ -167,7 +167,7 @@ def find_range(text: str, tools: Sequence[str], sentence: Sentence) -> Constrain
     param = _number_param("", text, tools, sentence) if found else None
     if found is None or param is None:
         return None
-    low, high = whole(number_of(found["low"])), whole(number_of(found["high"]))
+    low, high = int_if_whole(number_of(found["low"])), int_if_whole(number_of(found["high"]))
     return Constraint(param, ((param.name, ">=", low), (param.name, "<=", high)))
 
 
@@ -237,10 +237,10 @@ def find_choice(text: str, literals: Sequence[Literal], tools: Sequence[str], se
         return None
     operator = "not in" if _DENIES.search(text[: found.end()]) else "in"
     types = sentence.tools.schema_types(param.name, param.tools)
-    return Constraint(param, ((param.name, operator, [_typed(value, types) for value in values]),))
+    return Constraint(param, ((param.name, operator, [_convert_to_type(value, types) for value in values]),))
 
 
-def _typed(value: str, types: set[object]) -> Any:
+def _convert_to_type(value: str, types: set[object]) -> Any:
     if types & {"number", "integer"} and re.fullmatch(r"-?\d+", value):
         return int(value)
     if "boolean" in types and value.lower() in ("true", "false"):
@@ -305,7 +305,7 @@ _OR = any_case(r"\bor\b")
 class Condition(Struct, frozen=True):
     """One part as events show it. At most one of `tests`, `state`, `tools`, `agreed` and `said` is set."""
 
-    part: Part
+    part: ClausePart
     quote: str
     """the part as it is written"""
     tests: tuple[ArgTest, ...] = ()
@@ -336,7 +336,7 @@ class Condition(Struct, frozen=True):
         return atom(self.tools.tools)
 
 
-def read_condition(view: View, part: Part, actor: Bound) -> Condition:
+def read_condition(view: View, part: ClausePart, actor: Bound) -> Condition:
     """What a part says; `actor` are the tools whose calls it limits."""
     text, quote = part.text, view.quote(part)
     unread = Condition(part, quote)
@@ -358,11 +358,11 @@ def read_condition(view: View, part: Part, actor: Bound) -> Condition:
     if asks_user(text):
         return Condition(part, quote, agreed=True, is_negated=is_negated)
     if _USER_SAYS.search(text) and (texts := find_texts(f"say {text}", view.texts(part))):
-        return Condition(part, quote, said=texts.said_by_user(), is_negated=is_negated)
+        return Condition(part, quote, said=texts.user_says(), is_negated=is_negated)
     return unread
 
 
-def _tests(view: View, part: Part, tools: tuple[str, ...]) -> tuple[ArgTest, ...]:
+def _tests(view: View, part: ClausePart, tools: tuple[str, ...]) -> tuple[ArgTest, ...]:
     if not tools:
         return ()
     if (bound := find_bound(part.text, tools, view.sentence)) and bound.tests:

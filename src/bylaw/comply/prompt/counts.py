@@ -20,7 +20,7 @@ from bylaw.comply.prompt.readings import (
     atom,
     exactly,
     formula,
-    not_shown,
+    narrowing_reason,
 )
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
 
@@ -175,7 +175,7 @@ def read_counts(view: View) -> Reading | None:
 def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call issue_refund at most once per order`: in a turn, in the conversation, or for each value of a parameter."""
     name = f"limit {tools.names}"
-    each = _each_known(view, tools)
+    each = _tools_counted_apart(view, tools)
     if not each:
         return Reading(name=name, undecided=_EACH_TOOL)
     if why := _why_open(view, tools, count) or _several_at_once(count, tools, view):
@@ -198,7 +198,7 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
 
 def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call verify_identity exactly once`, `call search at least twice`."""
-    each = _each_known(view, tools)
+    each = _tools_counted_apart(view, tools)
     why = _why_open(view, tools, count) if each else _EACH_TOOL
     if not why and (count.per == "turn" or count.entity):
         why = "required calls can only be counted over the whole conversation"
@@ -212,7 +212,7 @@ def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     return Reading(name=name, drafts=tuple(drafts), required=required, bounds=(tools,), ceiling=EVERY_ANSWER)
 
 
-def _each_known(view: View, tools: Bound) -> tuple[str, ...]:
+def _tools_counted_apart(view: View, tools: Bound) -> tuple[str, ...]:
     """The tools that have a count of their own: `no tool more than twice` is about each tool that is known."""
     is_each = tools.is_any and _ONE_TOOL.search(view.whole)
     return tuple(sorted(view.sentence.tools.specs)) if is_each else tools.tools
@@ -229,7 +229,7 @@ def _why_open(view: View, tools: Bound, count: Count) -> str:
     known = _COUNTING.union(roots(count.entity), roots(count.unit))
     left = [word for word in view.narrowing(view.bare, tools).split() if not set(roots(word)) <= known]
     if narrowing := " ".join(word for word in left if number_of(word) is None):
-        return not_shown(narrowing)
+        return narrowing_reason(narrowing)
     return COUNTED_UNDER_A_CONDITION if view.clause.parts else ""
 
 
@@ -325,11 +325,11 @@ def read_one_call_at_a_time(view: View) -> Reading | None:
     tools = view.bind(view.main, likeness=False)
     if tools.is_named and not tools.is_any:
         if _BY_ITSELF.search(view.main):
-            return _checked(view, tools, _alone(tools), _BY_ITSELF.sub(" ", view.bare))
+            return _undecided_if_narrowed(view, tools, _forbid_parallel_calls(tools), _BY_ITSELF.sub(" ", view.bare))
         return None
     if _OTHER_NUMBER.search(view.main) or not _ONE_CALL.search(view.main) or not _CALL_OR_TOOL.search(view.main):
         return None
-    return _checked(view, Bound(), _ONE_AT_A_TIME)
+    return _undecided_if_narrowed(view, Bound(), _ONE_AT_A_TIME)
 
 
 def read_turn_shape(view: View) -> Reading | None:
@@ -341,15 +341,19 @@ def read_turn_shape(view: View) -> Reading | None:
     if _CALL.search(text) and _SPEAK.search(text) and _TOGETHER.search(text):
         draft = formula(r"G !(text(/\S/) & tool(*))", "text", over="turns")
         shape = Reading(name="no text beside a tool call", drafts=(draft,), forbidden="say: text beside a tool call")
-        return _checked(view, Bound(), shape, text)
+        return _undecided_if_narrowed(view, Bound(), shape, text)
     several = _SEVERAL.search(text) or (_MORE.search(text) and _CALL.search(text))
-    return _checked(view, Bound(), _ONE_AT_A_TIME, text) if several and not _OTHER_NUMBER.search(text) else None
+    return (
+        _undecided_if_narrowed(view, Bound(), _ONE_AT_A_TIME, text)
+        if several and not _OTHER_NUMBER.search(text)
+        else None
+    )
 
 
 def _read_tool_shape(view: View, tools: Bound) -> Reading | None:
     """`never call A with any other tool`, `never make parallel calls of A`."""
     if _ALONE.search(view.main):
-        return _checked(view, tools, _alone(tools), _ALONE.sub(" ", view.bare))
+        return _undecided_if_narrowed(view, tools, _forbid_parallel_calls(tools), _ALONE.sub(" ", view.bare))
     if len(tools.tools) > 1 or not _IN_PARALLEL.search(view.main):
         return None
     reading = Reading(
@@ -358,10 +362,10 @@ def _read_tool_shape(view: View, tools: Bound) -> Reading | None:
         forbidden=f"{tools.calls} more than once per turn",
         bounds=(tools,),
     )
-    return _checked(view, tools, reading)
+    return _undecided_if_narrowed(view, tools, reading)
 
 
-def _checked(view: View, tools: Bound, reading: Reading, text: str | None = None) -> Reading:
+def _undecided_if_narrowed(view: View, tools: Bound, reading: Reading, text: str | None = None) -> Reading:
     """The reading, or undecided if the clause says more than that."""
     left = view.extra(_SAME_STEP.sub(" ", view.bare if text is None else text), tools).split()
     left = [word for word in left if not set(roots(word)) <= _WORDS]
@@ -370,10 +374,10 @@ def _checked(view: View, tools: Bound, reading: Reading, text: str | None = None
     conditions = [part for part in view.clause.parts if part.word != "if" or not _CALL_OR_SPEAK.search(part.text)]
     if not left and not conditions:
         return reading
-    return Reading(name=reading.name, undecided=not_shown(" ".join(left) or view.quote(conditions[0])))
+    return Reading(name=reading.name, undecided=narrowing_reason(" ".join(left) or view.quote(conditions[0])))
 
 
-def _alone(tools: Bound) -> Reading:
+def _forbid_parallel_calls(tools: Bound) -> Reading:
     """No other call in a turn with one of these."""
     drafts = tuple(
         formula(f"G (tool(*) -> (count[<=0t]({atom((tool,))}) <= 0 | count[<=0t](tool(*)) <= 1))", "count")

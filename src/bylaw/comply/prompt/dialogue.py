@@ -72,14 +72,14 @@ def asks_user(phrase: str) -> bool:
     return _ASKS_USER.search(phrase.strip(" ,.")) is not None and not _OTHERS.search(phrase)
 
 
-def agreed() -> str:
+def user_agrees() -> str:
     """The latest message of the user agrees."""
     return rf"(!user(/\S/) S (user(/{AGREES}/i) & !user(/{REFUSES}/i)))"
 
 
-def confirmed(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
+def require_agreement_before(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
     """At each of these calls, the latest message of the user agrees."""
-    return formula(f"G ({atom(tools, tests)} -> {agreed()})", "dialogue")
+    return formula(f"G ({atom(tools, tests)} -> {user_agrees()})", "dialogue")
 
 
 # -- requests of the user ---------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Texts(Struct, frozen=True):
         """The agent says one of them."""
         return either([f"text({text_pattern(text, before=before, after=after)})" for text in self.literals])
 
-    def said_by_user(self) -> str:
+    def user_says(self) -> str:
         return either([f"user({text_pattern(text)})" for text in self.literals])
 
 
@@ -282,7 +282,7 @@ def read_required_text(view: View) -> Reading | None:
 def _require(shape: str, texts: Texts) -> Draft:
     """Where the text has to be said: in the last answer, in the first one, in every answer, or once."""
     if _FINAL.search(shape):
-        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {_at_its_place(shape, texts)})", "text")
+        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {_anchor_pattern(shape, texts)})", "text")
     if _CONVERSATION.search(shape):
         if _OPENS.search(shape):
             said = texts.said(before=r"^\s*") if _OPENS_MESSAGE.search(shape) else texts.said()
@@ -290,10 +290,10 @@ def _require(shape: str, texts: Texts) -> Draft:
         if not _ENDS.search(shape):
             return formula(f"F {texts.said()}", "text")
         return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {texts.said()})", "text")
-    return formula(f"G ((text(/\\S/) & !tool(*)) -> {_at_its_place(shape, texts)})", "text", over="turns")
+    return formula(f"G ((text(/\\S/) & !tool(*)) -> {_anchor_pattern(shape, texts)})", "text", over="turns")
 
 
-def _at_its_place(shape: str, texts: Texts) -> str:
+def _anchor_pattern(shape: str, texts: Texts) -> str:
     """`begin with`, `end with`, or anywhere in the answer."""
     if _OPENS.search(shape):
         return texts.said(before=r"^\s*")

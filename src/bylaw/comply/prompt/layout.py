@@ -123,7 +123,7 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
     lines = [*read_lines(prompt, known), Line("heading", "", 0)]
     _mark_lists(lines, tools)
     for line, below in pairwise([*lines, lines[-1]]):
-        named = _tool_named(line.text, tools) if line.role != "blank" and not line.listed else None
+        named = _find_section_tool(line.text, tools) if line.role != "blank" and not line.listed else None
         if line.numbered and not line.introduces and not (below.role == "item" and below.indent > line.indent):
             named = None  # a step
         if line.role != "heading" and named is None:
@@ -171,7 +171,7 @@ def _mark_lists(lines: list[Line], tools: Collection[str]) -> None:
             is_section = below.role in ("item", "text") and below.indent > line.indent
             line.forbidden = len(denials) == 1 and not _CONDITIONAL.search(introduction)
             demands = denials or _junction_of(introduction) or find_marker(introduction)
-            line.listed = bool(line.forbidden or (demands and not is_section and _tool_named(line.text, tools)))
+            line.listed = bool(line.forbidden or (demands and not is_section and _find_section_tool(line.text, tools)))
 
 
 def _begins_with_tool(text: str, tools: Collection[str]) -> bool:
@@ -189,7 +189,7 @@ def _states_rule(heading: Line) -> bool:
     return marker is not None and marker.force in (Force.FORBID, Force.REQUIRE, Force.ONLY)
 
 
-def _tool_named(text: str, tools: Collection[str]) -> str | None:
+def _find_section_tool(text: str, tools: Collection[str]) -> str | None:
     """The tool whose section a line opens: the line is only its name, or an identifier such as `issue_refund`."""
     name = plain_text(text).strip().rstrip(":").strip()
     name = name.removesuffix("()").removeprefix("Tool: ").removeprefix("Function: ")

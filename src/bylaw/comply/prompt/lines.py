@@ -375,12 +375,12 @@ def _plain_lines(raw: str, begin: int, below: str, *, above: str = ".", is_item:
         yield Line("heading", text.strip("[]:"), offset + text.startswith("["), indent, level=7)
     elif item := _ITEM.match(text):
         is_number = item["mark"].strip("().").isdigit()
-        yield Line("item", _without_key(item["text"]), offset + item.start("text"), indent, is_number)
+        yield Line("item", _spell_out_key(item["text"]), offset + item.start("text"), indent, is_number)
     else:
-        yield Line("item" if is_item else "text", _without_key(text), offset, indent)
+        yield Line("item" if is_item else "text", _spell_out_key(text), offset, indent)
 
 
-def _without_key(text: str) -> str:
+def _spell_out_key(text: str) -> str:
     """`forbidden_tools: [a]` → `forbidden tools: [a]`: a key of YAML is no tool."""
     found = _KEY.match(text)
     if found is None or not _TOOLS_KEY.match(found["key"]):

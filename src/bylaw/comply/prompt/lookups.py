@@ -145,20 +145,24 @@ class _Search:
         words = frozenset[str]()
         for part in (phrase, self._text) if phrase else (self._text,):
             words = self._words(part)
-            if found := self._by_name(words):
+            if found := self._find_by_name(words):
                 return found
-            if hints and (found := self._by_name(words | hints)):
+            if hints and (found := self._find_by_name(words | hints)):
                 return Lookups(found.any_of, Tier.LIKELY, NEARLY_BEST)
             spoken, words = words, words | hints
-            if found := self._by_field():
+            if found := self._find_by_field():
                 return found
-            record, share = self._by_record(words), self._by_part(words)
+            record, share = self._find_by_record(words), self._find_by_part(words)
             if found := share or record:
                 more = record.any_of if share and record and record.tier is Tier.LIKELY else ()
                 every = tuple(dict.fromkeys((*found.any_of, *more)))
-                near = tuple(one for one in self._near(spoken) if one not in every)
+                near = tuple(one for one in self._find_near(spoken) if one not in every)
                 return replace(found, any_of=every, also=near if found.tier is Tier.LIKELY else ())
-        return self._by_name(words, unjoined=True) or self._by_likeness(words) or self._by_whole_database(words)
+        return (
+            self._find_by_name(words, unjoined=True)
+            or self._find_by_likeness(words)
+            or self._find_for_whole_database(words)
+        )
 
     def vote(self, found: Lookups) -> Lookups:
         """With embeddings, a second vote: certain if the tool nearest in meaning is one of those found, else likely."""
@@ -178,7 +182,7 @@ class _Search:
 
     # -- certain -------------------------------------------------------------------------------------------------------
 
-    def _by_name(self, words: frozenset[str], *, unjoined: bool = False) -> Lookups | None:
+    def _find_by_name(self, words: frozenset[str], *, unjoined: bool = False) -> Lookups | None:
         """All words of the name are in the sentence, and not only those that say whose record it is.
 
         `unjoined`: also tools that no argument of the guarded call goes to.
@@ -186,15 +190,18 @@ class _Search:
         found = {
             tool: names
             for tool, names in self._candidates.items()
-            if self._needed(names, tool) <= words
-            and (not self._thing(names) <= self._keys or words.intersection(_CHECKS, map(stem, tool.split("_")[:2])))
+            if self._required_words(names, tool) <= words
+            and (
+                not self._subject_words(names) <= self._keys
+                or words.intersection(_CHECKS, map(stem, tool.split("_")[:2]))
+            )
             and (unjoined or self._is_joined(tool))
         }
         if not found:
             return None
         scores = {tool: self._score(names, tool) for tool, names in found.items()}
         best = max(found, key=lambda tool: (scores[tool], self._vocabulary.likeness(words, tool)))
-        if self._quoted and not self._quoted & found[best] and (by_field := self._by_field()):
+        if self._quoted and not self._quoted & found[best] and (by_field := self._find_by_field()):
             return by_field
         rivals = [
             tool
@@ -203,39 +210,41 @@ class _Search:
         ]
         if rivals:
             return self._lookups([best, *rivals], Tier.LIKELY, NEARLY_BEST)
-        return self._lookups(self._with_equals(best), Tier.CERTAIN)
+        return self._lookups(self._add_equivalents(best), Tier.CERTAIN)
 
-    def _by_field(self) -> Lookups | None:
+    def _find_by_field(self) -> Lookups | None:
         """A field that the sentence quotes is one of the tool's results, or stands in its description."""
         specs = self._tools.specs
         shown = [tool for tool in self._candidates if any(shows_field(specs[tool], field) for field in self._fields)]
-        joined = [tool for tool in shown if tuple(self._same(tool))]
+        joined = [tool for tool in shown if tuple(self._shared_arguments(tool))]
         return self._lookups(joined, Tier.CERTAIN, is_named=False) if joined else None
 
     # -- likely --------------------------------------------------------------------------------------------------------
 
-    def _by_record(self, words: frozenset[str]) -> Lookups | None:
+    def _find_by_record(self, words: frozenset[str]) -> Lookups | None:
         """`get_order_details` for a sentence about the order: the name says only whose record it is."""
         found = [
             tool
             for tool, names in self._candidates.items()
-            if (thing := self._thing(names)) <= words and not thing <= _PERSON and tuple(self._same(tool))
+            if (thing := self._subject_words(names)) <= words
+            and not thing <= _PERSON
+            and tuple(self._shared_arguments(tool))
         ] or [
             tool
             for tool, names in self._candidates.items()
-            if self._thing(names) <= words & _PERSON and names & _EXTENT and tuple(self._same(tool))
+            if self._subject_words(names) <= words & _PERSON and names & _EXTENT and tuple(self._shared_arguments(tool))
         ]
         if not found:
             return None
         tier = Tier.CERTAIN if words & frozenset(stems("exist")) and len(found) == 1 else Tier.LIKELY
         return self._lookups(found, tier, NEARLY_BEST, is_named=False)
 
-    def _by_part(self, words: frozenset[str]) -> Lookups | None:
+    def _find_by_part(self, words: frozenset[str]) -> Lookups | None:
         if words & _EXISTENCE:
             words |= _EXISTENCE
         shares: dict[str, float] = {}
         for tool, names in self._candidates.items():
-            distinctive = self._thing(names)
+            distinctive = self._subject_words(names)
             is_whole = distinctive <= words and bool(distinctive & _EXISTENCE) and self._is_about_subject(tool)
             if (is_whole or not distinctive & words <= self._keys | _EXISTENCE) and self._is_joined(tool):
                 shares[tool] = self._weight(distinctive & words) / self._weight(distinctive)
@@ -246,15 +255,15 @@ class _Search:
         )
         if best is None or shares[best] < LEAST_SHARE:
             return None
-        is_whole = self._thing(self._candidates[best]) <= words
-        return self._lookups(self._with_equals(best), Tier.LIKELY, shares[best], is_named=is_whole)
+        is_whole = self._subject_words(self._candidates[best]) <= words
+        return self._lookups(self._add_equivalents(best), Tier.LIKELY, shares[best], is_named=is_whole)
 
-    def _near(self, words: frozenset[str]) -> Iterator[Lookup]:
+    def _find_near(self, words: frozenset[str]) -> Iterator[Lookup]:
         for tool, names in self._candidates.items():
             if not names & words <= self._keys | _EXISTENCE | _EXTENT and self._is_joined(tool):
-                yield Lookup(tool, tuple(self._same(tool)))
+                yield Lookup(tool, tuple(self._shared_arguments(tool)))
 
-    def _by_likeness(self, words: frozenset[str]) -> Lookups | None:
+    def _find_by_likeness(self, words: frozenset[str]) -> Lookups | None:
         scores = {tool: self._vocabulary.likeness(words, tool) for tool in self._candidates}
         best = max(scores.values(), default=0.0)
         if best < LEAST_LIKENESS:
@@ -262,7 +271,7 @@ class _Search:
         found = [tool for tool, score in scores.items() if score >= NEARLY_BEST * best]
         return self._lookups(found, Tier.LIKELY, best, is_named=False)
 
-    def _by_whole_database(self, words: frozenset[str]) -> Lookups | None:
+    def _find_for_whole_database(self, words: frozenset[str]) -> Lookups | None:
         """`consider the database as a whole`: only a tool that shows everything is enough."""
         is_whole = _WHOLE.search(self._text) is not None
         named = [tool for tool in self._tools.whole_database if is_whole and self._vocabulary.names[tool] <= words]
@@ -271,16 +280,16 @@ class _Search:
     # -- measures ------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _thing(names: frozenset[str]) -> frozenset[str]:
+    def _subject_words(names: frozenset[str]) -> frozenset[str]:
         return (names - _EXTENT) or names
 
-    def _needed(self, names: frozenset[str], tool: str) -> frozenset[str]:
+    def _required_words(self, names: frozenset[str], tool: str) -> frozenset[str]:
         """The words of a name that a sentence must have. `user` is said by a person whom the sentence quotes.
 
         A tool that says only that something exists shows it of the thing that the sentence is about, its first key.
         """
-        needed = names if names & NUMBER_WORDS else self._thing(names)
-        joined = {name for _, name in self._same(tool)}
+        needed = names if names & NUMBER_WORDS else self._subject_words(names)
+        joined = {name for _, name in self._shared_arguments(tool)}
         if needed - self._keys <= _EXISTENCE and not self._is_about_subject(tool):
             return frozenset(("",))  # no sentence has it
         if any(frozenset(stems(name)) & _PERSON for name in joined & set(self._mentioned)):
@@ -292,17 +301,17 @@ class _Search:
         subject = self._mentioned[0] if self._mentioned else None
         if subject is None or subject in self._tools.specs[tool].params:
             return True
-        return subject in {name for _, name in self._same(tool)}
+        return subject in {name for _, name in self._shared_arguments(tool)}
 
     def _score(self, names: frozenset[str], tool: str) -> float:
-        joined = {name for _, name in self._same(tool)} & set(self._mentioned)
+        joined = {name for _, name in self._shared_arguments(tool)} & set(self._mentioned)
         fit = len(joined) / len(set(self._mentioned)) if self._mentioned else 0.0
         return self._weight(names) + self._weight(names & self._quoted) + _FIT * fit
 
     def _weight(self, names: frozenset[str]) -> float:
         return sum(self._vocabulary.weight(word) for word in names)
 
-    def _with_equals(self, best: str) -> list[str]:
+    def _add_equivalents(self, best: str) -> list[str]:
         """The tool, and those about the same thing that show more or less of it. A number does not show which ones."""
         thing = self._candidates[best] - _EXTENT
         equals = (
@@ -315,17 +324,17 @@ class _Search:
         return list(dict.fromkeys((best, *equals)))
 
     def _is_joined(self, tool: str) -> bool:
-        return not self._tools.specs[tool].params or any(True for _ in self._same(tool))
+        return not self._tools.specs[tool].params or any(True for _ in self._shared_arguments(tool))
 
     # -- arguments -----------------------------------------------------------------------------------------------------
 
     def _lookups(self, tools: Sequence[str], tier: Tier, likeness: float = 1.0, *, is_named: bool = True) -> Lookups:
-        found = tuple(Lookup(tool, tuple(self._same(tool))) for tool in tools)
+        found = tuple(Lookup(tool, tuple(self._shared_arguments(tool))) for tool in tools)
         if tier is Tier.CERTAIN and any(not one.same and self._tools.specs[one.tool].params for one in found):
             tier, likeness = Tier.LIKELY, NEARLY_BEST  # nothing says whose it was
         return Lookups(found, tier, likeness, is_named=is_named)
 
-    def _same(self, tool: str) -> Iterator[tuple[str, str]]:
+    def _shared_arguments(self, tool: str) -> Iterator[tuple[str, str]]:
         params = [
             param
             for param, schema in self._tools.specs[tool].params.items()

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import RuleSeverity
-from bylaw.comply.prompt.vocabulary import lowered
+from bylaw.comply.prompt.vocabulary import lower_in_place
 
 
 class Force(StrEnum):
@@ -118,15 +118,15 @@ _NEAR = 14
 
 def find_marker(text: str, start: int = 0, *, whole: str = "") -> Marker | None:
     """The marker in the masked text of a clause; `whole` is the sentence, for words such as `critical`."""
-    found = _find(lowered(text))
+    found = _find_uncached(lower_in_place(text))
     if found is None:
         return None
-    severity: RuleSeverity = "critical" if _SAYS_CRITICAL.search(lowered(whole)) else found.severity
+    severity: RuleSeverity = "critical" if _SAYS_CRITICAL.search(lower_in_place(whole)) else found.severity
     return replace(found, start=found.start + start, end=found.end + start, severity=severity)
 
 
 @lru_cache(maxsize=4_096)
-def _find(text: str) -> Marker | None:
+def _find_uncached(text: str) -> Marker | None:
     if only_describes(text):
         return None
     if found := _WAIVE.search(text):
@@ -150,15 +150,15 @@ def _find(text: str) -> Marker | None:
 
 def is_denied_twice(marker: Marker, before: str, behind: str) -> bool:
     """`must never avoid`, `not forbidden`, `don't always have to`: the rest of the clause turns its marker round."""
-    rest = _NO_DENIAL.sub(" ", lowered(f"{before} {behind}"))
+    rest = _NO_DENIAL.sub(" ", lower_in_place(f"{before} {behind}"))
     if marker.force is Force.REQUIRE and not _DOUBLE_NEGATIVE.fullmatch(marker.word):
         return _NOBODY_ELSE.search(rest) is not None
-    is_partial = marker.force is Force.FORBID and _NOT_ALWAYS.match(lowered(behind))
+    is_partial = marker.force is Force.FORBID and _NOT_ALWAYS.match(lower_in_place(behind))
     return _DENIES.search(rest) is not None or bool(is_partial)
 
 
 def only_describes(text: str) -> bool:
-    text = lowered(text)
+    text = lower_in_place(text)
     return _MAY_DESCRIBE.search(text) is not None and _DESCRIBES.search(text) is not None
 
 
@@ -200,13 +200,13 @@ _MAY_TAKE_BACK = re.compile(
 
 
 def has_exception(text: str) -> bool:
-    text = lowered(text)
+    text = lower_in_place(text)
     return _MAY_TAKE_BACK.search(text) is not None and _TAKES_BACK.search(text) is not None
 
 
 def takes_back(text: str, *, is_tied: bool) -> bool:
     """Whether a sentence takes something back from those before it; `is_tied`: it stands in their paragraph."""
-    text = lowered(text)
+    text = lower_in_place(text)
     return bool(_EXCEPTION.match(text) or (is_tied and (_LIMITATION.match(text) or has_exception(text))))
 
 
@@ -235,7 +235,7 @@ _IMPERATIVE = re.compile(
 
 def imperative_at(text: str) -> tuple[int, int] | None:
     """The position of the verb in a bare imperative; None if the clause is not an imperative."""
-    text = lowered(text)
+    text = lower_in_place(text)
     begin = _LEAD.match(text)
     at = begin.end() if begin else 0
     found = _IMPERATIVE.match(text, at)

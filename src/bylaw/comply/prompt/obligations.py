@@ -42,7 +42,7 @@ from bylaw.comply.prompt.readings import (
     View,
     atom,
     formula,
-    not_shown,
+    narrowing_reason,
     shorten,
 )
 from bylaw.comply.prompt.vocabulary import any_case, roots
@@ -137,7 +137,7 @@ def constrain(view: View, tools: Bound, found: Constraint) -> Reading:
     values = [value for _, _, one in found.tests for value in (one if isinstance(one, list) else [one])]
     known = [(word, "present", None) for word in (param, *map(str, values))]
     if narrowing := view.narrowing(view.bare, Bound(actors.tools), known):
-        return Reading(name=name, undecided=not_shown(narrowing))
+        return Reading(name=name, undecided=narrowing_reason(narrowing))
     return Reading(
         name=name,
         drafts=(found.required(actors.tools),),
@@ -200,7 +200,7 @@ def _always(view: View, tools: Bound) -> Reading:
     """`always call A`; decided only if the sentence says nothing else."""
     extra = view.extra(view.bare, tools)
     if extra or view.clause.parts:
-        return Reading(name=f"call {tools.names}", undecided=not_shown(extra))
+        return Reading(name=f"call {tools.names}", undecided=narrowing_reason(extra))
     if view.marker.severity in ("medium", "low"):
         return Reading(name=f"call {tools.names}", undecided="it does not say when")
     drafts = (formula(f"F {atom(group)}", "call") for group in tools.groups)
@@ -266,7 +266,7 @@ def _read_condition(view: View) -> Reading | None:
     if len(parts) > 1:
         return Reading(name=f"only {tools.names}", undecided=SEVERAL_CONDITIONS)
     if extra := view.extra(view.bare, tools):
-        return Reading(name=f"only {tools.names}", undecided=not_shown(extra))
+        return Reading(name=f"only {tools.names}", undecided=narrowing_reason(extra))
     condition = read_condition(view, parts[0], tools)
     if not condition.is_read or (condition.tools.is_named and OTHERS_TOO.search(parts[0].text)):
         return Reading(name=f"only then {tools.names}", undecided=condition.reason)

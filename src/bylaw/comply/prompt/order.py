@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
 from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN
-from bylaw.comply.prompt.clauses import Part
+from bylaw.comply.prompt.clauses import ClausePart
 from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, shared_ids
-from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, confirmed, find_texts
+from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, find_texts, require_agreement_before
 from bylaw.comply.prompt.markers import imperative_at
 from bylaw.comply.prompt.readings import (
     HOW,
@@ -26,7 +26,7 @@ from bylaw.comply.prompt.readings import (
     either,
     formula,
     holds,
-    not_shown,
+    narrowing_reason,
     opposite,
 )
 from bylaw.comply.prompt.returns import FLAGS, answer_of, verifies
@@ -110,7 +110,7 @@ def read_sequence(view: View) -> Reading | None:
         if (found := pattern.search(view.main)) and not view.clause.parts:
             first, second = view.bind(found["first"], likeness=False), view.bind(found["then"], likeness=False)
             if second and (narrowing := view.narrowing(found["then"], second)):
-                return _narrowed(second, narrowing)
+                return _undecided_narrowing(second, narrowing)
             if first and second and _HOW.search(view.main):
                 return Reading(name=view.name, undecided=HOW)
             if first and second and not set(first.tools) & set(second.tools):
@@ -123,7 +123,7 @@ def read_sequence(view: View) -> Reading | None:
 def _require_followed(view: View, subject: str, first: Bound, second: Bound) -> Reading:
     """`every A must be followed by B`."""
     if first.is_any or second.is_any or (narrowing := view.narrowing(subject, first)):
-        return Reading(name=view.name, undecided=OPEN if first.is_any or second.is_any else not_shown(narrowing))
+        return Reading(name=view.name, undecided=OPEN if first.is_any or second.is_any else narrowing_reason(narrowing))
     is_each = _EACH.match(subject) is not None
     return Reading(
         name=f"{second.names} after {first.names}",
@@ -148,11 +148,11 @@ def read_precedence(view: View) -> Reading | None:
         return None
     if not is_reversed:
         narrowing = view.narrowing(view.main[found.end() :], right)
-        return _narrowed(right, narrowing) if narrowing else require_before(view, left, right)
+        return _undecided_narrowing(right, narrowing) if narrowing else require_before(view, left, right)
     subject = view.main[: found.start()]
     tests = _tests(subject, left, view)
     narrowing = view.narrowing(subject, left, tests)
-    return _narrowed(left, narrowing) if narrowing else require_before(view, right, left, tests)
+    return _undecided_narrowing(left, narrowing) if narrowing else require_before(view, right, left, tests)
 
 
 def read_means(view: View) -> Reading | None:
@@ -167,7 +167,7 @@ def read_means(view: View) -> Reading | None:
     demand = f"{view.marker.word} {view.action}"
     if means and not means.is_any and not set(means.tools) & set(subject.tools):
         if narrowing:
-            return _narrowed(subject, narrowing)
+            return _undecided_narrowing(subject, narrowing)
         if _SEES_TO.search(demand):
             return require_before(view, means, subject, tests)
         return Reading(
@@ -185,9 +185,9 @@ def _tests(text: str, tools: Bound, view: View) -> tuple[ArgTest, ...]:
     return bound.tests if bound else ()
 
 
-def _narrowed(tools: Bound, words: str) -> Reading:
+def _undecided_narrowing(tools: Bound, words: str) -> Reading:
     """`before cancelling a gift order` speaks of fewer calls than all; the trace does not say which."""
-    return Reading(name=f"before {tools.names}", undecided=not_shown(words))
+    return Reading(name=f"before {tools.names}", undecided=narrowing_reason(words))
 
 
 # -- a part with `before` ----------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def read_before(view: View) -> Reading | None:
             return Reading(name=view.name, undecided=condition.reason)
         tests = (*tests, *limits)
     if narrowing := view.narrowing(part.text, second, tests):
-        return _narrowed(second, narrowing)
+        return _undecided_narrowing(second, narrowing)
     if _HOW.search(f"{view.main} {part.conjunction}"):
         return Reading(name=view.name, undecided=HOW)
     first = view.bind(view.main, likeness=False).without(*second.tools)
@@ -221,7 +221,7 @@ def read_before(view: View) -> Reading | None:
         return Reading(name=view.name, undecided=why)
     if first and (first.is_named or not asks_user(view.main)):
         if about := _says_more(view, first, second):
-            return Reading(name=view.name, undecided=not_shown(about))
+            return Reading(name=view.name, undecided=narrowing_reason(about))
         return require_before(view, first, second, tests)
     if asks_user(view.main):
         agreed = require_agreement(view, second, tests)
@@ -246,10 +246,10 @@ def _why_open(view: View, main: str, behind: str, first: Bound, second: Bound) -
     if is_same or _PRONOUN.search(behind):
         return PRONOUN
     if each := _EACH_THING.search(main):
-        return not_shown(each[0])
+        return narrowing_reason(each[0])
     others = (piece for piece in _PIECES.split(main)[1:] if not view.bind(piece, likeness=False))
     other = next((one for one in others if view.extra(one, Bound()) and (imperative_at(one) or _OR.search(main))), "")
-    return not_shown(other.strip(" )")) if other else ""
+    return narrowing_reason(other.strip(" )")) if other else ""
 
 
 def _says_more(view: View, tools: Bound, other: Bound) -> str:
@@ -283,16 +283,16 @@ def read_trigger(view: View) -> Reading | None:
         if part.word == "if" and condition.tools and _CALLING.search(part.text) and _FIRST.search(view.main):
             # `whenever you call B, call A first`
             if narrowing := view.narrowing(part.text, condition.tools) or view.extra(_FIRST.sub(" ", view.main), tools):
-                return _narrowed(condition.tools, narrowing)
+                return _undecided_narrowing(condition.tools, narrowing)
             return require_before(view, tools, condition.tools)
         if part.word in ("after", "if") and condition.tools and not tools.is_any:
             if narrowing := view.narrowing(part.text, condition.tools):
-                return _narrowed(tools, narrowing)
+                return _undecided_narrowing(tools, narrowing)
             if _HOW.search(f"{view.main} {part.conjunction}"):
                 return Reading(name=view.name, undecided=HOW)
             is_when_all = _ALL.match(part.text) or (part.word == "if" and _EVERY.match(part.text))
             if about := part.text if is_when_all else _says_more(view, tools, condition.tools):
-                return Reading(name=view.name, undecided=not_shown(about.strip()))
+                return Reading(name=view.name, undecided=narrowing_reason(about.strip()))
             cause = condition.trigger
             if not condition.failed and _SUCCEEDS.search(part.text):
                 cause = f"{atom(condition.tools.tools, of='result')[:-1]}, error = false)"
@@ -304,7 +304,7 @@ def read_trigger(view: View) -> Reading | None:
     return Reading(name=view.name, undecided=condition.reason)
 
 
-def _require_after(view: View, part: Part, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
+def _require_after(view: View, part: ClausePart, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
     """Each cause is followed by a call at some point."""
     is_each = bool(cause_tools and _EACH.match(part.text))
     is_beside = bool(cause_tools and part.word == "if" and _CALLING.search(part.text))
@@ -329,7 +329,7 @@ def _follow(cause: str, call: str, *, is_each: bool = False, is_beside: bool = F
     return formula(f"G ({cause} -> {f'(O {call} | F {call})' if is_beside else f'F {call}'})", "order")
 
 
-def _read_approval(view: View, part: Part, first: Bound) -> Reading | None:
+def _read_approval(view: View, part: ClausePart, first: Bound) -> Reading | None:
     """`if a refund exceeds $500, call request_approval`: the approval comes before such a refund."""
     second = view.bind(part.text).without(*first.tools)
     bound = find_bound(part.text, second.tools, view.sentence) if second else None
@@ -353,9 +353,9 @@ def require_before(
             behind = f"O ({atom(group)} & {behind})"
         drafts.append(formula(f"G ({atom(second.tools, tests)} -> {behind})", "order"))
     for group in first.groups:
-        joined = _shared(group, second, view)
+        joined = _shared_id_names(group, second, view)
         drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
-        drafts += _not_negative(view, group, second.tools, tests, joined)
+        drafts += _require_positive_result(view, group, second.tools, tests, joined)
     return Reading(
         name=f"{first.names} before {second.names}",
         drafts=tuple(drafts),
@@ -366,7 +366,7 @@ def require_before(
     )
 
 
-def _not_negative(
+def _require_positive_result(
     view: View, first: tuple[str, ...], second: tuple[str, ...], tests: tuple[ArgTest, ...], joined: tuple[str, ...]
 ) -> list[Draft]:
     """A check that came back negative does not verify: the latest result of the first tool is not `false`.
@@ -395,7 +395,10 @@ def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ())
     """`ask the user to confirm before you cancel an order`."""
     return Reading(
         name=f"confirm before {' '.join(tools.tools[:3])}",
-        drafts=(confirmed(tools.tools, tests), *(confirmed(*one) for one in destructive_sql(view))),
+        drafts=(
+            require_agreement_before(tools.tools, tests),
+            *(require_agreement_before(*one) for one in destructive_sql(view)),
+        ),
         trigger=calls_with(tools, tests),
         required="confirm_with_user",
         bounds=(tools,),
@@ -414,9 +417,11 @@ def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgT
     """`cancel an order only if its status is "pending"`: calls of these tools (with these arguments) need it."""
     is_readable = not condition.is_negated or condition.part.word == "if"
     if is_readable and condition.tools and not condition.failed:
-        ids = [(param, "present", None) for one in condition.tools.groups for param in _shared(one, tools, view)]
+        ids = [
+            (param, "present", None) for one in condition.tools.groups for param in _shared_id_names(one, tools, view)
+        ]
         if narrowing := view.narrowing(_AUXILIARIES.sub(" ", condition.part.text), condition.tools, ids):
-            return Reading(name=f"limit {tools.names}", undecided=not_shown(narrowing))
+            return Reading(name=f"limit {tools.names}", undecided=narrowing_reason(narrowing))
         return require_before(view, condition.tools, tools, tests)
     if is_readable and condition.agreed:
         return require_agreement(view, tools, tests)
@@ -433,7 +438,7 @@ def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgT
     )
 
 
-def _shared(first: tuple[str, ...], second: Bound, view: View) -> tuple[str, ...]:
+def _shared_id_names(first: tuple[str, ...], second: Bound, view: View) -> tuple[str, ...]:
     return shared_ids(first, second.tools, view.sentence) if _SAME_THING.search(view.whole) else ()
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from bylaw.comply.model import Aspect, EngineItem, PromptRule, Tier, ToolSpec
-from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, read_comparison, shifted
+from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, read_comparison, subtract_days
 from bylaw.comply.prompt.layout import Junction, Statement, plain_text
 from bylaw.comply.prompt.lookups import MENTION, NUMBER_WORDS, OF_IT, Lookup, Lookups, find_lookups
-from bylaw.comply.prompt.results import ResultReader, Shown, arguments, latest
+from bylaw.comply.prompt.results import RequiredResult, ResultReader, arguments, latest
 from bylaw.comply.prompt.returns import answer_of
 from bylaw.comply.prompt.vocabulary import NUMBER, Tools, any_case, number_of, only_reads, stems
 
@@ -157,10 +157,14 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
     if all(not one.same and tools.specs[one.tool].params for one in lookups.any_of) and not tools.aliased(text):
         which = ", ".join(one.tool for one in lookups.any_of[:3])
         return _Condition(unread=f"no argument of {action.name} says what {which} would have to be called with")
-    return _from_results(text, lookups, ResultReader(lookups, action, tools).read(text, comparison), action, tools)
+    return _condition_from_results(
+        text, lookups, ResultReader(lookups, action, tools).read(text, comparison), action, tools
+    )
 
 
-def _from_results(text: str, lookups: Lookups, shown: Shown, action: ToolSpec, tools: Tools) -> _Condition:
+def _condition_from_results(
+    text: str, lookups: Lookups, shown: RequiredResult, action: ToolSpec, tools: Tools
+) -> _Condition:
     """Looked up, and none of the contrary."""
     looked_up = _looked_up(lookups, tools)
     if (same := _named_key(text, lookups, action)) is not None:
@@ -255,7 +259,7 @@ def _read_own_date(comparison: Comparison, action: ToolSpec, tools: Tools) -> _C
     if name is None or not NOW.search(comparison.right if left else comparison.left):
         return None
     if tools.today is not None:
-        return _argument(name, f'{sign} "{shifted(tools.today, comparison.days)}"', action)
+        return _argument(name, f'{sign} "{subtract_days(tools.today, comparison.days)}"', action)
     if len(tools.clocks) != 1:
         return _Condition(unread="the day of the talk is not known")
     ago = f" + {comparison.days}" if comparison.days else ""

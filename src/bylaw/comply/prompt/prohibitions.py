@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.answers import read_answer_form
-from bylaw.comply.prompt.binding import Bound, without_class
+from bylaw.comply.prompt.binding import Bound, strip_class_words
 from bylaw.comply.prompt.commands import read_command
 from bylaw.comply.prompt.conditions import (
     EXCEPTIONS,
@@ -37,8 +37,8 @@ from bylaw.comply.prompt.readings import (
     calls_with,
     described_state,
     formula,
+    narrowing_reason,
     never,
-    not_shown,
 )
 from bylaw.comply.prompt.vocabulary import any_case, root, roots, word_set
 
@@ -110,7 +110,7 @@ def _read_bound(view: View) -> Reading | None:
         return None
     actors = tools or Bound(found.param.tools)
     if narrowing := view.narrowing(view.bare, actors, found.tests or ((found.param.name, "present", None),)):
-        return _narrowed(actors, narrowing)
+        return _undecided_narrowing(actors, narrowing)
     return Reading(
         name=f"limit {found.param.name} of {actors.names}",
         drafts=(found.forbidden(actors.tools),),
@@ -142,16 +142,16 @@ def _read_calls(view: View) -> Reading | None:
     if reading := _read_bound_with_exception(view, tools) or _read_choice(view, tools):
         return reading
     if tools.is_any and not _ANY_CALL.search(view.main):
-        return _undecided(tools, OPEN)
+        return _undecided_reading(tools, OPEN)
     if len(tools.tools) > 1 and tools.is_named and not _stand_side_by_side(view.main, tools):
-        return _undecided(tools, "it says how one tool is called by another")
+        return _undecided_reading(tools, "it says how one tool is called by another")
     if way := _DIRECTLY.search(view.main) or _PRONOUN.search(view.main):
-        return _narrowed(tools, way[0])
+        return _undecided_narrowing(tools, way[0])
     if state := described_state(view.main, tools):
-        return _undecided(tools, f"`{state}` may be a state, not a call")
+        return _undecided_reading(tools, f"`{state}` may be a state, not a call")
     beneficiary = _BENEFICIARY.search(view.action)
-    if beneficiary or (extra := view.extra(without_class(view.bare), tools)):
-        return _narrowed(tools, beneficiary[0] if beneficiary else extra)
+    if beneficiary or (extra := view.extra(strip_class_words(view.bare), tools)):
+        return _undecided_narrowing(tools, beneficiary[0] if beneficiary else extra)
     reading = forbid_calls(view, tools)
     return replace(reading, ceiling=min(reading.ceiling, 0.7)) if _PEOPLE.fullmatch(view.subject) else reading
 
@@ -191,7 +191,7 @@ def _read_together(view: View, tools: Bound) -> Reading | None:
     if len(tools.tools) != 2 or not tools.is_named or view.clause.parts or not _TOGETHER.search(view.main):
         return None
     if extra := view.extra(_TOGETHER.sub(" ", view.bare), tools):
-        return _narrowed(tools, extra)
+        return _undecided_narrowing(tools, extra)
     first, second = tools.tools
     draft = formula(f"G !({atom((first,))} & {atom((second,))})", "call", over="turns")
     return Reading(name=f"never {first} with {second}", drafts=(draft,), forbidden=f"{tools.calls} in one turn")
@@ -206,7 +206,7 @@ def _read_value(view: View, tools: Bound) -> Reading | None:
     if param is None:
         return None
     if narrowing := view.narrowing(view.bare, tools, [(param.name, "in", None)]):
-        return _narrowed(tools, narrowing)
+        return _undecided_narrowing(tools, narrowing)
     return _forbid_values(tools, param.name, [literal.text for literal in literals])
 
 
@@ -240,7 +240,7 @@ def _read_bound_with_exception(view: View, tools: Bound) -> Reading | None:
     if bound is None or not bound.tests or not condition.is_read:
         return None
     if narrowing := view.narrowing(view.bare, tools, bound.tests):
-        return _narrowed(tools, narrowing)
+        return _undecided_narrowing(tools, narrowing)
     return allow_only(view, tools, condition, bound.tests)
 
 
@@ -251,7 +251,7 @@ def _read_choice(view: View, tools: Bound) -> Reading | None:
         return None
     param, _, values = choice.tests[0]
     if narrowing := view.narrowing(view.bare, tools, [(one, "in", None) for one in (param, *map(str, values))]):
-        return _narrowed(tools, narrowing)
+        return _undecided_narrowing(tools, narrowing)
     return _forbid_values(tools, param, values)
 
 
@@ -261,13 +261,13 @@ def _read_choice(view: View, tools: Bound) -> Reading | None:
 def forbid_calls(view: View, tools: Bound) -> Reading:
     """Calls of these tools are forbidden, under the conditions of the clause: `never call A`, `never A if B failed`."""
     if merely := _MERELY.search(view.main):
-        return _narrowed(tools, merely[0])
+        return _undecided_narrowing(tools, merely[0])
     conditions = [read_condition(view, part, tools) for part in view.clause.parts]
     for one in conditions:
         # `unless A was not called` and `if the user did not say` are too twisted to be read.
         is_twisted = one.is_negated and (one.part.word != "if" or one.said or one.failed)
         if not one.is_read or is_twisted:
-            return _undecided(tools, one.reason)
+            return _undecided_reading(tools, one.reason)
     if not conditions:
         return _forbid(tools, never(tools.tools), *(never(*one) for one in destructive_sql(view)))
     if len(conditions) == 1:
@@ -277,7 +277,7 @@ def forbid_calls(view: View, tools: Bound) -> Reading:
     if len(tests) == 1 and len(exceptions) == 1 and len(conditions) == 2:
         # `if the amount is over 500, never call A without B`
         return allow_only(view, tools, exceptions[0], tests[0].tests)
-    return _undecided(tools, SEVERAL_CONDITIONS)
+    return _undecided_reading(tools, SEVERAL_CONDITIONS)
 
 
 def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
@@ -285,16 +285,16 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
     trigger = view.when(condition.part)
     if condition.part.word in EXCEPTIONS or condition.is_negated:
         if condition.tools.is_named and OTHERS_TOO.search(condition.part.text):
-            return _undecided(tools, condition.reason)
+            return _undecided_reading(tools, condition.reason)
         return allow_only(view, tools, condition)
     if condition.tests:
         return _forbid(tools, never(tools.tools, condition.tests), trigger=trigger)
     if condition.state:
         return _forbid(tools, condition.state.never(tools.tools), trigger=trigger, ceiling=STATE_CONFIDENCE)
     if condition.tools and (narrowing := view.narrowing(condition.part.text, condition.tools)):
-        return _narrowed(tools, narrowing)
+        return _undecided_narrowing(tools, narrowing)
     if condition.tools and _AT_ONCE.search(f"{view.main} {condition.part.conjunction}"):
-        return _undecided(tools, HOW)
+        return _undecided_reading(tools, HOW)
     if condition.tools:
         call, own = atom(tools.tools), condition.tools.tools
         is_other = tools.is_any and _OTHER_TOOL.search(view.main)
@@ -310,7 +310,7 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
     if condition.said:
         draft = formula(f"G ({atom(tools.tools)} -> !O {condition.said})", "dialogue")
         return _forbid(tools, draft, trigger=trigger, ceiling=STATE_CONFIDENCE)
-    return _undecided(tools, condition.reason)
+    return _undecided_reading(tools, condition.reason)
 
 
 def forbid_outright(tools: Bound) -> Reading:
@@ -337,10 +337,10 @@ def _forbid_values(tools: Bound, param: str, values: list[Any]) -> Reading:
     return replace(_forbid(tools, never(tools.tools, tests)), forbidden=calls_with(tools, tests))
 
 
-def _narrowed(tools: Bound, words: str) -> Reading:
+def _undecided_narrowing(tools: Bound, words: str) -> Reading:
     """`never call drop_table in production` forbids fewer calls than all; the trace does not say which."""
-    return _undecided(tools, not_shown(words))
+    return _undecided_reading(tools, narrowing_reason(words))
 
 
-def _undecided(tools: Bound, reason: str) -> Reading:
+def _undecided_reading(tools: Bound, reason: str) -> Reading:
     return Reading(name=f"never {tools.names}", undecided=reason)

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.model import Aspect, Tier
-from bylaw.comply.prompt.binding import Bound, bind, bind_by_likeness, only_database_tools, without_class
-from bylaw.comply.prompt.clauses import Clause, Literal, Part, Sentence
+from bylaw.comply.prompt.binding import Bound, bind, bind_by_likeness, only_database_tools, strip_class_words
+from bylaw.comply.prompt.clauses import Clause, ClausePart, Literal, Sentence
 from bylaw.comply.prompt.markers import Marker
 from bylaw.comply.prompt.vocabulary import any_case, number_of, root_set, roots
 
@@ -76,10 +76,10 @@ def atom(tools: Sequence[str], tests: Sequence[ArgTest] = (), *, of: str = "tool
     """`tool(a | b, args.amount > 5, args.order_id = $order_id)`."""
     names = " | ".join(name if _PLAIN_NAME.fullmatch(name) else json.dumps(name) for name in tools)
     same = [f"args.{_segment(param)} = $" + re.sub(r"\W", "_", param) for param in joined]
-    return f"{of}({', '.join((names, *map(_written_test, tests), *same))})"
+    return f"{of}({', '.join((names, *map(_format_test, tests), *same))})"
 
 
-def _written_test(test: ArgTest) -> str:
+def _format_test(test: ArgTest) -> str:
     param, operator, value = test
     if operator == "matches":
         return f"args.{_segment(param)} matches /{value}/i"
@@ -252,31 +252,31 @@ class View:
         """The name of a rule that is tied to no tool: its own words."""
         return shorten(self.main, 50)
 
-    def quote(self, part: Part, most: int = 60) -> str:
+    def quote(self, part: ClausePart, most: int = 60) -> str:
         """A part as it is written, with its quoted text."""
         return shorten(self.sentence.text[part.start : part.end], most)
 
-    def when(self, part: Part) -> str:
+    def when(self, part: ClausePart) -> str:
         """A part as a trigger: `after cancel_order`, `without approval`; `if` is left out before a clause."""
         quote = self._trigger(part)
         is_clause = not re.match(r"(?:of|that|\w+ing|\w+ed)\b|\S+$", quote)
         return quote if part.word == "if" and is_clause else f"{part.conjunction} {quote}".strip()
 
-    def when_not(self, part: Part) -> str:
+    def when_not(self, part: ClausePart) -> str:
         """The opposite, for a rule that allows an action only then: `before confirming`, `unless asked`."""
         if part.word not in ("if", "iff", "after"):
             return self.when(part)
         is_later = part.word == "after" or re.search(r"\b(?:after|once)\b", part.conjunction)
         return f"{'before' if is_later else 'unless'} {self._trigger(part)}"
 
-    def _trigger(self, part: Part) -> str:
+    def _trigger(self, part: ClausePart) -> str:
         return re.sub(r"[\s,]+(?:and|or|but)$", "", self.quote(part, _LONGEST_TRIGGER).rstrip("!"))
 
-    def literals(self, part: Part | None = None) -> list[Literal]:
+    def literals(self, part: ClausePart | None = None) -> list[Literal]:
         part = part or self.clause.main
         return [one for one in self.sentence.literals if part.start <= one.start and one.end <= part.end]
 
-    def texts(self, part: Part | None = None) -> list[Literal]:
+    def texts(self, part: ClausePart | None = None) -> list[Literal]:
         """The literals that are names of neither tools nor parameters."""
         tools = self.sentence.tools
         return [one for one in self.literals(part) if one.text not in tools.specs and one.text not in tools.params]
@@ -297,7 +297,7 @@ class View:
 
     def narrowing(self, text: str, bound: Bound, tests: Sequence[ArgTest] = ()) -> str:
         """The same for a phrase that says when: words for a finished call, and for these tests, do not narrow it."""
-        text = without_class(text)
+        text = strip_class_words(text)
         for tool in bound.tools if "(" in text else ():
             text = re.sub(_GLOSS.format(re.escape(tool)), f" {tool} ", text)
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
@@ -393,7 +393,7 @@ def calls_with(tools: Bound, tests: Sequence[ArgTest]) -> str:
     return f"{tools.calls} with {words}" if words else tools.calls
 
 
-def not_shown(words: str) -> str:
+def narrowing_reason(words: str) -> str:
     """The reason why a rule about fewer calls than all is undecided: `never call drop_table in production`."""
     return f"it mentions `{shorten(words)}`, which no event shows"
 

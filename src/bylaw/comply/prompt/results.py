@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import ToolSpec
-from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum, shifted
+from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum, subtract_days
 from bylaw.comply.prompt.lookups import MENTION, OF_IT, Lookup, Lookups, find_lookups, shows_field
 from bylaw.comply.prompt.returns import answer_of, described_fields, listed_fields
 from bylaw.comply.prompt.vocabulary import Tools, any_case, stems, word_set
@@ -60,7 +60,7 @@ _LONGEST_VALUE = 3
 """words of a phrase that can still be one value; `credit limit minus credit balance` has to be computed"""
 
 
-class Shown(Struct, frozen=True):
+class RequiredResult(Struct, frozen=True):
     """What the results must show."""
 
     contrary: tuple[str, ...] = ()
@@ -84,16 +84,16 @@ class ResultReader:
         self._action = action
         self._tools = tools
 
-    def read(self, text: str, comparison: Comparison | None) -> Shown:
+    def read(self, text: str, comparison: Comparison | None) -> RequiredResult:
         if comparison is None:
             shown = self._read_values(text) or self._read_flag(text) or self._read_fact(text)
         elif comparison.is_date:
             shown = self._read_date(text, comparison)
         else:
             shown = self._read_comparison(text, comparison)
-        return self._with_missing(shown)
+        return self._add_missing_fields(shown)
 
-    def _with_missing(self, shown: Shown) -> Shown:
+    def _add_missing_fields(self, shown: RequiredResult) -> RequiredResult:
         """A record that has none of the fields that are looked at shows nothing: the rule is unknown there.
 
         A record cannot be compared with a number, so `result < 0` is unknown for it; for a single value it does not
@@ -122,19 +122,19 @@ class ResultReader:
 
     # -- facts ---------------------------------------------------------------------------------------------------------
 
-    def _read_flag(self, text: str) -> Shown | None:
+    def _read_flag(self, text: str) -> RequiredResult | None:
         """`the policy's "is_active" must be true`."""
         literal, fields = _TRUTH.search(text), self._quoted_fields(text)
         if literal is None or len(fields) != 1 or any(self._is_plain(lookup) for lookup in self._lookups.any_of):
             return None
         is_wanted = (literal[1].lower() in ("true", "yes")) != bool(_NEGATIVE.search(text[: literal.start(1)]))
         contrary = "false" if is_wanted else "true"
-        return Shown(tuple(latest(one, [f"result.{fields[0]} = {contrary}"]) for one in self._lookups.any_of))
+        return RequiredResult(tuple(latest(one, [f"result.{fields[0]} = {contrary}"]) for one in self._lookups.any_of))
 
-    def _read_fact(self, text: str) -> Shown:
+    def _read_fact(self, text: str) -> RequiredResult:
         """`the account must exist`: a tool that shows it did not answer the contrary."""
         if _HOW_OFTEN.search(text):
-            return Shown(open=NOT_SHOWN)
+            return RequiredResult(open=NOT_SHOWN)
         is_negative = bool(_NEGATIVE.search(text))
         if literal := _TRUTH.search(text):
             is_negative ^= literal[1].lower() in ("false", "no")
@@ -142,9 +142,9 @@ class ResultReader:
         tests = [one for one in found if one]
         by_status = [one for lookup in self._lookups.any_of if (one := self._status(lookup, text, is_negative))]
         if not tests and not by_status:
-            return Shown(open=NOT_SHOWN)
+            return RequiredResult(open=NOT_SHOWN)
         is_whole = all(found) or bool(by_status)
-        return Shown((*tests, *by_status), is_likely=bool(by_status), open=None if is_whole else NOT_SHOWN)
+        return RequiredResult((*tests, *by_status), is_likely=bool(by_status), open=None if is_whole else NOT_SHOWN)
 
     def _contrary_of_fact(self, lookup: Lookup, text: str, is_negative: bool) -> str | None:
         tool = self._tools.specs[lookup.tool]
@@ -189,7 +189,7 @@ class ResultReader:
         ]
         return f"(!result({call}) S ({' | '.join(differs)}))"
 
-    def _read_values(self, text: str) -> Shown | None:
+    def _read_values(self, text: str) -> RequiredResult | None:
         """`the credit status must be either "good" or "excellent"`."""
         found = _IS_VALUE.search(text) or _HAS_VALUE.search(text) or _ONE_OF.search(text)
         values = _VALUE.findall(found["values"]) if found else []
@@ -212,30 +212,30 @@ class ResultReader:
             ]
             if differs and kind not in ("boolean", "number", "list"):
                 contrary.append(f"(!result({call}) S ({' | '.join(differs)}))")
-        return Shown(tuple(contrary), open=None if contrary else NOT_SHOWN)
+        return RequiredResult(tuple(contrary), open=None if contrary else NOT_SHOWN)
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 
-    def _read_comparison(self, text: str, comparison: Comparison) -> Shown:
+    def _read_comparison(self, text: str, comparison: Comparison) -> RequiredResult:
         """`the balance must be at least 300`, or at least the value of another argument, or of another result."""
         contrary = OPPOSITE[comparison.sign]
         if comparison.number is not None:
             if (total := read_sum(comparison.left)) is not None:
                 return self._read_sum(total, contrary, comparison.number)
             tests = [self._contrary_of_number(lookup, text, comparison) for lookup in self._lookups.any_of]
-            return _shown(tests)
+            return _require_tests(tests)
         if comparison.sign in ("=", "!="):
-            return Shown(open=NOT_SHOWN)
+            return RequiredResult(open=NOT_SHOWN)
         if (name := self._argument_in(comparison.right)) is not None:
             share = "" if comparison.share is None else f"{comparison.share:g} * "
-            return _shown(self._measured(comparison.left, f"{contrary} {share}${name}"), name)
+            return _require_tests(self._compare_values(comparison.left, f"{contrary} {share}${name}"), name)
         name = self._argument_in(comparison.left)
         if name is not None and (comparison.share is not None or 0 < len(stems(comparison.right)) <= _LONGEST_VALUE):
             test = f"{SWAPPED[contrary]} ${name}" + (f" / {comparison.share:g}" if comparison.share else "")
-            return _shown(self._measured(comparison.right, test), name)
-        if comparison.share is None and (other := self._other(comparison.right)):
+            return _require_tests(self._compare_values(comparison.right, test), name)
+        if comparison.share is None and (other := self._find_other_tool(comparison.right)):
             return self._two_results(comparison.left, contrary, other)
-        return Shown(open=NOT_SHOWN)
+        return RequiredResult(open=NOT_SHOWN)
 
     def _contrary_of_number(self, lookup: Lookup, text: str, comparison: Comparison) -> str | None:
         number, contrary = comparison.number, OPPOSITE[comparison.sign]
@@ -255,23 +255,23 @@ class ResultReader:
         signs = ("<", ">") if contrary == "!=" else (contrary,)  # `!=` is also true of a field that is missing
         return latest(lookup, [f"{path} {sign} {number}" for path in self._paths(text, lookup) for sign in signs])
 
-    def _read_sum(self, total: Sum, contrary: str, number: float) -> Shown:
+    def _read_sum(self, total: Sum, contrary: str, number: float) -> RequiredResult:
         """`the sum of A and B must not exceed 18`: A and B are results, or one is an argument."""
         sign = "+" if total.is_difference else "-"
         for own, other in ((total.first, total.second), (total.second, total.first)):
             name = self._argument_in(other)
             if name is not None and not (total.is_difference and own is total.second):
                 if self._action.params.get(name, {}).get("type") not in ("number", "integer", None):
-                    return Shown(open=NOT_SHOWN)
-                return _shown(self._measured(own, f"{contrary} {number:g} {sign} ${name}"), name)
-        shown = self._other(total.second)
+                    return RequiredResult(open=NOT_SHOWN)
+                return _require_tests(self._compare_values(own, f"{contrary} {number:g} {sign} ${name}"), name)
+        shown = self._find_other_tool(total.second)
         if shown is None:
-            return Shown(open=NOT_SHOWN)
+            return RequiredResult(open=NOT_SHOWN)
         if total.is_difference:
             return self._two_results(total.first, contrary, shown, f"{{}} + {number:g}", f"{{}} - {number:g}")
         return self._two_results(total.first, contrary, shown, f"{number:g} - {{}}", None)
 
-    def _other(self, text: str) -> Lookup | None:
+    def _find_other_tool(self, text: str) -> Lookup | None:
         """The tool that shows another value, by all words of its name."""
         found = find_lookups(text, self._action.name, self._tools)
         if found is None or not found.is_named or len(found.any_of) != 1:
@@ -283,7 +283,7 @@ class ResultReader:
 
     def _two_results(
         self, text: str, contrary: str, other: Lookup, forward: str = "{}", backward: str | None = "{}"
-    ) -> Shown:
+    ) -> RequiredResult:
         """The latest of one tool against the latest of another: `backward` is what the other is compared with.
 
         A formula at the call sees the case in which the first tool answered last; one that looks ahead from the answer
@@ -305,7 +305,7 @@ class ResultReader:
                 seen.append(f"(!result({this}) S ({fixed} & (!{that} S {against})))")
                 later.append(f"G ({fixed} -> !((!result({this}) | {fixed}) U ({against} & (({kept}) U tool({call})))))")
         more = None if other.tool in self._tools.clocks else Lookups((other,), self._lookups.tier)
-        return Shown(tuple(seen), later=tuple(later), more=more, open=None if seen else NOT_SHOWN)
+        return RequiredResult(tuple(seen), later=tuple(later), more=more, open=None if seen else NOT_SHOWN)
 
     def _values(self, text: str, lookup: Lookup) -> list[str]:
         """Where one value may be that another result is compared with."""
@@ -317,7 +317,7 @@ class ResultReader:
 
     # -- dates ---------------------------------------------------------------------------------------------------------
 
-    def _read_date(self, text: str, comparison: Comparison) -> Shown:
+    def _read_date(self, text: str, comparison: Comparison) -> RequiredResult:
         """`the insurance must end on or after today's date`, in either order."""
         left, right, contrary = comparison.left, comparison.right, OPPOSITE[comparison.sign]
         if not NOW.search(right) and NOW.search(left):
@@ -326,21 +326,23 @@ class ResultReader:
         if name is None and (name := self._argument_in(left)) is not None:
             left, right, contrary = right, left, SWAPPED[contrary]
         if name is not None:
-            return _shown(self._dated(left, contrary, f"${name}"), name)
+            return _require_tests(self._compare_dates(left, contrary, f"${name}"), name)
         if not NOW.search(right):
-            other = self._other(right)
-            return self._two_results(left, contrary, other) if other else Shown(open=NOT_SHOWN)
+            other = self._find_other_tool(right)
+            return self._two_results(left, contrary, other) if other else RequiredResult(open=NOT_SHOWN)
         if self._tools.today is not None:
-            return _shown(self._dated(left, contrary, f'"{shifted(self._tools.today, comparison.days)}"'))
+            return _require_tests(
+                self._compare_dates(left, contrary, f'"{subtract_days(self._tools.today, comparison.days)}"')
+            )
         if len(self._tools.clocks) != 1 or not all(self._date_paths(left, lookup) for lookup in self._lookups.any_of):
-            return Shown(open="the day of the talk is not known")
+            return RequiredResult(open="the day of the talk is not known")
         clock = Lookup(self._tools.clocks[0], ())
         ago = f" + {comparison.days}" if comparison.days else ""
         found = self._two_results(left, contrary, clock, backward="{}" + ago)
         null = [latest(lookup, [_NULL]) for lookup in self._lookups.any_of if contrary in ("<", "<=")]
-        return Shown((*found.contrary, *null), later=found.later)
+        return RequiredResult((*found.contrary, *null), later=found.later)
 
-    def _dated(self, text: str, contrary: str, value: str) -> list[str | None]:
+    def _compare_dates(self, text: str, contrary: str, value: str) -> list[str | None]:
         found: list[str | None] = []
         for lookup in self._lookups.any_of:
             tests = [f"{path} {contrary} {value}" for path in self._date_paths(text, lookup)]
@@ -364,7 +366,7 @@ class ResultReader:
 
     # -- paths ---------------------------------------------------------------------------------------------------------
 
-    def _measured(self, text: str, test: str) -> list[str | None]:
+    def _compare_values(self, text: str, test: str) -> list[str | None]:
         """The latest value that the text speaks of passes the test."""
         return [
             latest(lookup, [f"{path} {test}" for path in self._paths(text, lookup)])
@@ -409,9 +411,9 @@ class ResultReader:
         return found if kind == "object" else ["result", *found]
 
 
-def _shown(tests: Sequence[str | None], *names: str) -> Shown:
+def _require_tests(tests: Sequence[str | None], *names: str) -> RequiredResult:
     found = tuple(test for test in tests if test)
-    return Shown(found, names, open=None if found and len(found) == len(tests) else NOT_SHOWN)
+    return RequiredResult(found, names, open=None if found and len(found) == len(tests) else NOT_SHOWN)
 
 
 def latest(lookup: Lookup, tests: Sequence[str]) -> str:

@@ -126,9 +126,9 @@ def read_literal(text: str) -> tuple[Any, bool] | None:
     try:
         match ast.literal_eval(text):
             case (bool(succeeded), value) as pair if isinstance(pair, tuple):
-                return _plain(value), not succeeded
+                return _to_json_value(value), not succeeded
             case value:
-                return _plain(value), False
+                return _to_json_value(value), False
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
@@ -145,18 +145,18 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """The value as JSON holds it. Raises ValueError if JSON has no form for it."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, dict):
         if not all(key is None or isinstance(key, bool | int | float | str) for key in value):
             raise ValueError("a key that is not a scalar")
-        return {key if isinstance(key, str) else json.dumps(key): _plain(one) for key, one in value.items()}
+        return {key if isinstance(key, str) else json.dumps(key): _to_json_value(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_to_json_value(one) for one in value]
     if isinstance(value, set):
-        return sorted((_plain(one) for one in value), key=str)
+        return sorted((_to_json_value(one) for one in value), key=str)
     raise ValueError(f"a value of the type {type(value).__name__}")
 
 
@@ -242,7 +242,7 @@ def verifies(name: str) -> bool:
     return _VERIFIES.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()) is not None
 
 
-def without_failed_calls(events: Iterable[Event]) -> list[Event] | None:
+def drop_failed_calls(events: Iterable[Event]) -> list[Event] | None:
     """The events without calls that failed, and without all calls of a check whose last answer is negative.
 
     None if no call failed. Events are those that `read_result` gives.

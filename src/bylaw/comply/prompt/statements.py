@@ -93,7 +93,7 @@ def _read_flat(statement: Statement, tools: Tools) -> list[PromptRule]:
     if sentence is None:
         return []
     if labelled := read_label(sentence):
-        return [_placed(labelled, statement, _severity(_LABELLED, labelled))]
+        return [_place_rule(labelled, statement, _severity(_LABELLED, labelled))]
     if forbids_by_label(sentence) and ";" in sentence.masked:
         pieces = re.finditer(r"[^;]+", statement.text[sentence.body :])
         places = [(statement.start + sentence.body + one.start(), one[0]) for one in pieces if one[0].strip(" .")]
@@ -111,11 +111,11 @@ def _read_flat(statement: Statement, tools: Tools) -> list[PromptRule]:
         place = (0, len(statement.text)) if len(clauses) == 1 else _place_of(clause, sentence)
         if marker is not None:
             reading = _read_clause(View(clause, marker, sentence))
-            rules.append(_placed(reading, statement, _severity(marker, reading), place))
+            rules.append(_place_rule(reading, statement, _severity(marker, reading), place))
         elif is_passed_over(clause, sentence):
-            rules.append(_placed(unread_reading(statement.text), statement, "medium", place))
+            rules.append(_place_rule(unread_reading(statement.text), statement, "medium", place))
     if not rules and statement.tool is None and carries_demand(sentence.masked) and not only_permits(sentence):
-        return [_placed(unread_reading(statement.text, names_tool=False), statement, "medium")]
+        return [_place_rule(unread_reading(statement.text, names_tool=False), statement, "medium")]
     return rules
 
 
@@ -148,7 +148,7 @@ def list_unread(statement: Statement, tools: Tools) -> list[PromptRule]:
     sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
     if sentence is None or not any(is_passed_over(clause, sentence) for clause in read_clauses(sentence)):
         return []
-    return [_placed(unread_reading(statement.text), statement, "medium")]
+    return [_place_rule(unread_reading(statement.text), statement, "medium")]
 
 
 def _leave_unread(statement: Statement) -> list[PromptRule]:
@@ -158,7 +158,7 @@ def _leave_unread(statement: Statement) -> list[PromptRule]:
         return []
     name = " ".join(statement.text[:MAX_SENTENCE].split()[:6])
     reading = Reading(name=name, undecided=f"the sentence is longer than {MAX_SENTENCE:,} characters")
-    return [_placed(reading, statement, marker.severity)]
+    return [_place_rule(reading, statement, marker.severity)]
 
 
 def _marker_of(clause: Clause, sentence: Sentence) -> Marker | None:
@@ -189,7 +189,7 @@ def _severity(marker: Marker, reading: Reading) -> RuleSeverity:
     return marker.severity
 
 
-def _placed(
+def _place_rule(
     reading: Reading, statement: Statement, severity: RuleSeverity, place: tuple[int, int] | None = None
 ) -> PromptRule:
     """The rule at its place in the statement, or over all of it, without the blanks and commas around it."""
@@ -240,7 +240,7 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
     marker = find_marker(sentence.masked)
     if marker and marker.force is Force.FORBID and any(clause.parts for clause in read_clauses(sentence)):
         reading = Reading(name=shorten(sentence.text, 50), undecided="its list stands under a condition")
-        return [_placed(reading, part, marker.severity) for part in statement.parts]
+        return [_place_rule(reading, part, marker.severity) for part in statement.parts]
     if marker and marker.force is Force.FORBID:
         return [rule for part in statement.parts for rule in _read_forbidden_item(part, tools)]
     actor = _actor(sentence)
@@ -305,7 +305,7 @@ def _require_before(statement: Statement, first: Bound, second: Bound, *others: 
         bounds=(first, second, *others),
         ceiling=LESS_THAN_CERTAIN,  # a list of steps belongs to a task, which it rarely names
     )
-    return _placed(reading, statement, "high")
+    return _place_rule(reading, statement, "high")
 
 
 def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> PromptRule:
@@ -313,7 +313,7 @@ def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> 
     if not all(called for _, called in steps):
         why = "one of its alternatives names no tool"
         reading = Reading(name=f"before {actor.names}", trigger=actor.calls, undecided=why)
-        return _placed(reading, statement, "high")
+        return _place_rule(reading, statement, "high")
     names = dict.fromkeys(name for _, called in steps for name in called.tools)
     return _require_before(statement, Bound(tuple(names)), actor, *(called for _, called in steps))
 

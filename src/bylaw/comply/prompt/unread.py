@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bylaw.comply.prompt.answers import COMMON_WORDS
 from bylaw.comply.prompt.binding import Bound, bind, names_tool
-from bylaw.comply.prompt.clauses import Clause, Part, Sentence
+from bylaw.comply.prompt.clauses import Clause, ClausePart, Sentence
 from bylaw.comply.prompt.markers import VERBS, Force, find_marker, imperative_at, is_denied_twice, only_describes
 from bylaw.comply.prompt.prohibitions import forbid_outright
 from bylaw.comply.prompt.readings import Reading, View, extra_words, shorten
@@ -117,24 +117,24 @@ def _read(view: View) -> Wording:
     if imperative_at(view.main) and _RELATIVE_SUBJECT.fullmatch(subject) and not view.clause.parts:
         return Wording(required=_action(view, main.start, main.end))
     if found := _SKIPS.fullmatch(marker.word):
-        rest = _plain(_text(view, marker.end, main.end))
+        rest = _strip_marks(_text(view, marker.end, main.end))
         return Wording(", ".join(map(view.when, view.clause.parts)) or "always", forbidden=f"{found['verb']} {rest}")
     trailing = [part for part in view.clause.parts if part.start > view.clause.main.start]
     own = _parts_of_action(view, trailing)
     triggers = [view.when(part) for part in view.clause.parts if part not in own]
     end = own[-1].end if own else view.clause.main.end
-    lead, action = _required(view, end) if view.marker.force is Force.REQUIRE else _forbidden(view, end)
+    lead, action = _split_required(view, end) if view.marker.force is Force.REQUIRE else _forbidden(view, end)
     trigger = ", ".join((lead, *triggers) if lead else triggers) or "always"
     if view.marker.force is Force.REQUIRE:
         return Wording(trigger, required=action)
     return Wording(trigger, forbidden=action)
 
 
-def _parts_of_action(view: View, trailing: list[Part]) -> list[Part]:
+def _parts_of_action(view: View, trailing: list[ClausePart]) -> list[ClausePart]:
     """The first parts behind the main part that say what is done, not when: `wait until the user confirms`."""
     if view.marker.force is Force.FORBID:
         return []
-    own: list[Part] = []
+    own: list[ClausePart] = []
     embeds = _EMBEDS.fullmatch(view.main if imperative_at(view.main) else view.action)
     for part in trailing:
         is_place = part.word in ("before", "after") and _IN_A_TEXT.fullmatch(part.text)
@@ -147,7 +147,7 @@ def _parts_of_action(view: View, trailing: list[Part]) -> list[Part]:
 # -- what must and must not be done ------------------------------------------------------------------------------------
 
 
-def _required(view: View, end: int) -> tuple[str, str | None]:
+def _split_required(view: View, end: int) -> tuple[str, str | None]:
     """What a clause requires, and words in front of it that say when."""
     subject, start = _text(view, view.clause.main.start, view.marker.start), view.marker.end
     verb = imperative_at(view.main)
@@ -158,50 +158,52 @@ def _required(view: View, end: int) -> tuple[str, str | None]:
         start = view.marker.start
     elif found := _NEEDS.fullmatch(word):
         what = found["what"].strip()
-        return _plain(subject), _plain(f"{what} {_text(view, start, end)}") if what else _action(view, start, end)
+        return _strip_marks(subject), _strip_marks(f"{what} {_text(view, start, end)}") if what else _action(
+            view, start, end
+        )
     elif _IS_NEEDED.fullmatch(word) and not _is_addressed(subject):
         lead = _text(view, start, end)
         if re.match(r"\s*to\b", lead):  # `the user is required to pay`: another acts
             return "", None
-        return (_plain(lead) if _PREPOSITION.match(lead) else ""), _plain(to_base(subject)) or None
-    return _addressed(view, subject, start, end)
+        return (_strip_marks(lead) if _PREPOSITION.match(lead) else ""), _strip_marks(to_base_form(subject)) or None
+    return _find_agent_action(view, subject, start, end)
 
 
 def _forbidden(view: View, end: int) -> tuple[str, str | None]:
     subject, start = _text(view, view.clause.main.start, view.marker.start), view.marker.end
     if found := _NO_SUBJECT_MAY.fullmatch(view.marker.word):
-        return "", _to_active(found["what"], f"be {_text(view, start, end).strip()}")
+        return "", _make_active(found["what"], f"be {_text(view, start, end).strip()}")
     if view.marker.word == "no":
-        return "", _plain(_text(view, start, end)) or None
+        return "", _strip_marks(_text(view, start, end)) or None
     if _DENIED.fullmatch(view.marker.word) and not _is_addressed(subject):
         rest = _text(view, start, end)
         if re.match(r"\W*to\b", rest):
             return "", _action(view, start, end) if _IT_IS.fullmatch(subject) else None
-        return "", _plain(f"{to_base(_COPULA.sub('', subject))} {rest}") or None
-    return _addressed(view, subject, start, end)
+        return "", _strip_marks(f"{to_base_form(_COPULA.sub('', subject))} {rest}") or None
+    return _find_agent_action(view, subject, start, end)
 
 
-def _addressed(view: View, subject: str, start: int, end: int) -> tuple[str, str | None]:
+def _find_agent_action(view: View, subject: str, start: int, end: int) -> tuple[str, str | None]:
     """The action behind the marker, if it is the agent who acts, or if the clause is passive."""
     agent = _AGENT.fullmatch(subject)
     if agent or _WHO.fullmatch(subject) or (_IT_IS.fullmatch(subject) and re.match(r"(?:is|are)\b", view.marker.word)):
-        lead = _plain(agent["lead"] or "") if agent else ""
+        lead = _strip_marks(agent["lead"] or "") if agent else ""
         return "" if _AT_ANY_TIME.fullmatch(lead) else lead, _action(view, start, end)
-    return "", _to_active(subject, _text(view, start, end))
+    return "", _make_active(subject, _text(view, start, end))
 
 
 def _is_addressed(subject: str) -> bool:
     return subject.strip() != "" and bool(_AGENT.fullmatch(subject) or _IT_IS.fullmatch(subject))
 
 
-def _to_active(subject: str, action: str) -> str | None:
+def _make_active(subject: str, action: str) -> str | None:
     """`refunds` and `be logged at once` → `log refunds at once`; None if another acts or the verb is not known."""
     passive = _PASSIVE.fullmatch(action)
     verb = _PARTICIPLES.get(passive["verb"].lower()) or irregular_verb(passive["verb"]) if passive else None
     is_plain_noun = 0 < len(subject.split()) <= _LONGEST_NOUN and not _HAS_A_CLAUSE.search(subject)
     if passive is None or verb is None or _BY_WHOM.search(passive["rest"]) or not is_plain_noun:
         return None
-    return _plain(f"{verb} {_plain(subject)}{passive['rest']}")
+    return _strip_marks(f"{verb} {_strip_marks(subject)}{passive['rest']}")
 
 
 # -- only --------------------------------------------------------------------------------------------------------------
@@ -218,22 +220,22 @@ def _read_only(view: View) -> Wording:
         if marker.start == marker.end or not subject.strip() or _AGENT.fullmatch(subject):
             action = None if _STATES.search(view.action) else _action(view, marker.end, main.end)
         elif not _text(view, marker.end, main.end).strip(" ,.") and _begins_with_verb(subject):
-            action = _plain(subject)
+            action = _strip_marks(subject)
         else:
-            action = _to_active(
+            action = _make_active(
                 re.sub(r"\b(?:may|can|must|should|shall)\W*$", "", subject), _text(view, marker.end, main.end)
             )
         return Wording(trigger, forbidden=action) if action else Wording()
     rest = _text(view, marker.end, main.end)
     if _begins_with_verb(subject):
         if _PREPOSITION.match(rest):
-            return Wording(f"unless {_plain(rest)}", forbidden=_plain(subject))
-        return Wording(required=_plain(_text(view, main.start, main.end)))
+            return Wording(f"unless {_strip_marks(rest)}", forbidden=_strip_marks(subject))
+        return Wording(required=_strip_marks(_text(view, main.start, main.end)))
     is_addressed = not subject.strip() or _AGENT.fullmatch(subject)
     who = _WHO_MAY.match(rest)
     if not is_addressed or (who and not _begins_with_verb(rest) and not _RELATIVE.search(who[0])):
         return Wording()
-    return Wording(required=_plain(f"only {rest.strip()}"))
+    return Wording(required=_strip_marks(f"only {rest.strip()}"))
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -251,7 +253,7 @@ def _action(view: View, start: int, end: int) -> str | None:
         return tools.calls
     adverbs = _ADVERBS.match(masked)
     text = _text(view, start + (adverbs.end() if adverbs else 0), end)
-    return None if _PREPOSITION.match(text) else _plain(to_base(text)) or None
+    return None if _PREPOSITION.match(text) else _strip_marks(to_base_form(text)) or None
 
 
 def _begins_with_verb(text: str) -> bool:
@@ -259,7 +261,7 @@ def _begins_with_verb(text: str) -> bool:
     return first is not None and first[1].lower() in _KNOWN_VERBS
 
 
-def _plain(text: str) -> str:
+def _strip_marks(text: str) -> str:
     """One line without the marks around it, in lower case where only the sentence made it upper."""
     text = " ".join(text.split()).strip(" ,.;:!—–")
     if re.match(r"[A-Z][a-z]+\b|A\b", text):
@@ -267,7 +269,7 @@ def _plain(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
 
 
-def to_base(text: str) -> str:
+def to_base_form(text: str) -> str:
     """`sharing passwords` → `share passwords`; a text that begins with no known verb stays as it is."""
     found = re.match(r"\s*(\w+ing)\b", text)
     verb = _GERUNDS.get(found[1].lower()) if found else None

@@ -26,7 +26,7 @@ def any_case(pattern: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=4_096)
-def lowered(text: str) -> str:
+def lower_in_place(text: str) -> str:
     """The text in small letters, each at its place.
 
     Alternatives are tried several times faster by a pattern that heeds case, so the patterns that every sentence is
@@ -201,7 +201,7 @@ def number_of(text: str) -> float | None:
     return value * 1000 if found[2] == "k" else value
 
 
-def whole(number: float | None) -> Any:
+def int_if_whole(number: float | None) -> Any:
     """2.0 as 2, and 2.5 as it is."""
     return int(number) if number is not None and number == int(number) else number
 
