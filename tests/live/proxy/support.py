@@ -19,6 +19,7 @@ from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
 from bylaw.contract.faults import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 from bylaw.contract.model import McpServer
 from bylaw.wire.proxy.child_environment import Authority
+from tests.support.faults import make_attack, make_llm_fault, make_tool_fault
 
 TEXT = "The order 4711 was sent on Monday and will be with you in three days, as promised before."
 CALL = {"name": "find_order", "arguments": {"order": "4711", "region": "north"}}
@@ -34,16 +35,15 @@ PROVIDERS = ("openai", "openai_responses", "anthropic")
 
 
 def llm(mode: str, **keys: Any) -> LlmFault:
-    return LlmFault(id="llm_faults[0]", label=mode, mode=mode, **keys)  # type: ignore[arg-type]
+    return make_llm_fault(mode, **keys)
 
 
 def tool(mode: str, **keys: Any) -> ToolFault:
-    keys = {"tool": "*", **keys}
-    return ToolFault(id="tool_faults[0]", label=mode, mode=mode, **keys)  # type: ignore[arg-type]
+    return make_tool_fault(mode, **{"tool": "*", **keys})
 
 
 def attack(type: str, **keys: Any) -> ContextAttack:
-    return ContextAttack(id="context_attacks[0]", label=type, type=type, **keys)  # type: ignore[arg-type]
+    return make_attack(type, **keys)
 
 
 def fired(run: ProxiedRun) -> int:

@@ -14,7 +14,7 @@ import pytest
 
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
 from bylaw.contract.faults import AnyFault, Timing
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
+from bylaw.contract.file.faults import INSTRUCTION
 from bylaw.model.events import ToolResult
 from tests.live.proxy.support import PROVIDERS, Seen, attack, fired, proxied, server, tool
 
@@ -119,7 +119,7 @@ MODES: dict[str, tuple[dict[str, Any], Callable[[str], bool]]] = {
     "slow": ({"delay_ms": 60}, lambda text: text == TEXT),
     "malformed": ({}, lambda text: text == TEXT[: len(TEXT) // 2]),
     "empty": ({}, lambda text: text == ""),
-    "malicious_response": ({}, lambda text: text == DEFAULT_PAYLOAD),
+    "malicious_response": ({}, lambda text: text == INSTRUCTION),
     "wrong_data": ({}, lambda text: json.loads(text).keys() == PRICE.keys() and json.loads(text)["price"] != 42.5),
     "stale": ({}, lambda text: json.loads(text) == {**PRICE, "at": "2025-03-01"}),
 }

@@ -23,7 +23,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from bylaw.contract.agents import mcp_bridge
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun
 from bylaw.contract.faults import AnyFault, Injection, Timing
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
+from bylaw.contract.file.faults import INSTRUCTION
 from bylaw.contract.model import McpServer
 from bylaw.model.events import ToolCall, ToolResult
 from bylaw.wire.proxy import upstream
@@ -180,7 +180,7 @@ async def every_mode(proxy: ChaosProxy, call: Call, named: dict[str, str]) -> No
     (broken,) = await with_fault("malformed")
     assert isinstance(broken, Broken | RuntimeError)
     (hostile,) = await with_fault("malicious_response")
-    assert DEFAULT_PAYLOAD in str(hostile)
+    assert INSTRUCTION in str(hostile)
     (hostile,) = await with_fault("malicious_response", payload="obey me")
     assert "obey me" in str(hostile)
     wrong, again = [(await with_fault("wrong_data"))[0] for _ in range(2)]

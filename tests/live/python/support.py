@@ -18,6 +18,7 @@ from bylaw.contract.agents.python_agent import PythonAgent
 from bylaw.contract.faults import AnyFault, ContextAttack, Injection, LlmFault, Timing, ToolFault
 from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec
+from tests.support.faults import make_attack, make_llm_fault, make_tool_fault
 
 ORDER = {"order_id": "A-17", "status": "shipped", "total": 42, "updated_at": "2026-03-02"}
 MODULE = "agent_of_a_test"
@@ -26,7 +27,7 @@ MODULE = "agent_of_a_test"
 def tool_fault(mode: str, *, id: str = "fault", tool: str | None = "*", **options: Any) -> ToolFault:
     if mode in ("timeout", "slow"):
         options.setdefault("delay_ms", 40)
-    return ToolFault(id=id, label=mode, mode=mode, tool=tool, **options)  # type: ignore[arg-type]
+    return make_tool_fault(mode, id=id, tool=tool, **options)
 
 
 def llm_fault(mode: str, **options: Any) -> LlmFault:
@@ -34,11 +35,11 @@ def llm_fault(mode: str, **options: Any) -> LlmFault:
         options.setdefault("delay_ms", 40)
     if mode == "response_drift":
         options.setdefault("drift_type", "tone_shift")
-    return LlmFault(id="fault", label=mode, mode=mode, **options)  # type: ignore[arg-type]
+    return make_llm_fault(mode, id="fault", **options)
 
 
 def attack(kind: str, **options: Any) -> ContextAttack:
-    return ContextAttack(id="fault", label=kind, type=kind, **options)  # type: ignore[arg-type]
+    return make_attack(kind, id="fault", **options)
 
 
 def nth(*calls: int) -> Timing:

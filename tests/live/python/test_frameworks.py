@@ -12,7 +12,7 @@ import pytest
 
 import bylaw
 from bylaw.contract.faults import Injection
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
+from bylaw.contract.file.faults import INSTRUCTION
 from bylaw.contract.live_agent import AgentRun
 from bylaw.model.events import Annotation, ToolCall, ToolResult
 from tests.contract.stacks import IN_PROCESS, run_stack, stacks
@@ -69,7 +69,7 @@ def test_the_model_reads_the_result_as_the_fault_changed_it(name: str, mode: str
         assert run.answer.startswith("Order ") and run.answer != ANSWER
     else:
         assert run.answer.startswith("The order desk did not help:")
-        assert (DEFAULT_PAYLOAD in run.answer) == (mode == "malicious_response")
+        assert (INSTRUCTION in run.answer) == (mode == "malicious_response")
 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)

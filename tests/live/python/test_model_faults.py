@@ -104,7 +104,7 @@ def test_the_agents_own_request_to_the_model_sees_the_fault(
         return
     status, text = agent.seen
     if mode in ("rate_limit", "server_error"):
-        assert status == {"rate_limit": 429, "server_error": 529 if provider == "anthropic" else 500}[mode]
+        assert status == {"rate_limit": 429, "server_error": 500}[mode]
         assert "error" in json.loads(text)
         assert server.asked == []
         return

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
 from bylaw.contract.faults.live_run import ToolFailure
+from bylaw.contract.file.faults import INSTRUCTION
 from tests.live.python.callers import NAMED, OVER_HTTP, TIMEOUTS, is_json
 from tests.live.python.support import ORDER, Served, ask, attack, nth, tool_fault
 
@@ -95,7 +95,7 @@ def _sees_slow(_caller: str, agent: Watcher, _server: Served) -> None:
 
 
 def _sees_malicious(_caller: str, agent: Watcher, _server: Served) -> None:
-    assert DEFAULT_PAYLOAD in text_of(agent.seen[0])
+    assert INSTRUCTION in text_of(agent.seen[0])
     assert "A-17" not in text_of(agent.seen[0])
 
 

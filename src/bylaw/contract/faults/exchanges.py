@@ -25,7 +25,6 @@ from bylaw.contract.faults.texts import (
     attack_text,
     beside,
     broken_arguments,
-    words_left,
 )
 from bylaw.wire.exchange import (
     MOST_KEPT,
@@ -43,8 +42,6 @@ from bylaw.wire.exchange import (
 from bylaw.wire.formats import model_call
 from bylaw.wire.formats.base import Json, WireFormat, read_events, words
 
-_STATUS = {"rate_limit": 429, "server_error": 500}
-_ANTHROPIC_OVERLOADED = 529
 _GATEWAY_TIMEOUT = 504
 _MOST_COMPARED = 64 * 1024
 """bytes of a request that are stored to compare it with others; of a longer one, its digest"""
@@ -131,11 +128,8 @@ class ModelExchange(Exchange):
             self.fails = "timeout"
             self.late = self._wire.error(_GATEWAY_TIMEOUT, fault.message or "The request timed out")
             return
-        status = fault.error_code
-        if status is None:
-            overloaded = fault.mode == "server_error" and self._wire.name == "anthropic"
-            status = _ANTHROPIC_OVERLOADED if overloaded else _STATUS[fault.mode]
-        self.reply = self._wire.error(status, fault.message)
+        assert fault.error_code is not None, "the reader fills it in"
+        self.reply = self._wire.error(fault.error_code, fault.message)
 
     # The reply
 
@@ -187,7 +181,7 @@ class ModelExchange(Exchange):
         text, events = "", read_events(body)
         for event in events:
             text += self._wire.text_in(event)
-            if len(words(text)) >= max(1, words_left(fault)):
+            if len(words(text)) >= max(1, fault.max_tokens or 0):
                 return event.end if event is not events[-1] else None
         return None if text else events[len(events) // 2].end if len(events) > 1 else None
 
