@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import tempfile
 from pathlib import Path
@@ -17,9 +18,11 @@ from bylaw.traces.export import EXPORTS, export_trace
 from bylaw.traces.export import otlp as runs
 from bylaw.traces.export import otlp as writer
 from tests import strategies
-from tests.exporters.support import refunds
+from tests.exporters.support import RECORDED, refunds
 from tests.fuzz.foreign import archive_seed, foreign_seeds
-from tests.importers.support import lines
+from tests.importers.support import export, lines
+from tests.importers.test_atif import RUN as ATIF
+from tests.importers.test_vercel import STEPS
 
 FORMATS = list(EXPORTS)
 OTHERS = [format for format in FORMATS if format != "bylaw"]
@@ -42,6 +45,22 @@ def said(trace: Trace) -> tuple[object, ...]:
 @given(trace=strategies.traces.filter(lambda trace: bool(trace.events)), suffix=st.sampled_from(["", ".gz", ".zst"]))
 def test_every_event_survives_a_round_trip(format: str, trace: Trace, suffix: str) -> None:
     assert said(there_and_back(trace, format, suffix)) == said(trace)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_name_of_a_trace_survives_a_round_trip(format: str, suffix: str, tmp_path: Path) -> None:
+    first, second = (tmp_path / f"{name}{suffix}" for name in ("a", "b"))
+    export_trace(refunds(), first, to=format)
+    stream = open_trace(first)
+    assert (stream.name, load_trace(first).name) == ("refunds", "refunds"), "known before it is read"
+    export_trace(load_trace(first, format=format), second, to=format)
+    if format != "bylaw":
+        exported = [load_trace(path, format=format) for path in (first, second)]
+        assert exported[0] == exported[1]
+    foreign = {"atif": [ATIF], "otlp": [export(*STEPS)], "bylaw": [{"bylaw": "trace/1"}, *RECORDED[1:]]}[format]
+    first.write_bytes(lines(*foreign) if not suffix else gzip.compress(lines(*foreign)))
+    assert load_trace(first).name == str(first)
 
 
 @pytest.mark.parametrize("format", OTHERS)

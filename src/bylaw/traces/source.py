@@ -28,6 +28,8 @@ from bylaw.traces.records.repeats import SMALL, keep_repeats, warn_of_repeats
 Traces: TypeAlias = str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]
 """what a caller may pass as traces: paths, folders, globs, loaded traces, or a list of those"""
 
+_EXPORTED = ("otlp", "atif")
+"""formats of others that Bylaw writes"""
 _QUOTED_KEY = re.compile(rb'[\[{\s]*["\]}]')
 """how JSON begins"""
 
@@ -82,7 +84,9 @@ class TraceStream:
         self.notes: Sequence[str] = ()
         self.problems: Sequence[Diagnostic] = ()
         self.skipped = 0
-        if self._reads_as == "bylaw":
+        if self._reads_as in _EXPORTED:
+            self.name = name or _exported_name(self._reads_as, self._opened(Problems(source.name))) or self.name
+        elif self._reads_as == "bylaw":
             header = header_of(self._opened(Problems(source.name)))
             self.name = name or header.name or self.name
             self.header = header.header
@@ -139,6 +143,14 @@ class TraceStream:
     def _opened(self, problems: Problems) -> Opened:
         records = Records(self._source, self._layout, problems)
         return Opened(self._source, self._layout, records, problems, self._verify_ids, self._eager)
+
+
+def _exported_name(format: str, opened: Opened) -> str | None:
+    """The name of a trace that Bylaw has written in the format of others."""
+    from bylaw.traces.formats import atif, otlp  # they read the file, too
+
+    header = (otlp if format == "otlp" else atif).own_header(opened.first_record())
+    return None if header is None else header.name
 
 
 def _format_of(source: Input, layout: Layout) -> str | None:

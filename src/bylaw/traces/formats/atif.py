@@ -53,7 +53,7 @@ def claims(value: Any) -> bool:
 
 
 def reader(opened: Opened) -> Reader:
-    return OwnAtifReader(opened) if is_own_export(opened.first_record()) else AtifReader(opened)
+    return AtifReader(opened) if own_header(opened.first_record()) is None else OwnAtifReader(opened)
 
 
 class AtifReader(ConversationReader):
@@ -234,15 +234,15 @@ class _Trajectory(Struct, gc=False):
 _decode = msgspec.json.Decoder(_Trajectory).decode
 
 
-def is_own_export(first: bytes) -> bool:
-    """Whether Bylaw wrote the file that begins with this record."""
+def own_header(first: bytes) -> Header | None:
+    """The header of the file that begins with this record; None if Bylaw did not write it."""
     if b'"bylaw"' not in first:
-        return False
+        return None
     try:
         own = _decode(first).own
     except REFUSED:
-        return False
-    return own is not None and bool(own.trace)
+        return None
+    return None if own is None or not own.trace else own.header or Header(VERSION)
 
 
 class OwnAtifReader(RoundTripReader):

@@ -94,7 +94,7 @@ def claims(value: Any) -> bool:
 
 
 def reader(opened: Opened) -> Reader:
-    return OwnOtlpReader(opened) if is_own_export(opened.first_record()) else OtlpReader(opened)
+    return OtlpReader(opened) if own_header(opened.first_record()) is None else OwnOtlpReader(opened)
 
 
 class OtlpReader(SpanReader):
@@ -230,15 +230,19 @@ _decode_header = msgspec.json.Decoder(Header).decode
 _decode_raw = msgspec.json.Decoder(Raw).decode
 
 
-def is_own_export(first: bytes) -> bool:
-    """Whether Bylaw wrote the file that begins with this record."""
+def own_header(first: bytes) -> Header | None:
+    """The header of the file that begins with this record; None if Bylaw did not write it."""
     if TRACE.encode() not in first:
-        return False
+        return None
     try:
-        found = _decode(first).resourceSpans
+        about = [_texts(one.resource) for one in _decode(first).resourceSpans]
     except REFUSED:
-        return False
-    return bool(found) and all(TRACE in _texts(one.resource) for one in found)
+        return None
+    if not about or not all(TRACE in one for one in about):
+        return None
+    with suppress(*REFUSED):  # a collector may have put another record first
+        return _decode_header(about[0].get(HEADER, ""))
+    return Header(VERSION)
 
 
 def is_foreign(raw: bytes) -> bool:
