@@ -57,12 +57,12 @@ def readings(answer: str) -> Iterator[str]:
         if value is not msgspec.UNSET:
             yield "\n\n".join(_texts(value))
             yield from _columns(value)
-    shown = _as_shown(answer)
+    shown = _rendered_text(answer)
     if shown != answer:
         yield shown
 
 
-def _as_shown(answer: str) -> str:
+def _rendered_text(answer: str) -> str:
     """Markdown and HTML as they are displayed."""
     if "<" in answer:
         answer = _INLINE_TAGS.sub("", _LINE_BREAK.sub("\n", _COMMENT.sub("", answer)))
@@ -232,7 +232,7 @@ _EMPTY = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 def has_text(answer: str) -> CheckResult:
     """Whether anything of it is visible: neither blanks nor controls, nor marks of Markdown and HTML around nothing."""
-    seen = (c for c in _as_shown(answer) if c not in _EMPTY and category(c)[0] in "LNPS")
+    seen = (c for c in _rendered_text(answer) if c not in _EMPTY and category(c)[0] in "LNPS")
     is_seen = next(seen, None) is not None
     return CheckResult(is_seen, "the answer has text" if is_seen else "the answer is empty")
 
@@ -374,7 +374,7 @@ _LONGEST_QUOTE = 500
 
 
 def refuses(run: AgentRun, answer: str) -> CheckResult:
-    unquoted = _QUOTED.sub(_without_short, answer.replace("’", "'"))
+    unquoted = _QUOTED.sub(_blank_short_quotation, answer.replace("’", "'"))
     last = next((event for event in reversed(run.trace.events) if isinstance(event, Response)), None)
     stopped = last is not None and not last.text and is_refusal(last)
     if not (stopped or says_refusal(unquoted) or _SERVICE.search(unquoted)):
@@ -386,7 +386,7 @@ def refuses(run: AgentRun, answer: str) -> CheckResult:
     return CheckResult(True, f"the agent declines: `{excerpt(answer)}`")
 
 
-def _without_short(found: re2._Match[str]) -> str:
+def _blank_short_quotation(found: re2._Match[str]) -> str:
     """A long quotation may be the answer itself."""
     text: str = found.group()
     return " … " if len(text) <= _LONGEST_QUOTE or text.lstrip()[:1] == ">" else text

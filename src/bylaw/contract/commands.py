@@ -167,7 +167,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     unchecked: str | None = None
     try:
         file, contract = load_runnable(config)
-        with _with_warnings_of(file):
+        with _add_file_warnings(file):
             check_reach(contract, functools.partial(why_out_of_reach, contract.agent))
             try:
                 agent = open_agent(contract.agent, Path(config).absolute().parent)
@@ -232,7 +232,7 @@ def run_file(
             f"only a part of the contract was run: {judged}, "
             f"{len(contract.scenarios)} of {len(whole.scenarios)} scenarios",
         )
-    with _with_warnings_of(file), count_progress(contract.name) as on_progress:
+    with _add_file_warnings(file), count_progress(contract.name) as on_progress:
         options = Options(
             min_score=min_score,
             concurrency=concurrency,
@@ -250,7 +250,7 @@ def run_file(
 
 
 @contextlib.contextmanager
-def _with_warnings_of(file: ContractFile) -> Iterator[None]:
+def _add_file_warnings(file: ContractFile) -> Iterator[None]:
     """Add the warnings about the file to the problems that the block finds."""
     try:
         yield

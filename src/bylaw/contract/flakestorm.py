@@ -20,7 +20,7 @@ from bylaw.contract.file.agent import AGENT
 from bylaw.contract.file.faults import ATTACK, LLM_FAULT, TOOL_FAULT
 from bylaw.contract.file.invariants import INVARIANT
 from bylaw.contract.file.sections import PROFILES
-from bylaw.contract.import_parts import Account, Part, read_data, unused
+from bylaw.contract.import_parts import Account, Part, read_data, unused_name
 from bylaw.contract.model import Weight
 from bylaw.rules.files import NotRead
 from bylaw.rules.params import Param
@@ -67,14 +67,14 @@ _SCORING = dict.fromkeys(("mutation", "chaos", "replay"), "`bylaw ci` does not r
 _NO_SUCH_KEY = "Bylaw has nothing of this name"
 
 
-class Imported(Struct):
+class ImportResult(Struct):
     """The file that was made, and notes on what is not in it; each says what and why."""
 
     file: dict[str, Any]
     notes: list[str]
 
 
-def import_flakestorm(root: Mapping[str, Any], folder: Path) -> Imported:
+def import_flakestorm(root: Mapping[str, Any], folder: Path) -> ImportResult:
     """`root`: the parsed file; `folder`: where the sessions that it names are."""
     return _Import(root, folder).run()
 
@@ -87,7 +87,7 @@ class _Import:
         self._scenarios: list[dict[str, Any]] = []
         self._prompts = Prompts(self._account, folder, self._invariants)
 
-    def run(self) -> Imported:
+    def run(self) -> ImportResult:
         root, values = self._root, self._root.value
         is_session = "input" in values and not isinstance(values.get("contract"), Mapping)
         contract = root["nothing"] if is_session else root["contract"]
@@ -119,7 +119,7 @@ class _Import:
         root["replays"].explain(_REPLAYS)
         self._account.close(_NO_SUCH_KEY)
         self._note_what_it_needs(made)
-        return Imported(made, self._account.notes)
+        return ImportResult(made, self._account.notes)
 
     def _note(self, note: str) -> None:
         self._account.notes.append(note)
@@ -137,7 +137,7 @@ class _Import:
                 "proxy_port` and start the agent with the base URL of the proxy (`bylaw contract validate` says how)"
             )
 
-    def _known(self, given: Iterable[Part], params: Sequence[Param], what: str) -> dict[str, Any]:
+    def _read_known_keys(self, given: Iterable[Part], params: Sequence[Param], what: str) -> dict[str, Any]:
         """The values of the keys that Bylaw has. A null says nothing."""
         known = {name for param in params for name in param.spellings}
         found: dict[str, Any] = {}
@@ -162,7 +162,7 @@ class _Import:
             return
         params = (*INVARIANT.params, *INVARIANT.kinds[kind])
         rest = (part for key, part in entries.items() if key not in ("id", "type"))
-        found = self._known(rest, params, f"an invariant of type `{kind}`")
+        found = self._read_known_keys(rest, params, f"an invariant of type `{kind}`")
         missing = [param.name for param in params if param.required and not set(param.spellings) & {*found, "id"}]
         if missing:
             given.leave_out(f"an invariant of type `{kind}` needs `{missing[0]}`")
@@ -170,9 +170,9 @@ class _Import:
         for key in sorted({"pattern", "patterns"} & found.keys()):
             found[key] = self._patterns(found[key], given.place)
             if kind == "excludes_pattern":
-                found[key] = _ignoring_case(found[key])
+                found[key] = _ignore_case(found[key])
         wanted = given["id"].take_name()
-        id = unused(wanted or kind.replace("_", "-"), [one["id"] for one in self._invariants])
+        id = unused_name(wanted or kind.replace("_", "-"), [one["id"] for one in self._invariants])
         if wanted and id != wanted:
             self._note(f"`{given.place}` is called `{id}`, because another invariant has the id `{wanted}`")
         self._invariants.append({"id": id, "type": kind, **found, **({} if "when" in found else more)})
@@ -211,7 +211,7 @@ class _Import:
         return True
 
     def _scenario_name(self, wanted: str) -> str:
-        return unused(wanted, [one["name"] for one in self._scenarios])
+        return unused_name(wanted, [one["name"] for one in self._scenarios])
 
     def _add_chaos(self, root: Part) -> None:
         is_profile = "chaos" in root.value and not root.value.keys() & _MORE_THAN_A_PROFILE
@@ -260,7 +260,7 @@ class _Import:
         given.explain(table.unused)
         rest = (part for key, part in given.entries().items() if key != table.key and not part.is_settled)
         params = (*table.params, *table.kinds[tag])
-        return {table.key: tag, **self._known(rest, params, f"{table.what} of {table.key} `{tag}`")}
+        return {table.key: tag, **self._read_known_keys(rest, params, f"{table.what} of {table.key} `{tag}`")}
 
     # The rest
 
@@ -275,7 +275,7 @@ class _Import:
         return {**about, **({"variations": variations} if variations else {})}
 
     def _agent(self, given: Part) -> dict[str, Any]:
-        found = self._known(given.entries().values(), AGENT.params, "an agent")
+        found = self._read_known_keys(given.entries().values(), AGENT.params, "an agent")
         if "timeout" in found:
             timeout = found.pop("timeout")
             if "timeout_ms" in found:
@@ -315,10 +315,10 @@ class _Import:
         return found
 
 
-def _ignoring_case(patterns: Any) -> Any:
+def _ignore_case(patterns: Any) -> Any:
     """Upper and lower case are the same there; a pattern that says so itself is left as it is."""
     if isinstance(patterns, list):
-        return [_ignoring_case(one) for one in patterns]
+        return [_ignore_case(one) for one in patterns]
     return f"(?i){patterns}" if isinstance(patterns, str) and not _IGNORES_CASE.match(patterns) else patterns
 
 
@@ -441,7 +441,7 @@ class Prompts:
         if not isinstance(expected.value, str) or not isinstance(prompt, str):
             expected.leave_out("only a text can be compared with the answer, and only to one message")
             return
-        id = unused(f"{name}-expected", [one["id"] for one in self._invariants])
+        id = unused_name(f"{name}-expected", [one["id"] for one in self._invariants])
         severity = {"severity": given["severity"].take()} if given["severity"].value in _SEVERITIES else {}
         made = {"id": id, "type": "similarity", "expected": expected.take(), **severity}
         self._invariants.append({**made, "probes": [prompt], "when": "no_chaos"})

@@ -132,7 +132,7 @@ def read_data(path: Path, name: str) -> Any:
     return plain(documents[0]) if documents else None
 
 
-def unused(name: str, taken: Sequence[str]) -> str:
+def unused_name(name: str, taken: Sequence[str]) -> str:
     """The name, with a number where it is taken."""
     number, found = 2, name
     while found in taken:

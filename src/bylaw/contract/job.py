@@ -143,7 +143,7 @@ def run_on_agent(contract: Contract, agent: LiveAgent, options: Options | None =
     The arguments of KeyboardInterrupt name the processes that the agent left behind.
     """
     try:
-        report = asyncio.run(_until_terminated(run_contract_async(contract, agent, options)))
+        report = asyncio.run(_run_until_terminated(run_contract_async(contract, agent, options)))
     except KeyboardInterrupt:
         report = None
     if report is None:
@@ -151,7 +151,7 @@ def run_on_agent(contract: Contract, agent: LiveAgent, options: Options | None =
     return report
 
 
-async def _until_terminated(work: Coroutine[Any, Any, ContractReport]) -> ContractReport | None:
+async def _run_until_terminated(work: Coroutine[Any, Any, ContractReport]) -> ContractReport | None:
     """None: a signal has ended the work."""
     loop, task, signals = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
 

@@ -241,11 +241,11 @@ def make_cell(
         if _is_exposed(invariant.when, scenario, made[key].run):
             exposed.add(key)
         else:
-            judgement = _unexposed(judgement, invariant.when)
+            judgement = _judge_unexposed(judgement, invariant.when)
         judgements[key] = judgement
     fired = _count_fired(made[key].run for key in keys)
     faults = tuple(FaultCount(fault.label, fired[fault.id]) for fault in scenario.faults)
-    outcome, reason = _decide(list(judgements.values()), _idle(scenario, fired))
+    outcome, reason = _decide(list(judgements.values()), _faults_not_fired(scenario, fired))
     is_blind = any(one.is_blind for one in judgements.values())
     is_assumed = (
         outcome is CellOutcome.VACUOUS and invariant.vacuous_is_ok and not is_blind and _reaches(scenario, made)
@@ -280,7 +280,7 @@ def _is_exposed(when: When, scenario: Scenario, run: AgentRun) -> bool:
     return not wanted or any(run.fired.get(fault.id) for fault in wanted)
 
 
-def _unexposed(judgement: Judgement, when: When) -> Judgement:
+def _judge_unexposed(judgement: Judgement, when: When) -> Judgement:
     """What a run shows in which no fault fired: nothing if the invariant held.
 
     A violation decides the cell, unless the invariant is only about faults. An error does in any case: without an
@@ -304,7 +304,7 @@ def _count_fired(runs: Iterable[AgentRun]) -> Counter[str]:
     return fired
 
 
-def _idle(scenario: Scenario, fired: Mapping[str, int]) -> list[str]:
+def _faults_not_fired(scenario: Scenario, fired: Mapping[str, int]) -> list[str]:
     """The labels of faults that never fired. Of the faults of a profile, one has to."""
     active = {fault.profile for fault in scenario.faults if fired[fault.id]}
     return [
@@ -316,7 +316,9 @@ def _idle(scenario: Scenario, fired: Mapping[str, int]) -> list[str]:
 
 def _reaches(scenario: Scenario, made: Mapping[RunKey, FinishedRun]) -> bool:
     """Whether all faults of the scenario fired in some run of it, so that they do reach the agent."""
-    return not _idle(scenario, _count_fired(one.run for key, one in made.items() if key.scenario == scenario.name))
+    return not _faults_not_fired(
+        scenario, _count_fired(one.run for key, one in made.items() if key.scenario == scenario.name)
+    )
 
 
 def make_unjudged_cell(matrix: Matrix, invariant: Invariant, scenario: Scenario, why: str) -> Cell:

@@ -108,11 +108,11 @@ def short_outcome(cell: Cell) -> str:
         return f"{_name(cell.outcome)} (vacuous)"
     if cell.runs < 2:
         return _name(cell.outcome)
-    share = f" {cell.passed}/{cell.decided}{_of_all(cell)}" if cell.decided else ""
+    share = f" {cell.passed}/{cell.decided}{_decided_share(cell)}" if cell.decided else ""
     return _name(cell.outcome) + share + (f", {cell.failed_unexposed} unexposed" if cell.failed_unexposed else "")
 
 
-def _of_all(cell: Cell) -> str:
+def _decided_share(cell: Cell) -> str:
     return f" of {cell.runs}" if cell.decided < cell.runs else ""
 
 
@@ -183,7 +183,7 @@ def variations(report: ContractReport) -> Iterator[str]:
 
 
 def remarks(report: ContractReport) -> Iterator[str]:
-    if any(cell.runs > 1 and cell.decided and _of_all(cell) for cell in report.cells):
+    if any(cell.runs > 1 and cell.decided and _decided_share(cell) for cell in report.cells):
         yield "`k/n of m`: k of n runs held; in the others of the m runs no fault fired, or no rule was triggered"
     if any(cell.runs > 1 and cell.failed_unexposed for cell in report.cells):
         yield "`n unexposed`: n runs failed although no fault fired in them, so the faults are not to blame"

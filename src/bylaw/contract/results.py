@@ -188,8 +188,8 @@ class ReportRedactor(Struct, frozen=True):
             return pointers
         pairs = zip(trace.events, self.trace(trace).events, strict=True)
         changed = [ref(after) for before, after in pairs if _differ(before, after)]
-        redacted_refs = {_place(pointer): pointer for pointer in changed}
-        return tuple(redacted_refs.get(_place(pointer)) or _map_fields(pointer, _redact) for pointer in pointers)
+        redacted_refs = {_pointer_key(pointer): pointer for pointer in changed}
+        return tuple(redacted_refs.get(_pointer_key(pointer)) or _map_fields(pointer, _redact) for pointer in pointers)
 
 
 def _differ(before: Event, after: Event) -> bool:
@@ -199,7 +199,7 @@ def _differ(before: Event, after: Event) -> bool:
         return True
 
 
-def _place(pointer: EventRef) -> tuple[object, ...]:
+def _pointer_key(pointer: EventRef) -> tuple[object, ...]:
     return pointer.event, pointer.turn, pointer.name, pointer.call_id
 
 

@@ -63,10 +63,10 @@ def prompts_of(invariant: Invariant, contract: Contract) -> tuple[str, ...]:
 
 
 def calm_scenario(contract: Contract) -> Scenario:
-    return next((one for one in contract.scenarios if not one.faults), Scenario(name=_unused(CALM, contract)))
+    return next((one for one in contract.scenarios if not one.faults), Scenario(name=_unused_name(CALM, contract)))
 
 
-class Varied(Struct, frozen=True):
+class PromptVariant(Struct, frozen=True):
     """A prompt that was made from another."""
 
     variation: str
@@ -82,9 +82,9 @@ class Matrix(Struct, frozen=True):
     """(invariant, scenario) → its runs; empty where the invariant does not apply"""
     baselines: dict[tuple[str, RunKey], tuple[RunKey, ...]]
     """(invariant, run) → the calm runs that its answer is compared with"""
-    varied: dict[str, Varied] = {}
+    varied: dict[str, PromptVariant] = {}
     """the prompts that are variations of golden ones"""
-    unvaried: tuple[Varied, ...] = ()
+    unvaried: tuple[PromptVariant, ...] = ()
     """variations that change nothing in their prompt, so that they are not asked"""
 
     def runs(self) -> list[RunKey]:
@@ -108,8 +108,8 @@ def lay_out(contract: Contract) -> Matrix:
         for scenario in contract.scenarios
         for invariant in contract.invariants
     }
-    varied = {text: Varied(one.name, prompt.text) for prompt, one, texts in made for text in texts}
-    unvaried = tuple(Varied(one.name, prompt.text) for prompt, one, texts in made if not texts)
+    varied = {text: PromptVariant(one.name, prompt.text) for prompt, one, texts in made for text in texts}
+    unvaried = tuple(PromptVariant(one.name, prompt.text) for prompt, one, texts in made if not texts)
     return Matrix(contract, calm, cells, dict(_baselines(contract, calm, cells, varied)), varied, unvaried)
 
 
@@ -138,7 +138,7 @@ def _baselines(
     contract: Contract,
     calm: Scenario,
     cells: dict[tuple[str, str], tuple[RunKey, ...]],
-    varied: Mapping[str, Varied],
+    varied: Mapping[str, PromptVariant],
 ) -> Iterator[tuple[tuple[str, RunKey], tuple[RunKey, ...]]]:
     """The calm runs that each answer is compared with.
 
@@ -161,7 +161,7 @@ def _slug(text: str) -> str:
     return _UNSAFE.sub("-", text[:200].lower()).strip("-")[:32].rstrip("-") or "x"
 
 
-def _unused(name: str, contract: Contract) -> str:
+def _unused_name(name: str, contract: Contract) -> str:
     taken = {scenario.name for scenario in contract.scenarios}
     while name in taken:
         name += "'"
@@ -254,7 +254,7 @@ class Runner:
                 for _ in range(min(self._at_once, len(due))):
                     tasks.create_task(self._work(waiting))
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            raise _first_exception(group) from None
 
     async def _work(self, waiting: Iterator[RunKey]) -> None:
         for key in waiting:  # shared by all workers, so none starts a run after one has failed
@@ -280,9 +280,9 @@ class Runner:
             raise AgentUnreachable(f"the first {GIVE_UP_AFTER} runs found {who}: {last.reason}")
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first_exception(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return _first_exception(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 STATEFUL_WARNING = (

@@ -111,11 +111,11 @@ def _typos(text: str, random: Random) -> str:
     chosen = sorted(random.sample(range(len(words)), max(1, len(words) // 4))) if words else []
     for place in reversed(chosen):
         start, end = words[place].span()
-        text = text[:start] + _mistyped(text[start:end], random) + text[end:]
+        text = text[:start] + _mistype_word(text[start:end], random) + text[end:]
     return text
 
 
-def _mistyped(word: str, random: Random) -> str:
+def _mistype_word(word: str, random: Random) -> str:
     at = random.randrange(1, len(word) - 1)
     near = _NEAR_KEYS.get(word[at].lower(), word[at])
     ways = [
@@ -127,7 +127,7 @@ def _mistyped(word: str, random: Random) -> str:
     return random.choice([way for way in ways if way != word] or [word])
 
 
-def _casing(text: str, random: Random) -> str:
+def _change_case(text: str, random: Random) -> str:
     parts = _Text(text)
     ways = (str.upper, str.lower, str.title, lambda one: "".join(random.choice((c.upper(), c.lower())) for c in one))
     changed = [parts.replaced(_LETTERS, lambda found, way=way: way(found[0])) for way in ways]  # type: ignore[misc]
@@ -148,7 +148,7 @@ def _filler(text: str, random: Random) -> str:
     return " ".join(words)
 
 
-def _reordered(text: str, random: Random) -> str:
+def _reorder_sentences(text: str, random: Random) -> str:
     sentences = list(_sentences(text))
     if len(set(sentences)) < 2:
         return text
@@ -183,7 +183,7 @@ def _synonyms(text: str, random: Random) -> str:
     return _Text(text).replaced(_LETTERS_WITH_S, other)
 
 
-def _framed(frames: tuple[str, ...]) -> Callable[[str, Random], str]:
+def _frame_variation(frames: tuple[str, ...]) -> Callable[[str, Random], str]:
     return lambda text, random: random.choice(frames).replace("{}", text)
 
 
@@ -207,7 +207,7 @@ def _injection(text: str, random: Random) -> str:
     return random.choice((f"{text}\n\n{extra}", f"{extra}\n\n{text}"))
 
 
-def _long(text: str, random: Random) -> str:
+def _lengthen(text: str, random: Random) -> str:
     filling: list[str] = []
     words = 0
     while words < _LONG_WORDS:
@@ -223,19 +223,19 @@ class Kind(Struct, frozen=True):
 
 KINDS: Mapping[str, Kind] = {
     "typos": Kind("mistyped words", _typos),
-    "casing": Kind("other capital letters", _casing),
+    "casing": Kind("other capital letters", _change_case),
     "whitespace": Kind("blanks, tabs and line breaks in other places", _whitespace),
     "filler": Kind("words that mean nothing", _filler),
-    "reordered": Kind("its sentences in another order", _reordered),
+    "reordered": Kind("its sentences in another order", _reorder_sentences),
     "synonyms": Kind("other words for the same, from a small English list", _synonyms),
-    "polite": Kind("a polite frame", _framed(_POLITE)),
-    "rude": Kind("an impatient frame", _framed(_RUDE)),
-    "other_language": Kind("greeting and thanks in another language", _framed(_MARKS)),
+    "polite": Kind("a polite frame", _frame_variation(_POLITE)),
+    "rude": Kind("an impatient frame", _frame_variation(_RUDE)),
+    "other_language": Kind("greeting and thanks in another language", _frame_variation(_MARKS)),
     "base64": Kind("encoded in Base64", _base64),
     "homoglyphs": Kind("letters of another alphabet that look the same", _homoglyphs),
     "zero_width": Kind("invisible characters inside words", _zero_width),
     "injection": Kind("an instruction beside it that the agent must not follow", _injection),
-    "long": Kind(f"{_LONG_WORDS:,} words of chatter before it", _long),
+    "long": Kind(f"{_LONG_WORDS:,} words of chatter before it", _lengthen),
 }
 
 

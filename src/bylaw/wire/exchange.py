@@ -234,7 +234,7 @@ _JSON_STARTS = (b"{", b"[", b'"', b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\
 _PIECES = 10
 
 
-class Pace:
+class BodyPace:
     """How slowly a body arrives, and what its reader does if a pause is longer than the reader waits."""
 
     def __init__(self, seconds: float, read_timeout: float | None, late: Callable[[], Exception]) -> None:
@@ -243,18 +243,18 @@ class Pace:
         self._late = late
 
     def pieces(self, body: bytes, wait: Callable[[float], None]) -> Iterator[bytes]:
-        for pause, piece in self._timed(body):
+        for pause, piece in self._schedule_pieces(body):
             wait(pause)
             yield self._in_time(piece)
 
     async def apieces(self, body: bytes) -> AsyncIterator[bytes]:
         import asyncio
 
-        for pause, piece in self._timed(body):
+        for pause, piece in self._schedule_pieces(body):
             await asyncio.sleep(pause)
             yield self._in_time(piece)
 
-    def _timed(self, body: bytes) -> Iterator[tuple[float, bytes | None]]:
+    def _schedule_pieces(self, body: bytes) -> Iterator[tuple[float, bytes | None]]:
         """Each piece with the pause before it; None for the one that the reader does not wait for."""
         size = max(1, -(-len(body) // _PIECES))
         starts = range(0, len(body), size)

@@ -126,7 +126,7 @@ def run_context(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def unobserved() -> Iterator[None]:
+def ignore_exchanges() -> Iterator[None]:
     """Exchanges inside this block are Bylaw's own, or handled already: patches pass them on."""
     token = _unobserved.set(True)
     try:

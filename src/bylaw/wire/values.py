@@ -28,18 +28,18 @@ def without_surrogates(value: Any) -> Any:
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return _cleaned(value)
+        return _drop_surrogates(value)
     except (OverflowError, TypeError, ValueError):  # what cannot be encoded for another reason is somebody else's
         return value
     return value
 
 
-def _cleaned(value: Any) -> Any:
+def _drop_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
-    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_drop_surrogates(key): _drop_surrogates(item) for key, item in value.items()}
+    return [_drop_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def same(left: Any, right: Any) -> bool:

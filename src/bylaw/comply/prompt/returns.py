@@ -260,16 +260,16 @@ def drop_failed_calls(events: Iterable[Event]) -> list[Event] | None:
     if not dropped:
         return None
 
-    def is_kept(call: ToolCall | None) -> bool:
+    def is_successful(call: ToolCall | None) -> bool:
         return call is None or not (id(call) in dropped or last.get(call.name, False))
 
     kept: list[Event] = []
     for event in events:
         if isinstance(event, ToolCall | ToolResult):
-            if is_kept(event.call if isinstance(event, ToolResult) else event):
+            if is_successful(event.call if isinstance(event, ToolResult) else event):
                 kept.append(event)
-        elif type(event) is Response and not all(map(is_kept, event.tool_calls)):
-            kept.append(replace(event, tool_calls=tuple(filter(is_kept, event.tool_calls))))
+        elif type(event) is Response and not all(map(is_successful, event.tool_calls)):
+            kept.append(replace(event, tool_calls=tuple(filter(is_successful, event.tool_calls))))
         else:
             kept.append(event)
     return kept

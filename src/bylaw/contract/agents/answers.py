@@ -64,9 +64,9 @@ def answer_text(value: Any, *, depth: int = 0) -> str | None:
         return blocks
     if depth < _MAX_DEPTH:
         if isinstance(value, Mapping):
-            return _of_mapping(value, depth)
+            return _text_of_mapping(value, depth)
         if not isinstance(value, bool | int | float | list | tuple | set):
-            return _of_object(value, depth)
+            return _text_of_object(value, depth)
     return _json(value)
 
 
@@ -77,11 +77,11 @@ def reported_failure(value: Mapping[Any, Any]) -> Failure | None:
     """
     flag = next((name for name, bad in _FLAGS.items() if value.get(name) is bad), None)
     if flag is not None:
-        return Failure("error", f"the agent answered `{flag}: {str(_FLAGS[flag]).lower()}`: {_shown(value)}")
+        return Failure("error", f"the agent answered `{flag}: {str(_FLAGS[flag]).lower()}`: {_excerpt_value(value)}")
     if len(value) == 1 and any(_is_error_phrase(value.get(name)) for name in ("detail", "message", "msg")):
-        return Failure("error", f"the agent reports an error: {_shown(value)}")
+        return Failure("error", f"the agent reports an error: {_excerpt_value(value)}")
     if _has_no_choice(value):
-        return Failure("error", f"the reply of the model has no answer: {_shown(value)}")
+        return Failure("error", f"the reply of the model has no answer: {_excerpt_value(value)}")
     error = next((found for name in _ERRORS if not _says_nothing(found := value.get(name))), None)
     status = next((value[name] for name in _STATUSES if _is_failed(value.get(name))), None)
     if error is None and status is None and value.get("ok") is not False:
@@ -90,8 +90,8 @@ def reported_failure(value: Mapping[Any, Any]) -> Failure | None:
     if not all(name in beside or IS_METADATA(str(name)) or _says_nothing(one) for name, one in value.items()):
         return None
     if isinstance(error, str | dict | list):
-        return Failure("error", f"the agent reports an error: {_shown(error)}")
-    return Failure("error", f"the agent reports a failure: {_shown(value)}")
+        return Failure("error", f"the agent reports an error: {_excerpt_value(error)}")
+    return Failure("error", f"the agent reports a failure: {_excerpt_value(value)}")
 
 
 def _is_error_phrase(text: Any) -> bool:
@@ -147,7 +147,7 @@ def provider_text(value: Mapping[Any, Any]) -> str | None:
     choices, output = value.get("choices"), value.get("output")
     if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) and "message" in choices[0]:
         message = choices[0]["message"]
-        return _content(_part(message, "content") or _part(message, "refusal"))
+        return _content(_get_field(message, "content") or _get_field(message, "refusal"))
     if isinstance(output, list) and output and all(isinstance(item, Mapping) and "type" in item for item in output):
         said = [item.get("content") for item in output if item.get("type") == "message"]
         return "".join(_content(content) for content in said)
@@ -155,8 +155,10 @@ def provider_text(value: Mapping[Any, Any]) -> str | None:
         return _content(value["content"])
     candidates = value.get("candidates")
     if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
-        parts = _part(candidates[0].get("content") or {}, "parts")
-        return _content([part for part in parts if not _part(part, "thought")]) if isinstance(parts, list) else None
+        parts = _get_field(candidates[0].get("content") or {}, "parts")
+        return (
+            _content([part for part in parts if not _get_field(part, "thought")]) if isinstance(parts, list) else None
+        )
     return None
 
 
@@ -171,7 +173,7 @@ def block_text(value: Any) -> str | None:
 _BLOCK_KEYS = {"type", "text", "annotations", "citations", "cache_control", "id", "index", "logprobs"}
 
 
-def _shown(value: Any) -> str:
+def _excerpt_value(value: Any) -> str:
     try:
         text = value if isinstance(value, str) else _json(value)
     except NoAnswer as problem:
@@ -179,13 +181,13 @@ def _shown(value: Any) -> str:
     return excerpt(text.encode("utf-8", "replace"))
 
 
-def _of_mapping(value: Mapping[Any, Any], depth: int) -> str | None:
+def _text_of_mapping(value: Mapping[Any, Any], depth: int) -> str | None:
     failure = reported_failure(value)
     if failure is not None:
         raise ReportsFailure(failure)
     messages = value.get("messages")
     if isinstance(messages, list | tuple) and messages:
-        return _latest(messages, depth)
+        return _latest_text(messages, depth)
     provided = provider_text(value)
     if provided is not None:
         return provided
@@ -195,7 +197,7 @@ def _of_mapping(value: Mapping[Any, Any], depth: int) -> str | None:
     return _json(value)
 
 
-def _of_object(value: Any, depth: int) -> str | None:
+def _text_of_object(value: Any, depth: int) -> str | None:
     for name in _ATTRIBUTES:
         found = getattr(value, name, None)
         if name in ("final_output", "output") and name in getattr(value, "__dict__", {}) and found is None:
@@ -205,20 +207,20 @@ def _of_object(value: Any, depth: int) -> str | None:
     return _json(value)
 
 
-def _latest(messages: Any, depth: int) -> str | None:
+def _latest_text(messages: Any, depth: int) -> str | None:
     """The latest text of the assistant, which may be empty; None if there is none."""
     for place, message in enumerate(reversed(messages)):
-        role = _part(message, "role") or _part(message, "type")
+        role = _get_field(message, "role") or _get_field(message, "type")
         if role is None:
             return answer_text(message, depth=depth + 1) if place == 0 else None
         if role in _ASSISTANT:
-            text = _content(_part(message, "content"))
+            text = _content(_get_field(message, "content"))
             if text or place == 0:
                 return text
     return None
 
 
-def _part(message: Any, name: str) -> Any:
+def _get_field(message: Any, name: str) -> Any:
     return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
@@ -230,7 +232,7 @@ def _content(content: Any) -> str:
         return bytes(content).decode(errors="replace")
     if not isinstance(content, list):
         return _json(content)
-    texts = [block if isinstance(block, str) else _part(block, "text") for block in content]
+    texts = [block if isinstance(block, str) else _get_field(block, "text") for block in content]
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -270,7 +272,7 @@ def excerpt(body: bytes) -> str:
     return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
 
 
-def at_path(value: Any, path: str) -> str | Failure:
+def text_at_path(value: Any, path: str) -> str | Failure:
     passed = ""
     for part in path.split("."):
         place = f"at `{passed}` there" if passed else "there"
@@ -279,14 +281,14 @@ def at_path(value: Any, path: str) -> str | Failure:
         elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]
         else:
-            return Failure("bad_answer", f"the reply has no `{path}`: {place} is {_described(value)}")
+            return Failure("bad_answer", f"the reply has no `{path}`: {place} is {_describe_value(value)}")
         passed = f"{passed}.{part}" if passed else part
     if value is None:
         return Failure("bad_answer", f"`{path}` of the reply is null")
     return as_text(value)
 
 
-def _described(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, dict):
         return "an object with " + (", ".join(f"`{key}`" for key in list(value)[:10]) or "no keys")
     if isinstance(value, list):

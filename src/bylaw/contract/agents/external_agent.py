@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import sys
-import tempfile
 import time
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,18 +26,18 @@ from bylaw.contract.agents.answers import MOST_ANSWER, TOO_LARGE, agent_run
 from bylaw.contract.agents.chaos_proxy import ChaosProxy, ProxiedRun, is_script
 from bylaw.contract.agents.mcp_servers import list_tools
 from bylaw.contract.agents.processes import (
-    Leftovers,
+    LeftoverProcesses,
     ServerProcess,
     Tail,
     TooLarge,
-    exited,
     kill,
     kill_group,
     read_all,
     start_process,
     termination,
+    wait_for_exit,
 )
-from bylaw.contract.agents.prompts import Dialogue, filled, prompt_request, why_no_conversation
+from bylaw.contract.agents.prompts import Dialogue, fill_placeholders, prompt_request, why_no_conversation
 from bylaw.contract.agents.python_workers import reset_agent
 from bylaw.contract.agents.replies import read_output, read_reply
 from bylaw.contract.faults import AnyFault, Injection, ToolFault
@@ -47,6 +46,7 @@ from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure, is_proxied, why_out_of_reach
 from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.errors import BylawError
+from bylaw.files.temporary import TemporaryFolder
 from bylaw.rules.messages import near
 from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.child_environment import (
@@ -81,11 +81,11 @@ class ExternalAgent:
         self.name = spec.title
         self._spec = spec
         self._base = base or Path()
-        self._certificate_folder: tempfile.TemporaryDirectory[str] | None = None
+        self._certificate_folder: TemporaryFolder | None = None
         self._tools: frozenset[str] | None = frozenset()
         """the tools of its MCP servers; None: unknown"""
         self.proxy: ChaosProxy | None = None
-        self.leftovers = Leftovers(ends_marked=True, ends_unmarked=ends_children)
+        self.leftovers = LeftoverProcesses(ends_marked=True, ends_unmarked=ends_children)
         self._trust: dict[str, str] = {}
         """the variables that make a command trust the proxy; their file is written once"""
 
@@ -173,7 +173,7 @@ class ExternalAgent:
         spec = self._spec
         self.leftovers.start()
         self.proxy = ChaosProxy(
-            upstreams={**{name: one.origin for name, one in self._named.items()}, **spec.upstreams},
+            upstreams={**{name: one.origin for name, one in self._base_urls.items()}, **spec.upstreams},
             mcp=spec.mcp,
             base=self._base,
             port=spec.proxy_port,
@@ -195,7 +195,7 @@ class ExternalAgent:
         await self.leftovers.stop()
 
     @property
-    def _named(self) -> dict[str, Address]:
+    def _base_urls(self) -> dict[str, Address]:
         """The base URLs that the environment of the agent names. An agent that its owner starts has one of its own."""
         try:
             named = named_addresses({**os.environ, **self._spec.env})
@@ -206,11 +206,11 @@ class ExternalAgent:
 
     def _authority(self) -> Authority | None:
         """Without one, HTTPS passes unread. A command gets to trust it, so that models that nobody names are seen."""
-        if not self._spec.trusts_ca and (not self._spec.command or self._named or self._spec.upstreams):
+        if not self._spec.trusts_ca and (not self._spec.command or self._base_urls or self._spec.upstreams):
             return None
         if not self._spec.command:  # its owner starts the agent, which must trust the authority before we run
             return Authority.persistent(self._base / ".bylaw")
-        self._certificate_folder = tempfile.TemporaryDirectory(prefix="bylaw-")
+        self._certificate_folder = TemporaryFolder("bylaw-")
         return Authority.temporary(Path(self._certificate_folder.name))
 
     def variables(self, run: ProxiedRun | None = None) -> dict[str, str]:
@@ -221,7 +221,7 @@ class ExternalAgent:
         forward = url if token is None else f"http://run:{token}@{urlsplit(url).netloc}"
         env = {**os.environ, **self._spec.env}
         env |= {"BYLAW_PROXY": url, **self.leftovers.variables, **proxy_variables(env, forward)}
-        for provider, address in self._named.items():
+        for provider, address in self._base_urls.items():
             env |= base_url_variables(provider, f"{url}/{provider}{address.path}")
         for provider in self._spec.upstreams:
             env |= base_url_variables(provider, f"{url}/{provider}{_VERSIONS[provider]}")
@@ -271,7 +271,7 @@ class CommandAgent(ExternalAgent):
     async def _ask(self, prompt: str, dialogue: Dialogue, run: ProxiedRun) -> Outcome:
         variables = self.variables(run)
         values = {**dialogue.values(prompt), "prompt": prompt}
-        command = tuple(filled(part, values, always_text=True) for part in self._spec.command)
+        command = tuple(fill_placeholders(part, values, always_text=True) for part in self._spec.command)
         began = time.perf_counter()
         try:
             process = await start_process(command, cwd=self.folder, env=variables)
@@ -303,7 +303,7 @@ class CommandAgent(ExternalAgent):
         assert process.stdin is not None and process.stdout is not None
         output = bytearray()
         reading = asyncio.create_task(read_all(process.stdout, MOST_ANSWER, output))
-        ended = asyncio.create_task(exited(process))
+        ended = asyncio.create_task(wait_for_exit(process))
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
                 process.stdin.write(prompt.encode("utf-8", "surrogateescape"))
@@ -411,7 +411,7 @@ class HttpAgent(ExternalAgent):
             outcome = Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
         latency = (time.perf_counter() - began) * 1000
         if isinstance(outcome, Failure) and outcome.kind in ("crash", "down") and self._server is not None:
-            ended = await self._server.how_it_ended()
+            ended = await self._server.describe_exit()
             if ended:
                 outcome = Failure("crash", f"the agent's process ended: {ended}")
         return outcome, latency

@@ -97,7 +97,7 @@ class McpCall:
         elif isinstance(result, dict):
             altered = result
             if self._fault is not None:
-                altered = self._altered(result, self._fault)
+                altered = self._apply_fault(result, self._fault)
                 if altered is not result:
                     self._run.plan.hit(self._fault, self._attempt)
             self._run.first_results.setdefault(self._name, result)
@@ -105,25 +105,25 @@ class McpCall:
                 text = attack_text(attack, self._run.plan.random(attack))
                 self._run.plan.hit(attack)
                 strategy = beside(attack.strategy, self._fault)
-                altered = _with_value(altered, attack_result(_value_of(altered), text, strategy))
+                altered = _replace_value(altered, attack_result(_value_of(altered), text, strategy))
             message = message if altered is result else {**message, "result": altered}
         self.end(message)
         return message
 
-    def _altered(self, result: Message, fault: ToolFault) -> Message:
+    def _apply_fault(self, result: Message, fault: ToolFault) -> Message:
         random = self._run.plan.random(fault)
         if (payload := effects.payload_of(fault)) is not None:
-            return _with_value(result, payload)
+            return _replace_value(result, payload)
         match fault.mode:
             case "wrong_data":
-                return _changed(result, lambda value: effects.wrong_data(value, random))
+                return _change_value(result, lambda value: effects.wrong_data(value, random))
             case "empty":
-                return _changed(result, effects.emptied)
+                return _change_value(result, effects.emptied)
             case "malformed":
-                return _with_text(result, effects.malformed(_text_of(result)))
+                return _replace_text(result, effects.malformed(_text_of(result)))
             case "stale":
                 first = self._run.first_results.get(self._name, result)
-                return first if first != result else _changed(result, effects.aged)
+                return first if first != result else _change_value(result, effects.aged)
         return result
 
     def end(self, message: Message | None) -> None:
@@ -160,9 +160,9 @@ def _text_of(result: Message) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _with_value(result: Message, value: Any) -> Message:
+def _replace_value(result: Message, value: Any) -> Message:
     """The result as if the tool had returned this value, in both forms if the real one has both."""
-    changed = _with_text(result, as_text(value))
+    changed = _replace_text(result, as_text(value))
     structured = result.get("structuredContent")
     if isinstance(structured, dict):
         is_wrapped = structured.keys() == {_WRAPPER} or not isinstance(value, dict)
@@ -170,7 +170,7 @@ def _with_value(result: Message, value: Any) -> Message:
     return changed
 
 
-def _with_text(result: Message, text: str) -> Message:
+def _replace_text(result: Message, text: str) -> Message:
     """The result with only this text; other blocks, such as images, stay."""
     blocks = result.get("content") if isinstance(result.get("content"), list) else []
     others = [block for block in blocks or () if isinstance(block, dict) and block.get("type") != "text"]
@@ -178,8 +178,8 @@ def _with_text(result: Message, text: str) -> Message:
     return {**kept, "content": [{"type": "text", "text": text}, *others] if text else others}
 
 
-def _changed(result: Message, change: Callable[[Any], Any]) -> Message:
+def _change_value(result: Message, change: Callable[[Any], Any]) -> Message:
     """The result with its value changed; the same object if that changes nothing."""
     value = _value_of(result)
     other = change(value)
-    return result if other == value else _with_value(result, other)
+    return result if other == value else _replace_value(result, other)

@@ -177,13 +177,13 @@ async def _carry(connection: Connection, request: Outgoing, call: McpCall | None
     async with fetch(without_compression(request) if call is not None else request) as reply:
         headers = [(name, value) for name, value in reply.headers if call is None or name != "content-length"]
         await connection.begin(reply.status, headers)
-        async for part in reply.body() if call is None else _parts(call, reply):
+        async for part in reply.body() if call is None else _stream_body(call, reply):
             await connection.data(part)
         await connection.end()
     return True
 
 
-async def _parts(call: McpCall, reply: Reply) -> AsyncIterator[bytes]:
+async def _stream_body(call: McpCall, reply: Reply) -> AsyncIterator[bytes]:
     """The body as the agent receives it: one object, or events, each as soon as it is whole."""
     streams, waiting = is_stream(dict(reply.headers)), bytearray()
     async for data in reply.body():
@@ -192,15 +192,15 @@ async def _parts(call: McpCall, reply: Reply) -> AsyncIterator[bytes]:
             raise UpstreamFailure(f"a result is larger than {MOST_KEPT} bytes")
         start = 0
         for event in read_events(bytes(waiting)) if streams else ():
-            altered, raw = _altered(call, event.data.encode()), bytes(waiting[start : event.end])
-            yield raw if altered is None else _with_data(raw, altered)
+            altered, raw = _alter_message(call, event.data.encode()), bytes(waiting[start : event.end])
+            yield raw if altered is None else _replace_data(raw, altered)
             start = event.end
         del waiting[:start]
     rest = bytes(waiting)
-    yield rest if streams else _altered(call, rest) or rest
+    yield rest if streams else _alter_message(call, rest) or rest
 
 
-def _altered(call: McpCall, text: bytes) -> bytes | None:
+def _alter_message(call: McpCall, text: bytes) -> bytes | None:
     """The message as the agent receives it; None if it does not change."""
     message: Any = json_of(text)
     if not call.is_answered_by(message):
@@ -209,7 +209,7 @@ def _altered(call: McpCall, text: bytes) -> bytes | None:
     return None if answer is message else msgspec.json.encode(answer)
 
 
-def _with_data(event: bytes, data: bytes) -> bytes:
+def _replace_data(event: bytes, data: bytes) -> bytes:
     """The event with other data and the same name and id."""
     kept = [line for line in event.splitlines() if line and not line.startswith(b"data:")]
     return b"".join(line + b"\n" for line in kept) + write_event(data.decode())
@@ -247,7 +247,7 @@ class _Session:
         """calls that a fault delays, while the others continue"""
 
     async def serve(self) -> None:
-        both = {asyncio.create_task(self._to_server()), asyncio.create_task(self._to_agent())}
+        both = {asyncio.create_task(self._forward_to_server()), asyncio.create_task(self._forward_to_agent())}
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -257,7 +257,7 @@ class _Session:
             for call in self._calls.values():
                 call.end(None)
 
-    async def _to_server(self) -> None:
+    async def _forward_to_server(self) -> None:
         async for line in _lines(self._connection.leftover(), self._connection.reader):
             run = self._find()
             call = run.begin(json_of(line)) if run is not None else None
@@ -288,16 +288,16 @@ class _Session:
         self._server.stdin.write(line)
         await self._server.stdin.drain()
 
-    async def _to_agent(self) -> None:
+    async def _forward_to_agent(self) -> None:
         assert self._server.stdout is not None
         async for line in _lines(b"", self._server.stdout):
-            await self._reply(self._altered(line))
+            await self._reply(self._alter_line(line))
 
     async def _reply(self, line: bytes) -> None:
         self._connection.writer.write(line)
         await self._connection.writer.drain()
 
-    def _altered(self, line: bytes) -> bytes:
+    def _alter_line(self, line: bytes) -> bytes:
         message = json_of(line)
         id = message.get("id") if isinstance(message, dict) else None
         call = self._calls.get(id) if isinstance(id, str | int) else None

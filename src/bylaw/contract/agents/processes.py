@@ -61,19 +61,19 @@ async def end_group(process: Process) -> None:
         _signal(process, signal.SIGTERM)
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE):
-                await exited(process)
+                await wait_for_exit(process)
     await kill(process)  # also what outlives its leader
 
 
 async def kill(process: Process) -> None:
     """Kill the group and close the streams, even if another process keeps their other ends open."""
     kill_group(process)
-    await exited(process)
+    await wait_for_exit(process)
     await _reap_group(process)
     process._transport.close()  # type: ignore[attr-defined]  # there is no public method
 
 
-async def exited(process: Process) -> None:
+async def wait_for_exit(process: Process) -> None:
     """Wait for the process itself. `Process.wait` also waits for its streams, which a child may keep open."""
     while process.returncode is None:
         await asyncio.sleep(_POLL)
@@ -182,7 +182,7 @@ class ServerProcess:
             async with asyncio.timeout(READY_WITHIN):
                 while not await self._accepts_connections():
                     if not self.is_alive:
-                        ended = await self.how_it_ended()
+                        ended = await self.describe_exit()
                         raise AgentUnreachable(f"the command ended before it accepted connections: {ended}")
                     await asyncio.sleep(_BETWEEN_TRIES)
         except TimeoutError:
@@ -201,13 +201,13 @@ class ServerProcess:
             await self._output.close()
         self._process = self._output = None
 
-    async def how_it_ended(self) -> str | None:
+    async def describe_exit(self) -> str | None:
         """How the process ended; None if it is running. A server that broke off a reply gets a moment to end."""
         if self._process is None or self._output is None:
             return None
         with suppress(TimeoutError):
             async with asyncio.timeout(0.5):
-                await exited(self._process)
+                await wait_for_exit(self._process)
         if self._process.returncode is None:
             return None
         await self._output.close()
@@ -235,7 +235,7 @@ _ROUNDS = 5
 """a process that is ended hands its own children on, so that they are looked for again"""
 
 
-class Leftovers:
+class LeftoverProcesses:
     """Of one agent. `start` comes before its first process, `stop` after all that Bylaw itself has started."""
 
     def __init__(self, *, ends_marked: bool, ends_unmarked: bool) -> None:

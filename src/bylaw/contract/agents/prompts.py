@@ -37,12 +37,12 @@ class PromptRequest(Struct, frozen=True):
 def prompt_request(spec: AgentSpec, prompt: str, others: Mapping[str, Any] | None = None) -> PromptRequest:
     """`others`: placeholders beside the prompt, as those of a conversation."""
     values = {**(fields_in(prompt) if spec.parse_structured_input else {}), **(others or {}), "prompt": prompt}
-    params = {name: filled(value, values, always_text=True) for name, value in spec.query_params.items()}
+    params = {name: fill_placeholders(value, values, always_text=True) for name, value in spec.query_params.items()}
     headers = {name.lower(): value for name, value in spec.headers.items()}
     template = _read(spec.request_template)
     if spec.method in _BODYLESS:
         return PromptRequest(_in_query(template, spec, params, values), headers, None)
-    content = filled(template, values)
+    content = fill_placeholders(template, values)
     if isinstance(content, str):
         headers = {"content-type": "text/plain; charset=utf-8", **headers}
         return PromptRequest(params, headers, content.encode())
@@ -52,7 +52,7 @@ def prompt_request(spec: AgentSpec, prompt: str, others: Mapping[str, Any] | Non
 def fill_template(spec: AgentSpec, prompt: str) -> Any:
     """The template of the agent with the prompt in it."""
     values = {**(fields_in(prompt) if spec.parse_structured_input else {}), "prompt": prompt}
-    return filled(_read(spec.request_template), values)
+    return fill_placeholders(_read(spec.request_template), values)
 
 
 def fields_in(prompt: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ def fields_in(prompt: str) -> dict[str, str]:
     return {field[1].strip().lower().replace(" ", "_"): field[2] for field in found if field is not None}
 
 
-def filled(template: Any, values: Mapping[str, Any], *, always_text: bool = False) -> Any:
+def fill_placeholders(template: Any, values: Mapping[str, Any], *, always_text: bool = False) -> Any:
     """The template with the placeholders in its texts replaced; a placeholder without a value stays.
 
     A text that is one placeholder becomes its value, which may be a list of messages, unless `always_text`.
@@ -72,9 +72,9 @@ def filled(template: Any, values: Mapping[str, Any], *, always_text: bool = Fals
             return values[whole[1]]
         return _PLACE.sub(lambda place: as_text(values.get(place[1], values.get(place[1].lower(), place[0]))), template)
     if isinstance(template, list):
-        return [filled(item, values) for item in template]
+        return [fill_placeholders(item, values) for item in template]
     if isinstance(template, dict):
-        return {key: filled(item, values) for key, item in template.items()}
+        return {key: fill_placeholders(item, values) for key, item in template.items()}
     return template
 
 
@@ -93,7 +93,7 @@ def _in_query(template: Any, spec: AgentSpec, params: dict[str, str], values: Ma
     if has_prompt and spec.request_template is None:
         return params
     fields = template if isinstance(template, dict) else {"input": template}
-    texts = {key: filled(value, values) for key, value in fields.items()}
+    texts = {key: fill_placeholders(value, values) for key, value in fields.items()}
     return {**{key: as_text(text) for key, text in texts.items()}, **params}
 
 

@@ -23,7 +23,7 @@ from bylaw.contract.agents.answers import (
     answer_text,
     plain_value,
 )
-from bylaw.contract.agents.processes import Leftovers
+from bylaw.contract.agents.processes import LeftoverProcesses
 from bylaw.contract.agents.prompts import NOT_TOLD, fill_template, needs_talk
 from bylaw.contract.agents.python_target import (
     Setup,
@@ -85,7 +85,7 @@ class PythonAgent:
         self._reset: Any = None
         self._workers = Workers()
         self._patches = Patches()
-        self._leftovers = Leftovers(ends_marked=ends_children, ends_unmarked=ends_children)
+        self._leftovers = LeftoverProcesses(ends_marked=ends_children, ends_unmarked=ends_children)
         self._while_started = contextlib.ExitStack()
 
     @property

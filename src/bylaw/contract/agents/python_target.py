@@ -195,7 +195,7 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
         def ask(prompt: str) -> Any:
             own = {**given, **({"deps": setup.deps(None)} if setup.deps else {})}
             state = prompt if setup.state is None else setup.state(prompt)
-            return _with_awaited(asked, state, own) if inspect.isawaitable(own.get("deps")) else asked(state, **own)
+            return _await_deps(asked, state, own) if inspect.isawaitable(own.get("deps")) else asked(state, **own)
 
         is_plain = setup.state is None and not setup.deps
         started = talk_to_function(functools.partial(asked, **given)) if is_plain else None
@@ -204,7 +204,7 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
     raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")
 
 
-async def _with_awaited(asked: Callable[..., Any], state: Any, given: dict[str, Any]) -> Any:
+async def _await_deps(asked: Callable[..., Any], state: Any, given: dict[str, Any]) -> Any:
     answer = asked(state, **{**given, "deps": await given["deps"]})
     return await answer if inspect.isawaitable(answer) else answer
 
@@ -308,21 +308,21 @@ def tool_names(agent: Any) -> set[str]:
     seen: set[int] = set()
     module = sys.modules.get(getattr(agent, "__module__", None) or type(agent).__module__)
     beside = [] if module is None else [value for value in vars(module).values() if _is_framework(value)]
-    return {*marked_names(), *(name for value in (agent, *beside) for name in _found(value, seen, 0))}
+    return {*marked_names(), *(name for value in (agent, *beside) for name in _find_tool_names(value, seen, 0))}
 
 
-def _found(value: Any, seen: set[int], depth: int) -> Iterator[str]:
+def _find_tool_names(value: Any, seen: set[int], depth: int) -> Iterator[str]:
     if value is None or isinstance(value, str | bytes | int | float) or id(value) in seen or depth > _MAX_DEPTH:
         return
     seen.add(id(value))
     if isinstance(value, Mapping | list | tuple | set):
         for item in list(value.values() if isinstance(value, Mapping) else value):
-            yield from _found(item, seen, depth + 1)
+            yield from _find_tool_names(item, seen, depth + 1)
     elif _is_framework(value):
         if _is_tool(value):
             yield value.name
         for name in _INSIDE:
-            yield from _found(_attribute(value, name), seen, depth + 1)
+            yield from _find_tool_names(_attribute(value, name), seen, depth + 1)
 
 
 def _attribute(value: Any, name: str) -> Any:

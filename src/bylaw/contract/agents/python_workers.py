@@ -29,7 +29,7 @@ from bylaw.contract.agents.python_target import import_path, load
 from bylaw.contract.agents.replies import Chunks
 from bylaw.contract.live_agent import AgentUnreachable
 from bylaw.contract.model import AgentSpec, shown_url
-from bylaw.wire.listeners import Run, RunOver, current_run, run_context, unobserved
+from bylaw.wire.listeners import Run, RunOver, current_run, ignore_exchanges, run_context
 from bylaw.wire.values import one_line
 
 GRACE = 0.5
@@ -58,7 +58,7 @@ class Workers:
     async def function(self, run: Run, function: Callable[[], Any], seconds: float) -> Outcome | None:
         """What the function returned or raised; None if its time was over."""
         done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
-        call = _in_context(run, lambda: _timed(function, done))
+        call = _in_context(run, lambda: _run_function(function, done))
         thread = threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True, name="agent")
         thread.start()
 
@@ -125,7 +125,7 @@ class LoopThread:
 
         async def work() -> None:
             with _outcome(done) as values:
-                values.append(await _whole(function()))
+                values.append(await _collect_value(function()))
 
         def start() -> None:
             tasks.append(self._loop.create_task(work()))
@@ -184,22 +184,22 @@ def _in_context(run: Run | None, function: Callable[[], None]) -> Callable[[], N
     """The function, to be called inside the run, in a copy of the caller's context."""
 
     def call() -> None:
-        with unobserved() if run is None else run_context(run):
+        with ignore_exchanges() if run is None else run_context(run):
             function()
 
     return call
 
 
-def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
+def _run_function(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
     with _outcome(done) as values:
         value = function()
         if inspect.isawaitable(value) or hasattr(value, "__aiter__") or hasattr(value, "stream_events"):
-            values.append(asyncio.run(_whole(value)))
+            values.append(asyncio.run(_collect_value(value)))
         else:
-            values.append(_drained(value) if hasattr(value, "__next__") else value)
+            values.append(_collect_chunks(value) if hasattr(value, "__next__") else value)
 
 
-async def _whole(value: Any) -> Any:
+async def _collect_value(value: Any) -> Any:
     """The value, awaited, or all chunks of it where it is a stream."""
     if inspect.isawaitable(value):
         value = await value
@@ -208,7 +208,7 @@ async def _whole(value: Any) -> Any:
             current_run()
         return value
     if hasattr(value, "__next__"):
-        return _drained(value)
+        return _collect_chunks(value)
     if not hasattr(value, "__aiter__"):
         return value
     chunks = Chunks()
@@ -221,7 +221,7 @@ async def _whole(value: Any) -> Any:
     return chunks
 
 
-def _drained(value: Iterator[Any]) -> Chunks:
+def _collect_chunks(value: Iterator[Any]) -> Chunks:
     chunks = Chunks()
     try:
         while True:
@@ -280,7 +280,7 @@ async def reset_by_function(function: Callable[[], Any], name: str) -> None:
     """Call it in a thread, which is abandoned when the time is over. A coroutine function is awaited here."""
     try:
         async with asyncio.timeout(RESET_SECONDS):
-            with unobserved():
+            with ignore_exchanges():
                 value = function() if inspect.iscoroutinefunction(function) else await _in_thread(function)
                 if inspect.isawaitable(value):
                     await value
@@ -294,7 +294,7 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
     done: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def call() -> None:
-        with unobserved(), contextlib.suppress(concurrent.futures.InvalidStateError):  # abandoned meanwhile
+        with ignore_exchanges(), contextlib.suppress(concurrent.futures.InvalidStateError):  # abandoned meanwhile
             try:
                 done.set_result(function())
             except Exception as error:
@@ -324,7 +324,7 @@ def _post(url: str) -> int:
     connection = kind(parts.hostname, parts.port, timeout=RESET_SECONDS)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        with unobserved():
+        with ignore_exchanges():
             connection.request("POST", target, headers={"Content-Length": "0"})
             return connection.getresponse().status
     except http.client.HTTPException as error:

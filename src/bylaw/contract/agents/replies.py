@@ -21,22 +21,22 @@ import msgspec
 from bylaw.contract.agents.answers import (
     NoAnswer,
     answer_text,
-    at_path,
     block_text,
     excerpt,
     plain_value,
     provider_text,
     reported_failure,
+    text_at_path,
 )
 from bylaw.contract.agents.streams import (
     FIELD,
-    are_said,
+    are_stream_events,
     error_in,
     join_at_path,
     join_events,
     join_pieces,
     join_values,
-    nothing_in,
+    no_text_failure,
     read_stream,
 )
 from bylaw.contract.faults.texts import as_text
@@ -58,7 +58,7 @@ def read_reply(
     if status >= 300:
         return Failure("error", f"HTTP {status}: {excerpt(body)}")
     kind = content_type.lower()
-    body = _as_utf8(body, kind)
+    body = _convert_to_utf8(body, kind)
     if kind.startswith("multipart/"):
         return Failure("bad_answer", f"the reply consists of several parts, which are not read: {excerpt(body)}")
     streamed = read_stream(content_type, body, response_path)
@@ -81,19 +81,19 @@ def read_reply(
         return Failure("bad_answer", f"the answer is cut off: {excerpt(body)}") if is_cut else text
     if value is None:
         return Failure("bad_answer", "the reply is null")
-    return _guessed(value) if isinstance(value, dict) else _text(value)
+    return _guess_answer(value) if isinstance(value, dict) else _text(value)
 
 
 def read_output(output: bytes) -> str | Failure:
     """The answer that a command printed: its text without colours, put together if it is a stream."""
-    text = _ANSI.sub("", _as_utf8(output, "").decode("utf-8", "replace")).rstrip("\r\n")
+    text = _ANSI.sub("", _convert_to_utf8(output, "").decode("utf-8", "replace")).rstrip("\r\n")
     return read_text(text) if text.strip() else Failure("bad_answer", "the command printed nothing")
 
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-def _as_utf8(body: bytes, content_type: str) -> bytes:
+def _convert_to_utf8(body: bytes, content_type: str) -> bytes:
     """The body in UTF-8 and without a mark of the byte order; other encodings are those that the reply names."""
     named = _CHARSET.search(content_type)
     name = named[1] if named else "utf-16" if body[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8"
@@ -136,7 +136,7 @@ def _text(value: Any) -> str | Failure:
     return read_text(as_text(value)) if blocks is None else blocks
 
 
-def _guessed(reply: dict[str, Any]) -> str | Failure:
+def _guess_answer(reply: dict[str, Any]) -> str | Failure:
     failure = reported_failure(reply)
     provided = provider_text(reply) if failure is None else None
     if failure is not None or provided is not None:
@@ -174,7 +174,7 @@ def read_text(text: str, path: str | None = None) -> str | Failure:
 def _is_one_piece(value: dict[str, Any]) -> bool:
     """Whether an object is the only event of a stream, which is cut off unless the event ends it."""
     is_event = value.get("done") is False or value.get("object") == "chat.completion.chunk"
-    return is_event and are_said([value])
+    return is_event and are_stream_events([value])
 
 
 _LOG_LINE = re.compile(r"\[?(?:\d{4}-\d\d-\d\d[T ]|\d\d:\d\d:\d\d|(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b)")
@@ -203,7 +203,7 @@ def _read_after_log(text: str) -> str | Failure | None:
 def read_at(value: Any, path: str) -> str | Failure:
     """The answer at this path of data, which may be a stream; a failure that the data reports in place of an answer."""
     failure = reported_failure(value) if isinstance(value, dict) else None
-    found = at_path(value, path) if failure is None else failure
+    found = text_at_path(value, path) if failure is None else failure
     return read_text(found) if isinstance(found, str) else found
 
 
@@ -262,7 +262,7 @@ def _join_yielded(chunks: Chunks, path: str | None) -> str | Failure:
     if states:
         return states[-1]
     text = join_values(values)
-    return nothing_in(len(chunks), "chunks") if text is None else text
+    return no_text_failure(len(chunks), "chunks") if text is None else text
 
 
 def _join_texts(texts: list[str], path: str | None) -> str | Failure:

@@ -25,7 +25,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bylaw.contract.agents.answers import IS_METADATA, ReportsFailure, answer_text, at_path, excerpt, reported_failure
+from bylaw.contract.agents.answers import (
+    IS_METADATA,
+    ReportsFailure,
+    answer_text,
+    excerpt,
+    reported_failure,
+    text_at_path,
+)
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.exchange import json_of
 from bylaw.wire.formats import FORMATS
@@ -54,7 +61,7 @@ def read_stream(content_type: str, body: bytes, path: str | None) -> str | Failu
     events = _objects_in_a_row(text)
     if events:
         is_stream = _are_events(events, path)
-        return join_events(events, path) if is_stream else nothing_in(len(events), "objects")
+        return join_events(events, path) if is_stream else no_text_failure(len(events), "objects")
     events = _lines(text)
     return join_events(events, path) if len(events) > 1 and _are_events(events, path) else None
 
@@ -85,7 +92,7 @@ def read_list(items: list[Any], path: str | None = None) -> str | Failure | None
         return join_at_path([Event(None, msgspec.json.encode(item).decode(), 0) for item in items], path)
     if path is None and all(isinstance(item.get("role"), str) and "content" in item for item in items):
         return answer_text({"messages": items})
-    if path is None and are_said(items):
+    if path is None and are_stream_events(items):
         failed = next((error for item in items if (error := error_in(None, item)) is not None), None)
         return join_values(items) if failed is None else Failure("error", f"the stream reports an error: {failed}")
     return None
@@ -109,21 +116,25 @@ def _read_events(body: bytes, path: str | None, *, is_declared: bool) -> str | F
     # unless its last event is whole JSON.
     is_whole = not last_line or last_line.startswith(b":") or (unended and isinstance(unended[-1].json, dict | list))
     if is_declared and not (is_whole or (unended and unended[-1].data == _DONE)):
-        return _cut(f"it ends in the middle of the event `{excerpt(last_line)}`")
+        return _cut_failure(f"it ends in the middle of the event `{excerpt(last_line)}`")
     return join_events([*events, *unended], path)
 
 
-def _cut(why: str) -> Failure:
+def _cut_failure(why: str) -> Failure:
     return Failure("bad_answer", f"the answer is cut off: {why}")
 
 
 def _are_events(events: Sequence[Event], path: str | None) -> bool:
     """Whether JSON objects are a stream. The last one may be cut off. With a path, the author says that they are."""
     values = [event.json for event in (events[:-1] if _is_unread(events[-1]) else events)]
-    return bool(values) and all(isinstance(one, dict) for one in values) and (path is not None or are_said(values))
+    return (
+        bool(values)
+        and all(isinstance(one, dict) for one in values)
+        and (path is not None or are_stream_events(values))
+    )
 
 
-def are_said(values: Sequence[dict[str, Any]]) -> bool:
+def are_stream_events(values: Sequence[dict[str, Any]]) -> bool:
     """Whether objects are events and not data: those of a provider, or with text in one field alone."""
     if any(_provider_pieces(value) is not None for value in values):
         return True
@@ -179,19 +190,19 @@ def join_events(events: list[Event], path: str | None) -> str | Failure:
             return Failure("error", f"the stream reports an error: {failed}")
     if not any(isinstance(value, dict | list) for value in values):
         if path is not None or not said:
-            return nothing_in(len(said), "events") if path is None else join_at_path(said, path)
+            return no_text_failure(len(said), "events") if path is None else join_at_path(said, path)
         if len(said) == 1 and said[0].data.startswith('{"'):
-            return _cut(f"its only event is `{excerpt(said[0].data.encode())}`")
+            return _cut_failure(f"its only event is `{excerpt(said[0].data.encode())}`")
         given = zip(said, values, strict=True)
         return "".join(value if isinstance(value, str) else event.data for event, value in given)
     for at, event in enumerate(said):
         if _is_unread(event):
             if at == len(said) - 1:
-                return _cut(f"its last event is `{excerpt(event.data.encode())}`")
+                return _cut_failure(f"its last event is `{excerpt(event.data.encode())}`")
             return Failure("bad_answer", f"an event of the stream cannot be read: {excerpt(event.data.encode())}")
-    mark = _missing_end(events)
+    mark = _find_missing_end(events)
     if mark is not None:
-        return _cut(f"the stream ends without `{mark}`")
+        return _cut_failure(f"the stream ends without `{mark}`")
     if path is not None:
         return join_at_path(said, path)
     # What is no object is a word of the answer, also if it could be JSON, as `7`.
@@ -199,23 +210,23 @@ def join_events(events: list[Event], path: str | None) -> str | Failure:
         value if isinstance(value, dict | list | str) or event.data == "null" else event.data
         for event, value in zip(said, values, strict=True)
     )
-    return text or _whole(said) or ("" if text is not None else nothing_in(len(said), "events"))
+    return text or _final_text(said) or ("" if text is not None else no_text_failure(len(said), "events"))
 
 
 def join_at_path(events: list[Event], path: str) -> str | Failure:
-    found = [at_path(event.json, path) for event in events if isinstance(event.json, dict | list)]
+    found = [text_at_path(event.json, path) for event in events if isinstance(event.json, dict | list)]
     texts = [text for text in found if isinstance(text, str)]
     if texts:
         return join_pieces(texts)
     for wire in FORMATS:
         reply = wire.collect(events)
-        whole = at_path(reply, path) if reply is not None else None
+        whole = text_at_path(reply, path) if reply is not None else None
         if isinstance(whole, str):
             return whole
     return Failure("bad_answer", f"none of the {len(events)} events of the stream has `{path}`")
 
 
-def _whole(events: list[Event]) -> str | None:
+def _final_text(events: list[Event]) -> str | None:
     """The answer of a stream whose last event alone holds the text."""
     for wire in FORMATS:
         reply = wire.collect(events)
@@ -225,7 +236,7 @@ def _whole(events: list[Event]) -> str | None:
     return None
 
 
-def nothing_in(count: int, what: str) -> Failure:
+def no_text_failure(count: int, what: str) -> Failure:
     return Failure(
         "bad_answer",
         f"the answer is a stream of {count} {what} in which no text is found; `response_path` says where each holds it",
@@ -253,16 +264,16 @@ def join_values(values: Iterable[Any]) -> str | None:
     """The text of events, part by part; None if there is none."""
     parts: dict[str, list[str]] = {}
     for value in values:
-        for part, text in _pieces(value):
+        for part, text in _pieces_of_event(value):
             parts.setdefault(part, []).append(text)
     return "".join(map(join_pieces, parts.values())) if parts else None
 
 
-def _pieces(value: Any) -> Iterator[Piece]:
+def _pieces_of_event(value: Any) -> Iterator[Piece]:
     """The pieces of the answer in one event."""
     if isinstance(value, list):
         for item in value:
-            yield from _pieces(item)
+            yield from _pieces_of_event(item)
         return
     pieces = _provider_pieces(value) if isinstance(value, dict) else None
     if pieces is not None:
@@ -409,7 +420,7 @@ _MARKS = {
 }
 
 
-def _missing_end(events: Iterable[Event]) -> str | None:
+def _find_missing_end(events: Iterable[Event]) -> str | None:
     """The mark that is missing at the end of a stream; None if it has ended, or if its format has no mark."""
     missing: dict[str, str] = {}
     for event in events:

@@ -61,8 +61,8 @@ def _check_url(text: str, node: Node, name: str, context: Context, *, sibling: N
     if _is_url(text):
         return text
     # messages show the text as written in the file: expanded variables may be secrets
-    written = _as_written(node)
-    base = _as_written(sibling) if sibling else ""
+    written = _raw_text(node)
+    base = _raw_text(sibling) if sibling else ""
     if written.startswith("/") and "$" not in base and _is_url(base):
         help = f"write {quote(urljoin(base, written))}"
     elif _is_url(f"http://{written}"):
@@ -74,7 +74,7 @@ def _check_url(text: str, node: Node, name: str, context: Context, *, sibling: N
     return None
 
 
-def _as_written(node: Node) -> str:
+def _raw_text(node: Node) -> str:
     return str(node.value) if isinstance(node, ScalarNode) else node.raw
 
 

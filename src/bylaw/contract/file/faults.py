@@ -350,16 +350,16 @@ def _make_attack(id: str, read: Variant | None, context: Context) -> list[Contex
 def _make(fault_type: type[F], id: str, key: str, read: Variant, values: Values) -> F:
     """The fields of a fault have the names of its keys, those of its timing excepted."""
     own: dict[str, Any] = {name: value for name, value in values.items() if name in fault_type.__struct_fields__}
-    own |= {key: read.tag, "timing": _timing(values), "span": read.node.head}
-    return with_label(fault_type(id=id, label="", **own))
+    own |= {key: read.tag, "timing": _make_timing(values), "span": read.node.head}
+    return add_label(fault_type(id=id, label="", **own))
 
 
-def _timing(values: Values) -> Timing:
+def _make_timing(values: Values) -> Timing:
     return Timing(**{key: values[key] for key in _TIMING_KEYS if key in values})
 
 
 def _can_fire(read: Variant, context: Context) -> bool:
-    timing = _timing(read.values)
+    timing = _make_timing(read.values)
     if timing.nth is None or timing.nth[-1] > timing.after_calls:
         return True
     calls = f"after {timing.after_calls} calls and only on call {timing.nth[-1]}"
@@ -372,7 +372,7 @@ def _can_fire(read: Variant, context: Context) -> bool:
 _LONGEST_TARGET = 60
 
 
-def with_label(fault: F) -> F:
+def add_label(fault: F) -> F:
     subject, what, detail = "model", "", ""
     if isinstance(fault, ToolFault):
         subject, what = _clip(fault.match_url or ("every tool" if fault.tool == "*" else fault.tool) or ""), fault.mode

@@ -304,7 +304,7 @@ SHORT = {"recovers_within": "calls", "no_duplicate_side_effects": "tools", "give
 """types that may be keys: `recovers_within: {calls: 3}`; with the parameter that their value is, if it is no mapping"""
 
 
-def _written_out(node: Node) -> Node:
+def _expand_shorthand(node: Node) -> Node:
     """`{id: …, recovers_within: {calls: 3}}` as `{id: …, type: recovers_within, calls: 3}`."""
     short = next((key for key in SHORT if isinstance(node, MapNode) and key in node.entries), None)
     if short is None or not isinstance(node, MapNode) or "type" in node.entries:
@@ -322,7 +322,7 @@ def _written_out(node: Node) -> Node:
 
 
 def _read_invariant(node: Node, rules: FileRules, ids: Ids, context: Context) -> Invariant | None:
-    node = _written_out(node)
+    node = _expand_shorthand(node)
     read = INVARIANT.read_variant(node, context)
     entry = node.entries.get("id") if isinstance(node, MapNode) else None
     help = "give each invariant an id of its own"
@@ -357,7 +357,7 @@ def _make_check(read: Variant, rules: FileRules, context: Context) -> Check | No
     if read.tag == "rule":
         return _read_rule_check(values["rule"], read.node, rules, context)
     if read.tag == "system_prompt_leak_probe":
-        values = _with_system_prompt(read, context)
+        values = _load_system_prompt(read, context)
         if not {"patterns", "system_prompt"} & values.keys():
             return None
     make = CHECKS[read.tag].make
@@ -383,7 +383,7 @@ def _read_rule_check(node: Node, invariant: MapNode, rules: FileRules, context: 
     return None if rule is None else KeepsRule(rule)
 
 
-def _with_system_prompt(read: Variant, context: Context) -> Values:
+def _load_system_prompt(read: Variant, context: Context) -> Values:
     """The values of a leak probe, with the text of its file."""
     values = dict(read.values)
     path = values.pop("system_prompt_path", None)

@@ -91,7 +91,7 @@ SECTION = Table(
 FLAKESTORM = ("flakestorm.yaml", "flakestorm.yml")
 
 
-class _At(Struct):
+class _Location(Struct):
     """A place in the file, of something that was read before."""
 
     head: Span
@@ -207,7 +207,7 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
         prompts = [prompt if prompt.variations else replace(prompt, variations=varied) for prompt in prompts]
     if "invariants" in inner and values is not None:
         _check_variations(prompts, invariants, context.problems)
-    invariants = [_with_dangerous_prompts(invariant, prompts) for invariant in invariants]
+    invariants = [_add_dangerous_prompts(invariant, prompts) for invariant in invariants]
     if "golden_prompts" not in root.entries and not (invariants and all(one.probes for one in invariants)):
         _require(root, "golden_prompts", "list what the agent is asked", context)
     if _has_errors(context):
@@ -223,7 +223,7 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
     )
     for span, code, message, help in chain.from_iterable(doubts):
         if span is not None:
-            context.problems.warn(code=code, message=message, at=_At(span), help=help)
+            context.problems.warn(code=code, message=message, at=_Location(span), help=help)
     return Contract(
         name=values["name"],
         description=values.get("description"),
@@ -252,7 +252,7 @@ def _read_matrix(root: MapNode, section: Node, context: Context) -> list[Scenari
     return found[0]
 
 
-def _with_dangerous_prompts(invariant: Invariant, prompts: list[Prompt]) -> Invariant:
+def _add_dangerous_prompts(invariant: Invariant, prompts: list[Prompt]) -> Invariant:
     """A `refusal_check` without prompts of its own asks the golden prompts that are marked dangerous, or ours."""
     if invariant.probes or not isinstance(invariant.check, Refuses):
         return invariant
@@ -269,7 +269,7 @@ def _check_variations(prompts: Sequence[Prompt], invariants: Sequence[Invariant]
             problems.error(
                 code="unknown-invariant",
                 message=f"the contract has no invariant {quote(id)} that a variation could keep",
-                at=_At(prompt.span),
+                at=_Location(prompt.span),
                 help=did_you_mean(id, ids),
             )
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 from bylaw.contract.faults.live_run import LiveRun, current_run
 from bylaw.wire.exchange import Incoming, Outgoing
 from bylaw.wire.formats.base import Json
-from bylaw.wire.listeners import unobserved
+from bylaw.wire.listeners import ignore_exchanges
 from bylaw.wire.patch_on_import import Patches, PatchOnImport
 from bylaw.wire.values import one_line, plain
 
@@ -139,7 +139,7 @@ class ModelCall:
         """
         parts: list[Any] = []
         while True:
-            with unobserved():
+            with ignore_exchanges():
                 part = await anext(source, None)
             if part is None:
                 break
@@ -205,7 +205,7 @@ def chat_parts(reply: Json) -> tuple[str, list[Json], str]:
     return message.get("content") or "", message.get("tool_calls") or [], choice.get("finish_reason") or "stop"
 
 
-def aligned(before: list[Json], after: list[Json]) -> list[tuple[int | None, Json]]:
+def align_messages(before: list[Json], after: list[Json]) -> list[tuple[int | None, Json]]:
     """Each message of an attacked conversation with its index before the attack; None for one that was inserted."""
     pairs: list[tuple[int | None, Json]] = []
     place = 0

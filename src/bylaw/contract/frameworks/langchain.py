@@ -20,13 +20,13 @@ from bylaw.contract.frameworks import (
     Errors,
     ModelCall,
     ModelFailure,
-    aligned,
+    align_messages,
     chat_parts,
     chat_reply,
     chat_tool_call,
 )
 from bylaw.wire.formats.base import Json
-from bylaw.wire.listeners import unobserved
+from bylaw.wire.listeners import ignore_exchanges
 from bylaw.wire.patch_on_import import Patches
 
 _OVER_HTTP = ("langchain_anthropic", "langchain_deepseek", "langchain_openai", "langchain_xai")
@@ -63,7 +63,7 @@ def _generate(original: Any) -> Any:
         with call.recorded():
             run.wait(call.delay)
             call.fail()
-            with unobserved():
+            with ignore_exchanges():
                 result = original(self, [asked], *args, **kwargs)
             _alter_result(call, self, result)
             run.wait(call.first_byte_delay)
@@ -81,7 +81,7 @@ def _agenerate(original: Any) -> Any:
         call, asked = _begin(run, self, messages[0], kwargs)
         with call.recorded():
             await call.begin()
-            with unobserved():
+            with ignore_exchanges():
                 result = await original(self, [asked], *args, **kwargs)
             _alter_result(call, self, result)
             await asyncio.sleep(call.first_byte_delay)
@@ -105,7 +105,7 @@ def _stream(original: Any) -> Any:
             run.wait(call.first_byte_delay)
             source = original(self, asked, *args, **kwargs)
             while True:
-                with unobserved():
+                with ignore_exchanges():
                     chunk = next(source, None)
                 if chunk is None:
                     break
@@ -171,7 +171,7 @@ def _begin(run: LiveRun, model: Any, messages: Any, kwargs: dict[str, Any]) -> t
     if before == after:
         return call, messages
     asked: list[Any] = []
-    for place, message in aligned(before, after):
+    for place, message in align_messages(before, after):
         if place is None:
             asked.append((AIMessage if message["role"] == "assistant" else HumanMessage)(content=message["content"]))
         elif message == before[place]:
@@ -222,13 +222,13 @@ def _name(model: Any) -> str:
     return str(getattr(model, "model_name", None) or getattr(model, "model", None) or model._llm_type)
 
 
-def _broken(kind: Literal["timeout", "cut"]) -> Exception:
+def _make_error(kind: Literal["timeout", "cut"]) -> Exception:
     if kind == "timeout":
         return TimeoutError("the model did not answer in time")
     return ConnectionError("the connection to the model was broken off")
 
 
-_ERRORS = Errors(_broken, lambda status, message, _error, _headers: ModelFailure(f"{status}: {message}"))
+_ERRORS = Errors(_make_error, lambda status, message, _error, _headers: ModelFailure(f"{status}: {message}"))
 
 
 # Tools
@@ -248,7 +248,7 @@ def _run_tool(original: Any) -> Any:
                 self.name, arguments, lambda: inner(*values, **named), call_id=call_id, lens=_lens(self)
             )
 
-        return original(_with(self, "_run", _run), tool_input, *args, **kwargs)
+        return original(_replace_method(self, "_run", _run), tool_input, *args, **kwargs)
 
     return run
 
@@ -267,12 +267,12 @@ def _arun_tool(original: Any) -> Any:
                 self.name, arguments, lambda: inner(*values, **named), call_id=call_id, lens=_lens(self)
             )
 
-        return await original(_with(self, "_arun", _arun), tool_input, *args, **kwargs)
+        return await original(_replace_method(self, "_arun", _arun), tool_input, *args, **kwargs)
 
     return arun
 
 
-def _with(tool: Any, name: str, method: Any) -> Any:
+def _replace_method(tool: Any, name: str, method: Any) -> Any:
     clone = copy.copy(tool)
     object.__setattr__(clone, "__dict__", {**clone.__dict__, name: method})
     return clone

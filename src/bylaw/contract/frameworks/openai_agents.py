@@ -21,7 +21,7 @@ import msgspec
 from bylaw.contract.faults.live_run import LiveRun, current_run, live_run_for
 from bylaw.contract.frameworks import Errors, ModelCall
 from bylaw.wire.formats.base import Json
-from bylaw.wire.listeners import unobserved
+from bylaw.wire.listeners import ignore_exchanges
 from bylaw.wire.patch_on_import import Patches, subclasses
 
 _ADDRESS = "http://model.invalid/v1/responses"
@@ -68,7 +68,7 @@ def _response(original: Any) -> Any:
         call = _begin(run, asked)
         with call.recorded():
             await call.begin()
-            with unobserved():
+            with ignore_exchanges():
                 response = await original(*asked.args, **asked.kwargs)
             changed = call.answered(_reply(response.output))
             await asyncio.sleep(call.first_byte_delay)
@@ -143,7 +143,7 @@ def _items(output: list[Any], changed: Json) -> list[Any]:
     ]
 
 
-def _broken(kind: Literal["timeout", "cut"]) -> Exception:
+def _make_error(kind: Literal["timeout", "cut"]) -> Exception:
     import openai
 
     request = _http().Request("POST", _ADDRESS)
@@ -169,7 +169,7 @@ def _http() -> Any:
     return importlib.import_module(DefaultHttpxClient.__mro__[-2].__module__.partition(".")[0])
 
 
-_ERRORS = Errors(_broken, _status)
+_ERRORS = Errors(_make_error, _status)
 
 
 # Tools
@@ -217,9 +217,9 @@ class _Invoke:
         except Exception as error:
             if is_reached:  # an error of the tool itself, which its own invoker has handled
                 raise
-            return await self._handled(ctx, error)
+            return await self._handle_error(ctx, error)
 
-    async def _handled(self, ctx: Any, error: Exception) -> Any:
+    async def _handle_error(self, ctx: Any, error: Exception) -> Any:
         from agents import tool as module
 
         handle = getattr(module, "maybe_invoke_function_tool_failure_error_function", None)

@@ -19,9 +19,9 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.toolsets import WrapperToolset
 
 from bylaw.contract.faults.live_run import Lens, LiveRun, live_run_for
-from bylaw.contract.frameworks import Errors, ModelCall, aligned, chat_parts, chat_reply, chat_tool_call
+from bylaw.contract.frameworks import Errors, ModelCall, align_messages, chat_parts, chat_reply, chat_tool_call
 from bylaw.wire.formats.base import Json
-from bylaw.wire.listeners import unobserved
+from bylaw.wire.listeners import ignore_exchanges
 
 _OVER_HTTP = ("pydantic_ai.models.anthropic", "pydantic_ai.models.openai")
 
@@ -71,7 +71,7 @@ class FaultyModel(WrapperModel):  # type: ignore[misc]  # of an optional library
         async def ask(asked: Any) -> Any:
             return await self.wrapped.request(asked, model_settings, model_request_parameters)
 
-        return await self._asked(messages, model_request_parameters, ask)
+        return await self._ask_model(messages, model_request_parameters, ask)
 
     @asynccontextmanager
     async def request_stream(
@@ -89,7 +89,7 @@ class FaultyModel(WrapperModel):  # type: ignore[misc]  # of an optional library
                 original.append(stream.get())
                 return original[0]
 
-        response = await self._asked(messages, model_request_parameters, ask)
+        response = await self._ask_model(messages, model_request_parameters, ask)
         is_original = bool(original) and response is original[0]
         # without the events that the end of the stream sends itself
         replayed = [event for event in events if event.event_kind in ("part_start", "part_delta", "part_end")]
@@ -99,14 +99,14 @@ class FaultyModel(WrapperModel):  # type: ignore[misc]  # of an optional library
             replay_events=(replayed or True) if is_original else True,
         )
 
-    async def _asked(self, messages: Any, parameters: Any, ask: Any) -> Any:
+    async def _ask_model(self, messages: Any, parameters: Any, ask: Any) -> Any:
         conversation = Conversation(messages, parameters)
         request = {"model": self.wrapped.model_name, "messages": conversation.messages, **_tools(parameters)}
         call = ModelCall(self._run, "chat", request, _errors(self.wrapped.model_name))
         with call.recorded():
             await call.begin()
             asked = conversation.attacked(call.sent["messages"], call.request["messages"])
-            with unobserved():
+            with ignore_exchanges():
                 response = await ask(asked)
             changed = call.answered(_chat_response(response))
             await asyncio.sleep(call.first_byte_delay)
@@ -162,7 +162,7 @@ class Conversation:
         edits: dict[tuple[int, int], Json] = {}
         extra: dict[tuple[int, int], list[Json]] = {}
         waiting: list[Json] = []
-        for place, message in aligned(before, after):
+        for place, message in align_messages(before, after):
             part = self._places[place] if place is not None else None
             if place is None:
                 waiting.append(message)
@@ -174,7 +174,7 @@ class Conversation:
         rebuilt: list[Any] = []
         for at, message in enumerate(self._originals):
             rebuilt += _rebuilt(at, message, edits, extra)
-        return rebuilt + [_made(message) for message in waiting]
+        return rebuilt + [_make_message(message) for message in waiting]
 
     def _add(self, place: tuple[int, int] | None, message: Json) -> None:
         self.messages.append(message)
@@ -233,20 +233,20 @@ def _rebuilt(
     """A message with its changes, after the messages that were inserted before it."""
     before: list[Any] = []
     if message.kind == "response":
-        return [*(_made(item) for item in extra.get((at, 0), ())), message]
+        return [*(_make_message(item) for item in extra.get((at, 0), ())), message]
     parts: list[Any] = []
     for index, part in enumerate(message.parts):
         for item in extra.get((at, index), ()):
             if item["role"] == "assistant":
-                before.append(_made(item))
+                before.append(_make_message(item))
             else:
                 parts.append(UserPromptPart(content=item["content"]))
         edit = edits.get((at, index))
-        parts.append(part if edit is None else _edited(part, edit["content"]))
+        parts.append(part if edit is None else _replace_text(part, edit["content"]))
     return [*before, dataclasses.replace(message, parts=parts)]
 
 
-def _edited(part: Any, text: str) -> Any:
+def _replace_text(part: Any, text: str) -> Any:
     """The part with another text; other content, such as images, stays."""
     content = getattr(part, "content", None)
     if isinstance(content, list | tuple) and part.part_kind == "user-prompt":
@@ -254,7 +254,7 @@ def _edited(part: Any, text: str) -> Any:
     return dataclasses.replace(part, content=text)
 
 
-def _made(message: Json) -> Any:
+def _make_message(message: Json) -> Any:
     if message["role"] == "assistant":
         return ModelResponse(parts=[TextPart(content=message["content"])])
     return ModelRequest(parts=[UserPromptPart(content=message["content"])])

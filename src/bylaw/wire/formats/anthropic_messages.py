@@ -54,7 +54,9 @@ class AnthropicMessages:
                 reply["usage"] = (reply.get("usage") or {}) | (data.get("usage") or {})
             elif isinstance(data.get("index"), int):
                 _collect(blocks, data)
-        return None if reply is None else {**reply, "content": [_closed(blocks[index]) for index in sorted(blocks)]}
+        return (
+            None if reply is None else {**reply, "content": [_close_block(blocks[index]) for index in sorted(blocks)]}
+        )
 
     def stream(self, reply: Json) -> list[bytes]:
         start = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
@@ -161,7 +163,7 @@ def _collect(blocks: dict[int, Json], data: Json) -> None:
         blocks[index]["is_stopped"] = True
 
 
-def _closed(block: Json) -> Json:
+def _close_block(block: Json) -> Json:
     partial_json, is_stopped = block.pop("partial"), block.pop("is_stopped", False)
     if not str(block.get("type")).endswith("tool_use"):
         return block

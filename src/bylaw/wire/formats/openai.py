@@ -57,13 +57,15 @@ class OpenAiChat(_OpenAi):
                 _collect(choices, choice)
         if reply is None:
             return None
-        return {**reply, "choices": [_closed(choices[index]) for index in sorted(choices)]}
+        return {**reply, "choices": [_close_choice(choices[index]) for index in sorted(choices)]}
 
     def stream(self, reply: Json) -> list[bytes]:
         head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
         head["object"] = "chat.completion.chunk"
         events = [
-            write_event({**head, "choices": [part]}) for choice in reply.get("choices") or () for part in _parts(choice)
+            write_event({**head, "choices": [part]})
+            for choice in reply.get("choices") or ()
+            for part in _split_choice(choice)
         ]
         if reply.get("usage"):
             events.append(write_event({**head, "choices": [], "usage": reply["usage"]}))
@@ -144,7 +146,7 @@ def _text(message: Json) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _parts(choice: Json) -> Iterator[Json]:
+def _split_choice(choice: Json) -> Iterator[Json]:
     """A choice as the choices of chunks."""
     index, message = choice.get("index", 0), choice.get("message") or {}
 
@@ -212,7 +214,7 @@ def _call_of(calls: list[Json], call: Json) -> Json | None:
     return None if is_named and is_other else known
 
 
-def _closed(choice: Json) -> Json:
+def _close_choice(choice: Json) -> Json:
     calls = choice.pop("calls")
     if calls:
         calls.sort(key=lambda call: int(call.pop("index")))
@@ -308,7 +310,7 @@ class OpenAiResponses(_OpenAi):
         return altered
 
     def answer(self, reply: Json) -> Json:
-        calls = [_as_call(item) for item in _items(reply) if item.get("type") == "function_call"]
+        calls = [_make_call(item) for item in _items(reply) if item.get("type") == "function_call"]
         text = "\n".join(block["text"] for block in _texts(reply) if block["text"])
         message: Json = {"role": "assistant", "content": text if text or not calls else None, "tool_calls": calls}
         details = reply.get("incomplete_details")
@@ -324,7 +326,7 @@ class OpenAiResponses(_OpenAi):
         conversation = request["input"]
         if isinstance(conversation, str):
             return [*first, {"role": "user", "content": conversation}]
-        return [*first, *(_as_message(item) for item in conversation)]
+        return [*first, *(_make_message(item) for item in conversation)]
 
     def edit_prompt(self, request: Json, change: Change) -> bool:
         if isinstance(request["input"], str):
@@ -360,14 +362,14 @@ def _texts(reply: Json) -> Iterator[Json]:
                 yield block
 
 
-def _as_call(item: Json) -> Json:
+def _make_call(item: Json) -> Json:
     function = {"name": item.get("name"), "arguments": item.get("arguments")}
     return {"id": item.get("call_id"), "type": "function", "function": function}
 
 
-def _as_message(item: Any) -> Any:
+def _make_message(item: Any) -> Any:
     if isinstance(item, dict) and item.get("type") == "function_call":
-        return {"role": "assistant", "content": None, "tool_calls": [_as_call(item)]}
+        return {"role": "assistant", "content": None, "tool_calls": [_make_call(item)]}
     if isinstance(item, dict) and item.get("type") == "function_call_output":
         return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
     return item

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from http.client import responses
 from typing import Any, Protocol
 
-from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing, Pace
-from bylaw.wire.listeners import Participants, current_run, unobserved
+from bylaw.wire.exchange import BodyPace, Breakdown, Exchange, Incoming, Outgoing
+from bylaw.wire.listeners import Participants, current_run, ignore_exchanges
 from bylaw.wire.values import one_line
 
 BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
@@ -63,7 +63,7 @@ def carry(participants: Participants, request: Outgoing, library: Library) -> An
         raise_failure(exchange, library)
         answer = exchange.reply
         if answer is None:
-            with unobserved():
+            with ignore_exchanges():
                 reply = library.send(exchange.request)
                 if not exchange.buffers:
                     return library.observe(reply, exchange) if is_observed(exchange) else reply
@@ -89,7 +89,7 @@ async def acarry(participants: Participants, request: Outgoing, library: Library
         raise_failure(exchange, library)
         answer = exchange.reply
         if answer is None:
-            with unobserved():
+            with ignore_exchanges():
                 reply = await library.send(exchange.request)
                 if not exchange.buffers:
                     return await library.observe(reply, exchange) if is_observed(exchange) else reply
@@ -130,8 +130,8 @@ def raise_failure(exchange: Exchange, library: Limits) -> None:
         raise library.failure(exchange.fails)
 
 
-def pace_of(exchange: Exchange, library: Limits) -> Pace:
-    return Pace(exchange.body_seconds, library.read_timeout, lambda: library.failure("timeout"))
+def pace_of(exchange: Exchange, library: Limits) -> BodyPace:
+    return BodyPace(exchange.body_seconds, library.read_timeout, lambda: library.failure("timeout"))
 
 
 def raise_late_failure(exchange: Exchange, library: Limits) -> None:

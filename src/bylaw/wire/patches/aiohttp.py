@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from bylaw.wire.exchange import MOST_KEPT, Breakdown, Exchange, Incoming, Outgoing
-from bylaw.wire.listeners import participants, unobserved
+from bylaw.wire.listeners import ignore_exchanges, participants
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches import (
     BODY_HEADERS,
@@ -145,14 +145,14 @@ class _Aiohttp:
                 protocol.set_exception(error)
 
         protocol.transport.task = asyncio.ensure_future(feed())
-        return await self._through(protocol)
+        return await self._build_response(protocol)
 
     async def build(self, reply: Incoming, cut_after: int | None) -> Any:
         protocol = _protocol()
         protocol.data_received(self._head(reply) + reply.body[:cut_after])
         if cut_after is not None:
             _call_after_headers(protocol, lambda: protocol.connection_lost(None))
-        return await self._through(protocol)
+        return await self._build_response(protocol)
 
     def _head(self, reply: Incoming) -> bytes:
         is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
@@ -166,7 +166,7 @@ class _Aiohttp:
         exchange.head(reply.status, headers)
         length = reply.content_length
         if length is None or "text/event-stream" in headers.get("content-type", ""):
-            return await self._pumped(reply, exchange)
+            return await self._stream_reply(reply, exchange)
         if length > MOST_KEPT:
             exchange.end()
             return reply
@@ -175,7 +175,7 @@ class _Aiohttp:
         exchange.end()
         return await self.build(whole, None)
 
-    async def _pumped(self, reply: Any, exchange: Exchange) -> Any:
+    async def _stream_reply(self, reply: Any, exchange: Exchange) -> Any:
         """The response, with the stream passed on piece by piece."""
         import aiohttp
 
@@ -201,13 +201,13 @@ class _Aiohttp:
                 reply.release()
 
         protocol.transport.task = asyncio.ensure_future(pump())
-        return await self._through(protocol)
+        return await self._build_response(protocol)
 
-    async def _through(self, protocol: Any) -> Any:
+    async def _build_response(self, protocol: Any) -> Any:
         """The response that aiohttp builds from the bytes that the fake protocol receives."""
         token = _fake_protocol.set(protocol)
         try:
-            with unobserved():
+            with ignore_exchanges():
                 return await self._original(self._session, self._method, self._url, **self._kwargs)
         finally:
             _fake_protocol.reset(token)

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
-from bylaw.wire.listeners import Participants, participants, report_unreadable, unobserved
+from bylaw.wire.listeners import Participants, ignore_exchanges, participants, report_unreadable
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches import (
     PieceReader,
@@ -72,8 +72,10 @@ def _request(original: Any) -> Any:
             return
         try:
             taking_part.wait(bounded(exchange.delay, _HttpClient(self)))
-            with unobserved():
-                original(self, method, url, *_changed(exchange.request, body, headers), encode_chunked=encode_chunked)
+            with ignore_exchanges():
+                original(
+                    self, method, url, *_change_request(exchange.request, body, headers), encode_chunked=encode_chunked
+                )
         except BaseException as error:
             exchange.end(error=one_line(error))
             raise
@@ -97,8 +99,8 @@ def _getresponse(original: Any) -> Any:
         if pending is None:
             return original(self)
         try:
-            with unobserved():
-                return _answered(self, pending, original)
+            with ignore_exchanges():
+                return _answer_request(self, pending, original)
         except BaseException as error:
             pending.exchange.end(error=one_line(error))
             raise
@@ -106,7 +108,7 @@ def _getresponse(original: Any) -> Any:
     return getresponse
 
 
-def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
+def _answer_request(connection: Any, pending: _Pending, original: Any) -> Any:
     exchange, library = pending.exchange, _HttpClient(connection)
     if exchange.fails is not None or exchange.reply is not None:
         pending.participants.wait(bounded(exchange.delay, library))
@@ -117,7 +119,7 @@ def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
     else:
         reply = original(connection)
         if not exchange.buffers:
-            return _observed(reply, exchange) if is_observed(exchange) else reply
+            return _observe_reply(reply, exchange) if is_observed(exchange) else reply
         headers = {name.lower(): value for name, value in reply.getheaders()}
         answer = exchange.answer(Incoming(reply.status, headers, reply.read()))
     pending.participants.wait(bounded(exchange.first_byte_delay, library))
@@ -154,7 +156,7 @@ def _whole_url(connection: Any, url: str) -> str:
     return url if "://" in url else f"{scheme}://{connection.host}{port}{url}"
 
 
-def _changed(request: Outgoing, body: bytes | None, headers: Any) -> tuple[bytes | None, Any]:
+def _change_request(request: Outgoing, body: bytes | None, headers: Any) -> tuple[bytes | None, Any]:
     if request.body == (body or b""):
         return body, headers
     others = {name: value for name, value in headers.items() if str(name).lower() != "content-length"}
@@ -177,24 +179,24 @@ class _ObservedResponse(http.client.HTTPResponse):
     """http.client implements some of these methods with the others"""
 
     def read(self, amt: int | None = None) -> bytes:
-        return self._reported(super().read, amt)
+        return self._report_read(super().read, amt)
 
     def read1(self, n: int = -1) -> bytes:
-        return self._reported(super().read1, n)
+        return self._report_read(super().read1, n)
 
     def readline(self, limit: int = -1) -> bytes:  # type: ignore[override]  # as in http.client
-        return self._reported(super().readline, limit)
+        return self._report_read(super().readline, limit)
 
     def readinto(self, buffer: Any, /) -> int:
         room, fill = memoryview(buffer).cast("B"), super().readinto
-        return len(self._reported(lambda _size: bytes(room[: fill(room)]), None))
+        return len(self._report_read(lambda _size: bytes(room[: fill(room)]), None))
 
     def close(self) -> None:
         """Also called when the response is garbage-collected."""
         self._exchange.end()
         super().close()
 
-    def _reported(self, read: Any, size: int | None) -> bytes:
+    def _report_read(self, read: Any, size: int | None) -> bytes:
         if self._is_reading:
             data: bytes = read(size)
             return data
@@ -212,7 +214,7 @@ class _ObservedResponse(http.client.HTTPResponse):
         return passed
 
 
-def _observed(reply: Any, exchange: Exchange) -> Any:
+def _observe_reply(reply: Any, exchange: Exchange) -> Any:
     exchange.head(reply.status, {name.lower(): value for name, value in reply.getheaders()})
     if type(reply) is not http.client.HTTPResponse:
         exchange.end()

@@ -26,7 +26,9 @@ def _sync(module: Any, original: Any) -> Any:
         if taking_part is None:
             return original(transport, request)
         request.read()
-        return carry(taking_part, _outgoing(request), _Sync(module, request, functools.partial(original, transport)))
+        return carry(
+            taking_part, _read_request(request), _Sync(module, request, functools.partial(original, transport))
+        )
 
     return handle_request
 
@@ -39,12 +41,12 @@ def _async(module: Any, original: Any) -> Any:
             return await original(transport, request)
         await request.aread()
         library = _Async(module, request, functools.partial(original, transport))
-        return await acarry(taking_part, _outgoing(request), library)
+        return await acarry(taking_part, _read_request(request), library)
 
     return handle_async_request
 
 
-def _outgoing(request: Any) -> Outgoing:
+def _read_request(request: Any) -> Outgoing:
     return Outgoing(request.method, str(request.url), dict(request.headers.items()), request.content)
 
 
@@ -74,9 +76,9 @@ class _Httpx:
         if cut_after is None:
             headers = self._sent_headers(reply)
             return self._module.Response(reply.status, headers=headers, content=reply.body, request=self._request)
-        return self._streamed(reply, _cut_stream(self._module, reply.body[:cut_after], self.failure("cut")))
+        return self._make_response(reply, _cut_stream(self._module, reply.body[:cut_after], self.failure("cut")))
 
-    def _streamed(self, reply: Incoming, stream: Any) -> Any:
+    def _make_response(self, reply: Incoming, stream: Any) -> Any:
         headers = self._sent_headers(reply)
         return self._module.Response(reply.status, headers=headers, stream=stream, request=self._request)
 
@@ -85,7 +87,7 @@ class _Httpx:
             return list(reply.headers.items())
         return [pair for pair in self._headers if pair[0].lower().decode("latin-1") not in BODY_HEADERS]
 
-    def _observed(self, reply: Any, exchange: Exchange) -> Any:
+    def _observe_reply(self, reply: Any, exchange: Exchange) -> Any:
         headers = dict(reply.headers.items())
         if reply.is_stream_consumed:  # created with its content: never streamed, and already decompressed
             exchange.head(
@@ -98,7 +100,7 @@ class _Httpx:
         reply.stream = _observed_stream(self._module, reply.stream, exchange, self.failure("cut"))
         return reply
 
-    def _changed(self, request: Outgoing) -> Any:
+    def _change_request(self, request: Outgoing) -> Any:
         """The request to send: the agent's own object unless an attack changed it."""
         if request.body == self._request.content and request.url == str(self._request.url):
             return self._request
@@ -107,7 +109,7 @@ class _Httpx:
             request.method, request.url, headers=headers, content=request.body, extensions=self._request.extensions
         )
 
-    def _incoming(self, reply: Any) -> Incoming:
+    def _read_reply(self, reply: Any) -> Incoming:
         self._headers = list(reply.headers.raw)
         headers = {name: value for name, value in reply.headers.items() if name not in BODY_HEADERS}
         self._read = Incoming(reply.status_code, headers, reply.content)
@@ -116,12 +118,12 @@ class _Httpx:
 
 class _Sync(_Httpx):
     def send(self, request: Outgoing) -> Any:
-        return self._original(self._changed(request))
+        return self._original(self._change_request(request))
 
     def read(self, reply: Any) -> Incoming:
         reply.request = self._request
         reply.read()
-        return self._incoming(reply)
+        return self._read_reply(reply)
 
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
         return self._built(reply, cut_after)
@@ -131,20 +133,20 @@ class _Sync(_Httpx):
             def __iter__(self) -> Iterator[bytes]:
                 yield from pieces
 
-        return self._streamed(reply, Slow())
+        return self._make_response(reply, Slow())
 
     def observe(self, reply: Any, exchange: Exchange) -> Any:
-        return self._observed(reply, exchange)
+        return self._observe_reply(reply, exchange)
 
 
 class _Async(_Httpx):
     async def send(self, request: Outgoing) -> Any:
-        return await self._original(self._changed(request))
+        return await self._original(self._change_request(request))
 
     async def read(self, reply: Any) -> Incoming:
         reply.request = self._request
         await reply.aread()
-        return self._incoming(reply)
+        return self._read_reply(reply)
 
     async def build(self, reply: Incoming, cut_after: int | None) -> Any:
         return self._built(reply, cut_after)
@@ -155,10 +157,10 @@ class _Async(_Httpx):
                 async for piece in pieces:
                     yield piece
 
-        return self._streamed(reply, Slow())
+        return self._make_response(reply, Slow())
 
     async def observe(self, reply: Any, exchange: Exchange) -> Any:
-        return self._observed(reply, exchange)
+        return self._observe_reply(reply, exchange)
 
 
 def _cut_stream(module: Any, body: bytes, broken: Exception) -> Any:

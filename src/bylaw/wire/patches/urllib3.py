@@ -94,7 +94,9 @@ class _Urllib3:
         return failure
 
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
-        return self._response(reply, io.BytesIO(reply.body) if cut_after is None else _Cut(reply.body[:cut_after]))
+        return self._response(
+            reply, io.BytesIO(reply.body) if cut_after is None else _TruncatedBody(reply.body[:cut_after])
+        )
 
     def trickle(self, reply: Incoming, pieces: Iterator[bytes]) -> Any:
         return self._response(reply, PieceReader(pieces))
@@ -156,7 +158,7 @@ def _release_and_end(reply: Any, exchange: Exchange) -> Callable[[], None]:
     return release_conn
 
 
-class _Cut(io.BytesIO):
+class _TruncatedBody(io.BytesIO):
     """A body whose connection breaks at its end."""
 
     def read(self, size: int | None = -1) -> bytes:
@@ -184,10 +186,10 @@ class _ObservedSource:
         self._has_waited = False
 
     def read(self, *args: Any, **kwargs: Any) -> bytes:
-        return self._reported(self._source.read, *args, **kwargs)
+        return self._report_read(self._source.read, *args, **kwargs)
 
     def read1(self, *args: Any, **kwargs: Any) -> bytes:
-        return self._reported(self._source.read1, *args, **kwargs)
+        return self._report_read(self._source.read1, *args, **kwargs)
 
     @property
     def fp(self) -> Any:
@@ -208,7 +210,7 @@ class _ObservedSource:
                 line: bytes = self._source._safe_read(size)
             return line
         left = getattr(self._reply(), "chunk_left", None)
-        data = self._reported(self._source._safe_read, size)
+        data = self._report_read(self._source._safe_read, size)
         self._ends_chunk = left is None or size >= left
         return data
 
@@ -219,7 +221,7 @@ class _ObservedSource:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
-    def _reported(self, read: Callable[..., bytes], *args: Any, **kwargs: Any) -> bytes:
+    def _report_read(self, read: Callable[..., bytes], *args: Any, **kwargs: Any) -> bytes:
         with self._stream.failures():
             data = read(*args, **kwargs)
         if not self._has_waited:

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from bylaw.wire.exchange import Exchange, Incoming, Outgoing, Pace
+from bylaw.wire.exchange import BodyPace, Exchange, Incoming, Outgoing
 from bylaw.wire.proxy.child_environment import Authority
 from bylaw.wire.proxy.http1 import (
     HOP_BY_HOP,
@@ -301,7 +301,7 @@ async def _carry(exchange: Exchange, connection: Connection, fetch: Fetch) -> bo
 async def _reply_streamed(
     exchange: Exchange, connection: Connection, reply: Reply, body: AsyncIterator[bytes], begun: bytes = b""
 ) -> bool:
-    exchange.head(reply.status, _joined(reply.headers))
+    exchange.head(reply.status, _join_headers(reply.headers))
     await connection.begin(reply.status, reply.headers)
     if exchange.first_byte_delay:
         await asyncio.sleep(exchange.first_byte_delay)
@@ -324,7 +324,7 @@ async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Rep
         body += data
         if len(body) > MOST_BODY:  # too large to change; no fault counts as fired
             return await _reply_streamed(exchange, connection, reply, stream, bytes(body))
-    answer = exchange.answer(Incoming(reply.status, _joined(reply.headers), bytes(body)))
+    answer = exchange.answer(Incoming(reply.status, _join_headers(reply.headers), bytes(body)))
     cookies = [(name, value) for name, value in reply.headers if name == "set-cookie"]
     headers = {name: value for name, value in answer.headers.items() if name != "set-cookie"}
     if exchange.first_byte_delay:
@@ -341,7 +341,7 @@ async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Rep
         sent.append(("content-length", str(len(answer.body))))
     await connection.begin(answer.status, [*sent, *cookies])
     if exchange.body_seconds:
-        async for piece in Pace(exchange.body_seconds, None, TimeoutError).apieces(answer.body):
+        async for piece in BodyPace(exchange.body_seconds, None, TimeoutError).apieces(answer.body):
             await connection.data(piece)
         await connection.end()
         return True
@@ -349,7 +349,7 @@ async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Rep
     return False
 
 
-def _joined(headers: list[tuple[str, str]]) -> dict[str, str]:
+def _join_headers(headers: list[tuple[str, str]]) -> dict[str, str]:
     joined: dict[str, str] = {}
     for name, value in headers:
         joined[name] = f"{joined[name]}, {value}" if name in joined else value
