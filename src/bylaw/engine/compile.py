@@ -1,8 +1,8 @@
 """Rules → a program of monitors, with an index from events to the monitors that can care about them.
 
 1. lower: each rule's demand becomes the monitor of its operator
-2. gate: `when` wraps the monitor, since it filters what the operator may see
-3. label: what a live guard could do about the rule, known once its operator is
+2. gate: `when` wraps the monitor, since it filters the events that the operator sees
+3. label: whether a live guard could prevent, detect or not see a violation, which depends on the operator
 4. index: last, since it needs what every monitor watches
 """
 
@@ -65,12 +65,12 @@ class Memo(dict[str, T]):
 
 
 class Prevention(StrEnum):
-    """What a guard that sees each call before it runs can do about a rule."""
+    """Whether a guard that sees each call before it runs can prevent violations of a rule."""
 
     PREVENTIVE = "preventive"
     """the past and the proposed call decide it"""
     DETECTIVE = "detective"
-    """needs what the model or the tool answered"""
+    """depends on the output of the model or of a tool"""
     CLOSING = "closing"
     """only the end decides it"""
 

@@ -1,4 +1,4 @@
-"""`when` and triggers: what a rule asks of a turn, compiled to one function.
+"""`when` and triggers: the conditions on a turn, compiled to one function.
 
 A path is compiled to a function from the response, which knows its request, to a value. It may lead to nothing:
 `ABSENT` where what was recorded has no such key, which never matches, and `UNRECORDED` where nobody recorded what it
@@ -55,7 +55,7 @@ def compile_path(path: Path) -> Read:
 
 
 def compile_paths(path: Path) -> ReadAll:
-    """For any path: every value it leads to, in order, without absent ones. UNRECORDED: one that nobody knows."""
+    """For any path: every value it leads to, in order, without absent ones. UNRECORDED for one not recorded."""
     read_all, partly = _compile_all(path), _may_lack_parts(path)
 
     def read(response: Response) -> list[Any]:
@@ -74,7 +74,7 @@ def _compile_all(path: Path) -> ReadAll:
 
 
 def _spread(values: list[Any], steps: tuple[Step | None, ...]) -> list[Any]:
-    """What a path with wildcards leads to, one step after the other."""
+    """The values at a path with wildcards, resolved one step at a time."""
     for step in steps:
         spread: list[Any] = []
         for value in values:
@@ -117,7 +117,7 @@ def _response_field(name: str) -> Read:
 
 
 def _either_model(response: Response) -> Any:
-    """The alias `model` falls back on what the response says, for formats that record the model only there."""
+    """The alias `model` falls back on the model of the response, for formats that record it only there."""
     requested = response.request.model if response.request else None
     return requested or response.model or UNRECORDED
 
@@ -206,7 +206,7 @@ class Doubt(Struct, frozen=True):
 
 Doubts = tuple[Doubt, ...]
 Gate = Callable[[Response], tuple[bool | None, Doubts]]
-"""turn → whether every condition holds, and what was unknown, decisive or not"""
+"""turn → whether every condition holds, and every value that was unknown, decisive or not"""
 Test = Callable[[Response, list[Doubt]], bool | None]
 NO_DOUBTS: Doubts = ()
 
@@ -230,7 +230,7 @@ def add_doubts(counted: tuple[tuple[str, int], ...], doubts: Doubts) -> tuple[tu
 
 
 def tell_doubts(what: str, counted: Iterable[tuple[str, int]]) -> str:
-    """Why nobody knows, and how often."""
+    """Each reason why a condition is unknown, with its count."""
     why = ", ".join(f"{text} in {count_turns(number)}" for text, number in counted)
     return f"it is not known whether {what}: {why}"
 

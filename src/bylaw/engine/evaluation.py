@@ -98,7 +98,7 @@ class Evaluation:
         return NO_VERDICTS if route is NOBODY else self._advance(route, event, session)
 
     def peek(self, event: Event) -> Sequence[Verdict]:
-        """What `step` would decide now (not what a session's end would); no state changes."""
+        """The verdicts that `step` would return now, without those of a session's end; no state changes."""
         route = self._program.calls[event.name] if type(event) is ToolCall else self._program.route(event)
         if route is NOBODY:
             return NO_VERDICTS
@@ -149,7 +149,7 @@ class Evaluation:
         return self._outcomes.notes()
 
     def states_of(self, session: str) -> dict[int, Any]:
-        """What the monitors remember of an open session, by the index of their rule."""
+        """The monitor states of an open session, by the index of their rule."""
         scope = self._sessions.get(session)
         return {} if scope is None else scope.states
 
@@ -407,7 +407,7 @@ class _Snapshot(Struct, omit_defaults=True):
 
 
 def _revive(program: Program, scope: ScopeState) -> ScopeState:
-    """States come back from JSON as plain values; each monitor knows what they were."""
+    """States are decoded from JSON as plain values; each monitor converts its own to the right type."""
     for index, state in scope.states.items():
         scope.states[index] = program.monitors[index].revive(state)
     return scope

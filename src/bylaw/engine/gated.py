@@ -41,7 +41,7 @@ class State(Struct, frozen=True, array_like=True):
     matched: int = 0
     mismatches: int = 0
     late: int = 0
-    """calls of a turn so long ago that nobody knows whether it matched"""
+    """calls of a turn that is no longer among the recent ones, so it is unknown whether it matched"""
     unsure: tuple[int | None, ...] = ()
     """the latest turns of which it is unknown whether they match"""
     unknown: int = 0

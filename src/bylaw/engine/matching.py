@@ -89,7 +89,7 @@ _WILDCARDS = {"*": ".*", "?": "."}
 
 
 def _next_part(glob: str, position: int) -> tuple[str, int]:
-    """The regex for what stands at `position`, and where the next part begins."""
+    """The regex for the part of the glob at `position`, and the position of the next part."""
     character = glob[position]
     if character == "[":
         # a bracket that comes first in a class is a member of it: []] and [!]]
@@ -144,7 +144,7 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
 
 
 def compile_where(predicate: Predicate) -> Callable[[ToolCall], bool | None]:
-    """Whether a call is such a one; None where its arguments were not recorded or cannot be compared."""
+    """Whether a call matches; None if its arguments were not recorded or cannot be compared."""
     test = compile_predicate(predicate, ())
     return lambda call: test(call, ())
 

@@ -32,7 +32,7 @@ class Watches(Struct, frozen=True):
 
 
 class FoundViolation(Struct, frozen=True):
-    """A violation, before it is joined with its rule."""
+    """A violation as a monitor reports it, without its rule."""
 
     message: str
     session: str | None = None
@@ -53,7 +53,7 @@ class ScopeEnd(Struct, frozen=True):
 
 
 class Conclusion(Struct, frozen=True):
-    """What the end of a scope decides for a rule that was not violated before."""
+    """The outcome at the end of a scope, for a rule that was not violated before."""
 
     outcome: Outcome
     found: tuple[FoundViolation, ...] = ()
@@ -85,11 +85,11 @@ class Monitor(ABC):
 
     @abstractmethod
     def step(self, state: Any, event: Event, applies: bool = True) -> Step:
-        """The next state, and what the event decided."""
+        """The next state, and the violations of this event."""
 
     @abstractmethod
     def end(self, state: Any, ended: ScopeEnd) -> Conclusion:
-        """What the end of the scope decides."""
+        """The outcome at the end of the scope."""
 
     def dump(self, state: Any, excerpts: bool = True) -> Any:
         """A state as msgspec can write it down; on request without excerpts of the events that it points at."""
@@ -106,13 +106,13 @@ def ok_if_complete(ended: ScopeEnd) -> Conclusion:
 
 
 def inconclusive_if_blind(blind: int, what: str, otherwise: Conclusion) -> Conclusion:
-    """A rule that could not see part of what it judges never reads as ok."""
+    """A rule that could not see some of the data it judges is inconclusive, never ok."""
     missing = f"{what} not recorded in {count_turns(blind)}"
     return Conclusion(Outcome.INCONCLUSIVE, reason=missing) if blind else otherwise
 
 
 def inconclusive_if_unknown(calls: int, otherwise: Conclusion) -> Conclusion:
-    """A rule that cannot tell whether calls are among those it means never reads as ok."""
+    """A rule that cannot tell whether some calls match it is inconclusive, never ok."""
     return Conclusion(Outcome.INCONCLUSIVE, reason=unknown_where(calls)) if calls else otherwise
 
 

@@ -128,13 +128,13 @@ HOLDS: Final = _Mark.HOLDS
 SKIP: Final = _Mark.SKIP
 """nothing to judge in this turn"""
 BLIND: Final = _Mark.BLIND
-"""what the rule judges was not recorded"""
+"""the data that the rule judges was not recorded"""
 THIN: Final = _Mark.THIN
 """the response says too little to be judged"""
 UNREAD: Final = _Mark.UNREAD
-"""what the response is compared with is there, in a form that cannot be read"""
+"""the data to compare the response with is recorded in a form that cannot be read"""
 LOST: Final = _Mark.LOST
-"""what the response is compared with was not recorded"""
+"""the data to compare the response with was not recorded"""
 
 
 class Breach(msgspec.Struct, frozen=True):

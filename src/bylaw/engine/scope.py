@@ -34,7 +34,7 @@ def rules_blind_to(program: Program, unread: tuple[str, ...]) -> set[int]:
 
 
 def _is_measured(demand: demands.Demand) -> bool:
-    """Whether what it judges was told about the response, and is neither a call nor text."""
+    """Whether it judges data of the response other than calls and text."""
     match demand:
         case demands.Always(probe=demands.StopReasonIn() | demands.AtMost()):
             return True
@@ -61,7 +61,7 @@ def _hears_of(monitor: Monitor, tools: tuple[str, ...]) -> bool:
 
 
 class ScopeState(Struct, omit_defaults=True):
-    """What is known of one scope: the whole trace, or one session. Rules that nothing touched have no state in it."""
+    """The state of one scope: the whole trace, or one session. Rules that no event concerned have no state in it."""
 
     session: str | None
     turns: int = 0
@@ -74,7 +74,7 @@ class ScopeState(Struct, omit_defaults=True):
 
 
 class Undo(Struct, array_like=True):
-    """What takes one event back. States are immutable, so the old ones need only be put in place again."""
+    """The undo record of one event. States are immutable, so undoing restores the old ones."""
 
     states: dict[int, Any]
     """rules that it moved, with their state before"""
@@ -104,7 +104,7 @@ def move(scope: ScopeState, after: Iterable[tuple[int, Any]]) -> Undo:
 
 
 class Watch:
-    """Records some rules of a scope as they are now, and later makes the undo record of what happened to them."""
+    """Saves the states of some rules of a scope, and later makes the undo record of their changes."""
 
     def __init__(self, scope: ScopeState, rules: Iterable[int]) -> None:
         self._scope, self._rules = scope, list(rules)
@@ -168,7 +168,7 @@ def revived_undo(program: Program, undo: Undo) -> Undo:
 
 
 class RuleOutcome(Struct):
-    """What one rule came to."""
+    """The outcome of one rule."""
 
     worst: Outcome = Outcome.VACUOUS
     touched: int = 0
@@ -177,7 +177,7 @@ class RuleOutcome(Struct):
 
 
 class SessionCounts(Struct, omit_defaults=True):
-    """What one rule without a scope came to in the sessions of a trace, each judged alone."""
+    """How many sessions of a trace ended with each outcome of a rule without a scope, each session judged by itself."""
 
     violated: int = 0
     undecided: int = 0
@@ -235,7 +235,7 @@ class Outcomes:
         return [verdict for index in closing for verdict in self._close_rule(index, scope, complete, sessions)]
 
     def close_alone(self, session: ScopeState, *, complete: bool) -> None:
-        """One of several sessions, for the rules without a scope: only what each came to there is counted."""
+        """One of several sessions, for the rules without a scope: only the outcome of each is counted."""
         program = self._program
         touched = session.states.keys() | session.violated | session.failed.keys() | session.blind
         touched |= program.unscoped_owing
@@ -330,7 +330,7 @@ class Outcomes:
             return monitor.end(state, ScopeEnd(scope.turns, complete))
         conclusion = monitor.end(
             state, ScopeEnd(scope.turns, complete=False)
-        )  # what is missing may be what was not read
+        )  # the missing event may be in the part that was not read
         if conclusion.outcome is Outcome.VIOLATED or (conclusion.reason and conclusion.reason != STOPPED_EARLY.reason):
             return conclusion
         return Conclusion(Outcome.INCONCLUSIVE, reason=UNREAD, notes=conclusion.notes)

@@ -37,7 +37,7 @@ ABSENT: Final = _Sentinel("ABSENT")
 UNREADABLE: Final = _Sentinel("UNREADABLE")
 """the path runs into a value that it cannot enter"""
 UNRECORDED: Final = _Sentinel("UNRECORDED")
-"""what the path looks at was not recorded"""
+"""the value at the path was not recorded"""
 
 _NUMERIC = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _LONGEST_NUMBER = 64
@@ -157,7 +157,7 @@ def _negate_comparison(test: Comparison) -> Comparison:
 
 
 def compile_comparison(op: str, wanted: Any) -> tuple[Comparison, bool]:
-    """A test of one value, and what the answer is where there is none."""
+    """A test of one value, and its answer if there is no value."""
     match op:
         case "=":
             return (lambda found: equal(found, wanted)), False
@@ -232,7 +232,7 @@ def spread(value: Any, steps: tuple[Step | None, ...]) -> Iterator[Any]:
 
 
 def compile_test(path: tuple[str | None, ...], op: str, wanted: Any) -> Comparison:
-    """root value → whether what stands at the path compares so. With a wildcard any element will do."""
+    """root value → whether the value at the path passes the comparison. With a wildcard, any element may."""
     steps = compile_steps(path)
     test, if_absent = compile_comparison(op, wanted)
     if None in steps:

@@ -13,7 +13,7 @@ import rfc8785
 
 _SAFE_INTEGER = 2**53 - 1
 _MOST_LEVELS = 256
-"""deeper values are left to the slow way, which refuses what is too deep"""
+"""deeper values take the slow path, which refuses excessive depth"""
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
-"""What a rule asks: conditions, of a turn (`when`), and predicates, of one call (`where`, `when` of a guard rule).
+"""Conditions on a turn (`when`), and predicates on one call (`where`, and `when` of a guard rule).
 
-Both are three-valued: true, false, or unknown where what they look at was not recorded or cannot be compared. `not`
-keeps unknown unknown, groups follow Kleene. What comes out unknown counts as a match for a guard rule that restricts.
+Both are three-valued: true, false, or unknown where the value was not recorded or cannot be compared. `not`
+keeps unknown unknown, groups follow Kleene. An unknown result counts as a match for a guard rule that restricts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ToolMatches(Struct, frozen=True):
 
 
 class ArgumentIs(Struct, frozen=True):
-    """What stands at the path in the arguments compares so."""
+    """The argument at the path passes the comparison."""
 
     path: tuple[str | None, ...]
     """keys and list indices; None is the wildcard `*`: any element"""
@@ -136,7 +136,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "request": ("messages", "metadata", "model", "params", "tools"),
     "response": ("content", "latency_ms", "model", "stop_reason", "text", "tool_calls", "usage"),
 }
-"""the roots a path may start with, and what stands directly under each"""
+"""the roots a path may start with, and the keys directly under each"""
 
 OTHER = "others"
 """the field of a path to any other recorded key of a request; the key is the first of the rest"""

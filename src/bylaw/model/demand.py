@@ -23,7 +23,7 @@ from msgspec import Struct
 from bylaw.model.condition import Clause, Path, Predicate, argument_tests
 from bylaw.model.temporal import Formula, TextHas
 
-# probes: what an operator looks at
+# probes: the data an operator looks at
 
 
 class Calls(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Calls(Struct, frozen=True):
 
     tools: tuple[str, ...]
     where: Predicate | None = None
-    """what holds for the arguments of the same call"""
+    """the predicate on the arguments of the same call"""
 
 
 class StopReasonIn(Struct, frozen=True):
@@ -136,9 +136,11 @@ class Next(Struct, frozen=True):
 class Temporal(Struct, frozen=True):
     formula: Formula
     over: Literal["events", "turns"] = "events"
-    """what a position is"""
+    """the unit of a position"""
     words: str = ""
     """the rule as a sentence, where the user wrote no formula: messages then say this"""
+    message: str = ""
+    """what went wrong, in the words of the rule's author: messages then say only this"""
 
 
 class Attempt(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What happened, one immutable event at a time, and a recorded run in memory.
+"""Immutable events of a trace, and a recorded run in memory.
 
 A turn is recorded as `Request`, `Response`, and one `ToolCall` or `ToolResult` for each call and each result, in the
 order in which they were recorded: a call may follow the result of another. A response knows its request and all its
@@ -133,7 +133,7 @@ class SessionEnd(Event, frozen=True, kw_only=True):
 
 
 class Request(Event, frozen=True, kw_only=True):
-    """What the model was asked."""
+    """A request to the model."""
 
     kind: ClassVar[str] = "request"
 
@@ -182,7 +182,7 @@ class ToolCall(Event, frozen=True, kw_only=True):
 
 
 class ToolResult(Event, frozen=True, kw_only=True):
-    """What a call returned."""
+    """The result of a call."""
 
     kind: ClassVar[str] = "tool_result"
 
@@ -202,7 +202,7 @@ class ToolResult(Event, frozen=True, kw_only=True):
 
 
 class Response(Event, frozen=True, kw_only=True):
-    """What the model answered, with the calls it issued: the turn."""
+    """The model's response, with the calls it issued: the turn."""
 
     kind: ClassVar[str] = "response"
 
@@ -214,7 +214,7 @@ class Response(Event, frozen=True, kw_only=True):
     """the text blocks joined by newlines; None = not recorded, `""` = recorded and empty"""
     tool_calls: tuple[ToolCall, ...] = ()
     calls_follow: bool = False
-    """a guard was told of the response alone: nobody knows yet which calls it issued"""
+    """a guard received the response alone: its calls are not known yet"""
     unread: tuple[str, ...] = ()
     """tools of which it may hold calls that could not be read; `*`: calls of any tool, or text"""
     stop_reason: str | None = None
@@ -274,7 +274,7 @@ class Trace(Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     complete: bool = True
     notes: tuple[str, ...] = ()
-    """what a reader had to assume, such as how sessions were distinguished"""
+    """the assumptions of the reader, such as how sessions were distinguished"""
     problems: tuple[Diagnostic, ...] = ()
     """warnings from reading; bad records that `skip_bad` passed over"""
     skipped: int = 0

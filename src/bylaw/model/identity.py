@@ -1,4 +1,4 @@
-"""When two names mean the same person or agent, or cannot be told apart."""
+"""Compares the names of people and agents: equal, different, or indistinguishable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job needs from the outside world. Adapters provide it; `cli` hands it in."""
+"""Interfaces of the outside world that jobs need. Adapters implement them; `cli` passes them in."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Embedder(Protocol):
 
 
 class DeliveryResult(Struct, frozen=True, kw_only=True):
-    """What came of one try to deliver a notification."""
+    """The result of one attempt to deliver a notification."""
 
     answer: int | None = None
     """the HTTP status; None where there was none"""
@@ -67,6 +67,6 @@ class DeliveryResult(Struct, frozen=True, kw_only=True):
 
 
 class Poster(Protocol):
-    """Takes a notification to its recipient. Never raises, and never takes long."""
+    """Delivers a notification to its recipient. Never raises, and always returns soon."""
 
     def __call__(self, body: bytes, *, key: str, at: float) -> DeliveryResult: ...

@@ -93,7 +93,7 @@ class RuleSet(Struct, frozen=True):
 
 
 class Action(StrEnum):
-    """What a matching rule does to the call, from the mildest to the strictest."""
+    """The effect of a matching rule on the call, from the mildest to the strictest."""
 
     ALLOW = "allow"
     PAUSE = "pause"
@@ -159,11 +159,11 @@ class GuardPolicy(Struct, frozen=True, kw_only=True):
     switched_off: bool = False
     """`anomalyControl: false`: no rule is judged, and every decision says so; the allowlist still applies"""
     source: Any = None
-    """what was read, as JSON, for writing it back unchanged"""
+    """the original document, as JSON, to write it back unchanged"""
 
 
 class GuardSet(Struct, frozen=True):
-    """What a guard file holds: the policies of one or several agents, and every problem in it."""
+    """The content of a guard file: the policies of one or several agents, and every problem in it."""
 
     policies: tuple[GuardPolicy, ...]
     diagnostics: tuple[Diagnostic, ...] = ()

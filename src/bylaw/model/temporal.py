@@ -48,7 +48,7 @@ class Variable(Struct, frozen=True):
 
 
 class Linear(Struct, frozen=True):
-    """What is computed from a variable before the comparison: `scale * $v / divisor + shift`."""
+    """The linear function applied to a variable before the comparison: `scale * $v / divisor + shift`."""
 
     scale: float = 1
     shift: float = 0

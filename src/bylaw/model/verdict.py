@@ -17,7 +17,7 @@ class Outcome(StrEnum):
     VACUOUS = "vacuous"
     """never triggered: nothing was checked"""
     INCONCLUSIVE = "inconclusive"
-    """the recording stopped early or does not hold what the rule needs"""
+    """the recording stopped early or lacks data that the rule needs"""
     ERROR = "error"
     """the rule itself could not be evaluated"""
 
@@ -125,7 +125,7 @@ class CheckReport(Struct, kw_only=True):
     warnings: list[Diagnostic] = []
     """about the rule files, and about rules that do not fit the traces"""
     scope_doubts: list[str] = []
-    """ids of rules without `scope` that are kept over a whole trace and broken in one of its sessions"""
+    """ids of rules without `scope` that hold over a whole trace but not in one of its sessions"""
     fail_on: FailOn = "error"
     allow_vacuous: bool = False
     strict: bool = False
@@ -154,7 +154,7 @@ class CheckReport(Struct, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The one criterion: renderers print what it says, commands exit with it."""
+        """The one criterion: renderers print it, and commands exit with it."""
         if self.unread and self.refuses_unread:
             return 2
         if self.tripped:

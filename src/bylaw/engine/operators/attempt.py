@@ -108,7 +108,7 @@ class InWindow(Counter):
         assert counted.seconds is not None
         self._seconds = counted.seconds
         self._most = counted.value + 1
-        """what it needs to show; more is the same"""
+        """the highest count that matters; the counter stops there"""
         self._kept = self._most
 
     def advance(self, value: tuple[float, ...], call: ToolCall) -> tuple[float, ...]:
@@ -126,7 +126,7 @@ class InWindow(Counter):
         return 0 if now is None else min(len(value) - self._first(value, now), self._most)
 
     def _first(self, value: tuple[float, ...], now: float) -> int:
-        """The place of the first time that is in the window which ends now."""
+        """The index of the first time inside the window that ends now."""
         length = self._seconds
         first = bisect_right(value, now - length)
         # that difference is rounded, so the times next to it are compared once more
@@ -247,7 +247,7 @@ class Attempt(Monitor):
         return state, (self._make_violation(event, shown, truth),)
 
     def look(self, state: State, call: ToolCall) -> tuple[FoundViolation, ...]:
-        """What a call comes to whose attempt is counted already."""
+        """The violations of a call whose attempt is already counted."""
         shown = self.shown(state, call)
         truth = self._test(call, shown)
         return (
@@ -271,7 +271,7 @@ class Attempt(Monitor):
 
     @property
     def counters(self) -> tuple[str, ...]:
-        """The names of what it counts, for people."""
+        """The names of its counters, for reports."""
         return tuple(counter.name for counter in self._counters)
 
     def _is_untimed(self, call: ToolCall) -> bool:

@@ -50,7 +50,7 @@ class BeforeState(Struct, frozen=True, array_like=True):
     pending: tuple[FoundViolation, ...] = ()
     uncounted: int = 0
     first_possible: bool = False
-    """a call may be a `first`, for all that is known of its arguments"""
+    """a call may be a `first`: its arguments are not fully known"""
     second_possible: bool = False
     unclear: int = 0
     """calls of `second` that may break the rule"""
@@ -137,7 +137,7 @@ class OpenTurn(Struct, frozen=True, array_like=True):
     """The turn after a trigger, as long as its calls may still follow: a guard sees them one by one."""
 
     found: FoundViolation | None
-    """what is reported if none of them is the wanted one; None where it is not known whether there was a trigger"""
+    """the violation to report if none of them is the wanted call; None if it is unknown whether the trigger occurred"""
     session: str
     turn: int | None
     blind: bool = False

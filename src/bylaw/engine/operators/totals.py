@@ -1,4 +1,4 @@
-"""`Tally` of amounts: what the arguments of calls, or the cost or latency of turns, add up to stays within a bound.
+"""`Tally` of amounts: the sum of call arguments, or of the cost or latency of turns, stays within a bound.
 
 Sums are decimal and exact: `0.1 + 0.2` is `0.3`. The digits of a sum are bounded, since those of a number are.
 """
@@ -48,7 +48,7 @@ class Sum(Struct, frozen=True, array_like=True):
     possible: bool = False
     """a value was added that may not count"""
     unknown: int = 0
-    """calls whose value cannot be read: the sum is at least what the others add up to"""
+    """calls whose value cannot be read: the sum is at least the sum of the others"""
     unclear: int = 0
     """calls at which the sum may have been too high"""
 

@@ -222,7 +222,7 @@ class Builder(Compilation):
             since = 0 if window is None else clock(frame.clocks, window)
             wait = Wait(number, self._mask_variables(sigma, mentions), since)
             truth = self.go_on(wait, frame)
-            # before the first recorded time nobody knows when a window closes
+            # before the first recorded time it is unknown when a window closes
             return truth if since != UNTIMED or isinstance(truth, bool) else None
 
         return start
@@ -246,5 +246,5 @@ class Builder(Compilation):
         return advance_residual(residual, lambda wait: self.go_on(wait, frame))
 
     def ended(self, residual: Truth) -> bool | None:
-        """What a residual comes to where nothing follows."""
+        """The truth of a residual if no position follows."""
         return advance_residual(residual, lambda wait: self.ahead[wait.node].at_end)  # type: ignore[return-value]

@@ -81,7 +81,7 @@ def is_untimed(then: Clocks, window: Window) -> bool:
 
 
 def elapsed(now: Clocks, then: Clocks, window: Window) -> float:
-    """Not a number where that is not known: then it is neither in the window nor out of it."""
+    """NaN if it is unknown, so that it is neither inside nor outside the window."""
     if window.unit == "seconds":
         if then.seconds == UNTIMED:
             return 0.0 if now.events == then.events else float("nan")
@@ -139,14 +139,14 @@ class Tally(Struct, frozen=True, array_like=True):
 
     sure: int = 0
     unsure: int = 0
-    """with a window: positions before the first recorded time, of which nobody knows how long ago they were"""
+    """with a window: positions before the first recorded time, whose age is unknown"""
     sure_at: Moments = NEVER
     unsure_at: Moments = NEVER
 
 
 # -- compilation -------------------------------------------------------------------------------------------------------
 
-# What a formula is compiled into: functions of a frame, and what the parts of a formula share.
+# A formula is compiled into functions of a frame. The classes below hold the data that the parts of a formula share.
 
 Value: TypeAlias = Callable[[Frame, Sigma], Truth]
 Settled: TypeAlias = Callable[[Frame], bool | None]
@@ -176,7 +176,7 @@ class Lookahead(Struct, frozen=True):
     right: Value
     window: Window | None
     at_end: bool
-    """what it is where nothing follows"""
+    """its truth if no position follows"""
     mentions: frozenset[int]
     """variables; the others do not make two waits different"""
     carried: bool = False

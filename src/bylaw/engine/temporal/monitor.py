@@ -51,7 +51,7 @@ class TemporalMonitor(Monitor):
 
     def __init__(self, demand: Temporal) -> None:
         formula = demand.formula
-        self.parts = parts_of(formula, demand.words)
+        self.parts = parts_of(formula, demand.words, demand.message)
         self.builder = builder = Builder(formula)
         self._values = [builder.build(part.body) for part in self.parts]
         self._triggers = [self._trigger(part) for part in self.parts]
@@ -66,7 +66,7 @@ class TemporalMonitor(Monitor):
         only_truths = all(isinstance(slot.initial, bool) for slot in builder.slots)
         self._idle: dict[Any, bool] | None = {} if finite and only_truths else None
         self._once = not all(part.always for part in self.parts)
-        self.adds_up = not self._once  # what is judged once begins at the first turn that matches
+        self.adds_up = not self._once  # a conjunct that is judged once begins at the first matching turn
         self._always_judged = not all(part.conditional for part in self.parts)
         self.watches = watches(formula, self.parts, demand.over)
         self.initial = State(Pending(alarms=(Alarms(),) * len(builder.ahead)))
@@ -148,7 +148,7 @@ class TemporalMonitor(Monitor):
         return state, (*found, *more)
 
     def _too_late(self, state: State, result: ToolResult) -> State:
-        """A result of a turn that is judged already. Where it could matter, nobody knows any more."""
+        """A result of a turn that is already judged. If it could matter, the turn's outcome becomes unknown."""
         if self._atoms.with_result(self._atoms.all_false, result) == self._atoms.all_false:
             return state
         first = state.first_undecided or ("" if result.turn is None else f", the first at turn {result.turn}")
@@ -266,7 +266,7 @@ class TemporalMonitor(Monitor):
         return Conclusion(Outcome.INCONCLUSIVE, reason=STOPPED_EARLY.reason, notes=notes)
 
     def _begun_unnoticed(self, state: State) -> State:
-        """What is judged once began at a position that was skipped, since every atom was false there."""
+        """A conjunct that is judged once began at a position that was skipped because every atom was false there."""
         frame = Frame(START, self._atoms.all_false, [slot.initial for slot in self.builder.slots])
         pending = state.pending
         for number, (part, value) in enumerate(zip(self.parts, self._values, strict=True)):

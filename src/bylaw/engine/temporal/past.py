@@ -72,7 +72,7 @@ def _raise_tally(tally: Tally, clocks: Clocks, sure: bool, window: Window | None
 
 
 def count_matches(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int | None]:
-    """How many surely, and how many at most; None where nobody knows."""
+    """The certain number, and the largest possible one; None if that is unknown."""
     lost = has_lost(table, frame, window)
     if UNKNOWN_KEY in key:
         keys = possible_keys(table, key)
@@ -179,7 +179,7 @@ def _since(
     fixed = fixes(right)
     key_of = _key(builder, [name for name in outer if name in fixed])
     matches = builder.matches(right, frozenset())
-    # what the left side does to the table at each position
+    # the effect of the left side on the table at each position
     clears = [_clear(builder, one, outer, key_of) for one in conjuncts(left) if one != Constant(True)]
     trim = tables.keep_latest
     if set(outer) - fixed or _defers(right):

@@ -59,7 +59,7 @@ _NOBODY: Map[int, bool] = Map()
 
 
 class Pending(Struct, frozen=True, array_like=True):
-    """The open entries of a rule. Immutable: each method returns what it is afterwards."""
+    """The open entries of a rule. Immutable: each method returns a changed copy."""
 
     alarms: tuple[Alarms, ...]
     """one for each operator that looks ahead"""
@@ -156,7 +156,7 @@ class Pending(Struct, frozen=True, array_like=True):
 
 # -- state -------------------------------------------------------------------------------------------------------------
 
-# What a temporal rule remembers, and how that is written down.
+# The state of a temporal rule, and its encoding.
 
 
 class OpenTurn(Struct, frozen=True, array_like=True):
@@ -192,7 +192,7 @@ class State(Struct, frozen=True, array_like=True):
 
 
 class Progress(Struct):
-    """What one position is doing to a state."""
+    """The changes of a state at one position."""
 
     frame: Frame
     at: Position
@@ -209,9 +209,8 @@ class Progress(Struct):
 
     def suspect(self, part: Conjunct, *earlier: EventRef) -> None:
         """This position may break the rule: a guard stops it, a check does not call it a violation."""
-        message = f"cannot tell whether this holds: {part.shown}"
         at = self.at
-        self.found.append(FoundViolation(message, at.session, at.turn, (*earlier, at.place()), doubtful=True))
+        self.found.append(FoundViolation(part.doubt, at.session, at.turn, (*earlier, at.place()), doubtful=True))
 
 
 # -- states as JSON and back ------------------------------------------------------------------------------------------

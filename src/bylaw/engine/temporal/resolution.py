@@ -33,7 +33,9 @@ def explain_failure(part: Conjunct, frame: Frame, builder: Builder) -> tuple[str
     happened = describe_event(frame.position.place())
     wanted, sigma = _find_failed_part(part.body, frame, builder)
     reason, evidence = _reason(wanted, frame, sigma, builder)
-    values = _values(wanted, sigma, builder, in_words=bool(part.words))
+    values = _values(wanted, sigma, builder, in_words=bool(part.words or part.message))
+    if part.message:
+        return f"{happened}, but {part.message}{values}", evidence
     rule = part.words or f"`{wanted.text}` is not true there"
     return f"{happened}, but {rule}{values}{reason}", evidence
 
@@ -41,6 +43,8 @@ def explain_failure(part: Conjunct, frame: Frame, builder: Builder) -> tuple[str
 def explain_unmet(part: Conjunct, origin: EventRef, late: str) -> str:
     body = part.body
     wanted = body.right if isinstance(body, Implies) else body
+    if part.message:
+        return f"{describe_event(origin)}, but {part.message}{late if late.startswith(':') else ''}"
     if part.words:
         return f"{describe_event(origin)}, but {part.words}{late if late.startswith(':') else f', and none came{late}'}"
     return f"{describe_event(origin)}, but `{wanted.text}` did not come true{late}"
@@ -139,7 +143,7 @@ def show(amount: float, window: Window) -> str:
 
 
 class Waker:
-    """One part's way from atom_values to entries."""
+    """Maps atom values to the entries of one conjunct that they may resolve."""
 
     def __init__(self, number: int, part: Conjunct, builder: Builder) -> None:
         self._number = number
@@ -320,8 +324,8 @@ def unmet_obligations(state: State, parts: Sequence[Conjunct], builder: Builder)
 
 def _failed_at_end(entry: Entry, part: Conjunct) -> list[FoundViolation]:
     if not part.always:
-        unmet = f"`{part.text}` had not come true at the end"
-        if part.words:
+        unmet = part.message or f"`{part.text}` had not come true at the end"
+        if part.words and not part.message:
             unmet = f"{part.words}, and at the end there was none"
         return [FoundViolation(unmet, entry.origins[0].session or None, None, ())]
     found = [

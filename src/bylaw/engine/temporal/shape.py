@@ -1,4 +1,5 @@
-"""The shape of a formula: where it looks, its variables and parts, and what that tells of events and of a guard."""
+"""The shape of a formula: its direction, variables and conjuncts, the events it needs, and whether a guard can prevent
+violations."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def negate_formula(formula: Formula) -> Formula:
 
 
 def evaluate(formula: Formula, leaf: Callable[[Formula], bool | None]) -> bool | None:
-    """Kleene's truth of the connectives over what `leaf` says of atoms and temporal operators."""
+    """Kleene's truth of the connectives; `leaf` gives the truth of atoms and temporal operators."""
     match formula:
         case Constant(value=value):
             return value
@@ -136,13 +137,17 @@ class Conjunct(Struct, frozen=True):
     """`G (p -> q)`: there are positions that it has nothing to say about"""
     words: str = ""
     """the rule as a sentence, where the user wrote it in words"""
+    message: str = ""
+    """what went wrong, where the user wrote that"""
 
     @property
-    def shown(self) -> str:
-        return self.words or f"`{self.text}`"
+    def doubt(self) -> str:
+        if self.message:
+            return f"cannot exclude that {self.message}"
+        return f"cannot tell whether this holds: {self.words or f'`{self.text}`'}"
 
 
-def parts_of(formula: Formula, words: str = "") -> list[Conjunct]:
+def parts_of(formula: Formula, words: str = "", message: str = "") -> list[Conjunct]:
     parts: list[Conjunct] = []
     for one in conjuncts(formula):
         body, always, conditional = one, False, False
@@ -151,7 +156,7 @@ def parts_of(formula: Formula, words: str = "") -> list[Conjunct]:
                 body, always, conditional = of, True, isinstance(of, Implies) and not looks_ahead(of.left)
             case Not(of=Ahead(op="F", window=None, of=of)):
                 body, always = negate_formula(of), True
-        parts.append(Conjunct(body, always, one.text, conditional, words))
+        parts.append(Conjunct(body, always, one.text, conditional, words, message))
     return parts
 
 
@@ -224,11 +229,11 @@ def _passes_over(part: Conjunct) -> bool:
 
 
 def _calm(formula: Formula) -> bool | None:
-    """Its truth where every atom is false, independent of what happened before and what follows."""
+    """Its truth where every atom is false, if that is the same for every past and future."""
     return evaluate(formula, lambda operator: None if children(operator) else False)
 
 
-# -- what a live guard can do ------------------------------------------------------------------------------------------
+# -- prevention by a live guard ----------------------------------------------------------------------------------------
 
 # A part is *preventive* if it can become false only at a tool call, *closing* if only at the end, else *detective*.
 
@@ -236,7 +241,7 @@ def _calm(formula: Formula) -> bool | None:
 def only_at_calls(formula: Formula) -> bool:
     """Whether nothing but a tool call can make it false."""
     if not looks_ahead(formula):
-        # its truth at any response or result, independent of what happened before
+        # its truth at any response or result, whatever the past
         return evaluate(formula, lambda operator: False if isinstance(operator, ToolIs) else None) is True
     match formula:
         case Not(of=of):

@@ -1,4 +1,4 @@
-"""What an operator that looks back remembers for each value of its variables. Immutable, bounded, constant cost.
+"""The memory of an operator that looks back: a cell for each value of its variables. Immutable, bounded, constant cost.
 
 A cell holds the positions that matter for one combination of values: the latest, or a few where a comparison such as
 `>= $a` may need an older one. Cells are evicted in the order in which they came. A table knows that it lost something,
@@ -63,13 +63,13 @@ class Table(Struct, frozen=True, array_like=True):
     dropped: int = 0
     """positions of one value that were one too many"""
     doubted: int = -1
-    """what was remembered up to this position may or may not still count"""
+    """entries up to this position may or may not still count"""
 
 
 EMPTY = Table()
 Matches: TypeAlias = tuple[Match, ...]
 Trim: TypeAlias = Callable[[Matches], tuple[Matches, bool]]
-"""what a cell keeps, and whether it lost something that could still matter"""
+"""the matches that a cell keeps, and whether it dropped one that could still matter"""
 
 
 def remember(table: Table, key: tuple[Key, ...], match: Match, trim: Trim, window: Window | None) -> Table:
@@ -147,7 +147,7 @@ def forget(table: Table, key: tuple[Key, ...]) -> Table:
 
 
 def doubt(table: Table, key: tuple[Key, ...]) -> Table:
-    """What is remembered for this value may or may not still count."""
+    """Mark the cell of this value as uncertain: its matches may or may not still count."""
     cell = table.cells.get(key)
     if cell is None:
         return table
@@ -156,7 +156,7 @@ def doubt(table: Table, key: tuple[Key, ...]) -> Table:
 
 
 def doubt_all(table: Table, now: Clocks) -> Table:
-    """What was remembered before this position may or may not still count."""
+    """Mark all earlier entries as uncertain: they may or may not still count."""
     return replace(table, doubted=now.events - 1)
 
 
@@ -212,7 +212,7 @@ def _may_be(left: tuple[Key, ...], right: tuple[Key, ...]) -> bool:
 def _holds_for_unreadable(
     table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma
 ) -> bool | None:
-    """A question about a value that cannot be read: never yes, and no only where nothing could be meant."""
+    """The answer for a value that cannot be read: never true, and false only if no cell could hold the value."""
     keys = possible_keys(table, key)
     cells = [table.cells[one] for one in keys or ()]
     if keys is None or has_lost(table, frame, window) or any(cell.lossy for cell in cells):
@@ -223,7 +223,7 @@ def _holds_for_unreadable(
 
 
 def possible_keys(table: Table, key: tuple[Key, ...]) -> list[tuple[Key, ...]] | None:
-    """The values that may be meant; None where there are too many to look."""
+    """The stored keys that may equal this one; None if there are too many to compare."""
     if len(table.cells) > _MOST_ALIKE:
         return None
     return [other for other in table.cells if _may_be(other, key)]
@@ -326,7 +326,7 @@ class Awaiting(Struct, frozen=True, array_like=True):
     """the latest turns of named runs, each with its run"""
 
     def run_at(self, frame: Frame) -> str | None:
-        """The run that answered the turn of a position; None where nobody knows any more."""
+        """The run that answered the turn of a position; None if that is no longer known."""
         turns, turn = self.turns, frame.turn
         if not turns or turn is None or RUN_MARK in frame.run:
             return frame.run
@@ -345,7 +345,7 @@ def await_answer(before: Awaiting, one: Unseen) -> Awaiting:
 def mark_seen_results(
     before: Awaiting, frame: Frame, response: Response, window: Window | None, trim: Trim
 ) -> Awaiting:
-    """A response: what its run's results were, it has seen, unless its request shows that they were not in it."""
+    """After a response: its model has seen the results of its run, unless its request shows that it lacks them."""
     if frame.turn is not None and RUN_MARK in frame.run:
         before = replace(before, turns=(*before.turns, (frame.turn, frame.run))[-MOST_TURNS:])
     waiting = [one for one in before.unseen if one.run == frame.run]

@@ -113,7 +113,7 @@ def waits(residual: Truth) -> list[Wait]:
 
 
 def _certain(value: Truth) -> Truth:
-    """What is left of it where everything unknown is false."""
+    """The residual with everything unknown taken as false."""
     if type(value) is Open:
         known = frozenset(clause for clause in value.clauses if None not in clause)
         return Open(known) if known else False
@@ -131,7 +131,7 @@ def may_have_failed(before: Truth, after: Truth, move: Callable[[Wait], Truth]) 
 
 
 def _clause_truth(clause: Clause) -> Truth:
-    """One alternative, where what is unknown in it is true."""
+    """One alternative, with everything unknown in it taken as true."""
     known = clause - {None}
     return Open(frozenset((known,))) if known else True
 
