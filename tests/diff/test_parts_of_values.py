@@ -15,7 +15,7 @@ from bylaw.diff.figures import table
 from bylaw.diff.model import DiffReport
 from bylaw.model.events import Response
 from bylaw.text.decisions import decisions, disagree
-from bylaw.text.json_text import json_shape
+from bylaw.text.json_text import json_shape, written_keys
 from bylaw.traces.comparison.recording import Recording, Step
 from tests.diff.test_blind_spots import TASKS, Turns, diff, talk
 from tests.support.build import trace
@@ -28,6 +28,11 @@ def calls(given: Value) -> list[Turns]:
         talk(f"t{i}", f"Question {i} about item {7 * i + 1000}, please.", [("run", given(i), "ok")])
         for i in range(TASKS)
     ]
+
+
+def with_text(argument: str, text: str, beside: dict[str, Any] | None = None) -> list[Turns]:
+    """Calls with a text that has another number in each session."""
+    return calls(lambda i: {**(beside or {}), argument: text.replace("{}", str(7 * i + 1000))})
 
 
 def named(sessions: list[Turns], tool: str) -> list[Turns]:
@@ -124,15 +129,14 @@ def test_a_word_inside_a_value_that_differs_in_each_session_is_seen(before: str,
 def test_a_command_is_known_by_its_shape_whatever_its_argument_is_called(
     tool: str, argument: str, before: str, after: str, word: str
 ) -> None:
-    both = [named(calls(lambda i, text=text: {argument: text.replace("{}", str(i))}), tool) for text in (before, after)]
+    both = [named(with_text(argument, text), tool) for text in (before, after)]
     found = [one.text for one in diff(*both).findings]
     assert any(f"`{tool}` is now called with `{word}` in `{argument}`" in text for text in found), found
 
 
 def test_a_command_without_any_sign_of_one_is_known_by_its_tool_or_the_name_of_its_argument() -> None:
     for tool, argument in (("bash", "input"), ("run_sql", "q"), ("run", "command"), ("run", "script")):
-        before = named(calls(lambda i, a=argument: {a: f"keep entry e{i}", "seconds": 9}), tool)
-        after = named(calls(lambda i, a=argument: {a: f"wipe entry e{i}", "seconds": 9}), tool)
+        before, after = (named(with_text(argument, f"{verb} entry e{{}}"), tool) for verb in ("keep", "wipe"))
         assert f"now called with `wipe` in `{argument}`" in diff(before, after).findings[0].text
 
 
@@ -149,8 +153,7 @@ def test_a_command_without_any_sign_of_one_is_known_by_its_tool_or_the_name_of_i
 )
 def test_another_wording_beside_a_command_is_no_change(tool: str, argument: str, one: str, other: str) -> None:
     def run(text: str) -> list[Turns]:
-        beside = {"command": "ls -la /srv"} if tool == "bash" else {}
-        return named(calls(lambda i: {**beside, argument: text.replace("{}", str(7 * i + 1000))}), tool)
+        return named(with_text(argument, text, {"command": "ls -la /srv"} if tool == "bash" else {}), tool)
 
     assert diff(run(one), run(other)).exit_code == 0
 
@@ -256,13 +259,8 @@ def test_json_beyond_a_number_of_blocks_is_read_as_prose() -> None:
 
 def test_other_sentences_around_the_same_json_are_no_change() -> None:
     block = "```json\n" + json.dumps({"fee": 5, "ok": False}) + "\n```"
-    for one in (block, f"{block}\nThen:\n{block}"):
-        assert (
-            diff(
-                answers(lambda i, one=one: f"Sure:\n{one}"), answers(lambda i, one=one: f"{one}\nIs there more?")
-            ).exit_code
-            == 0
-        )
+    for shown in (block, f"{block}\nThen:\n{block}"):
+        assert diff(answers(always(f"Sure:\n{shown}")), answers(always(f"{shown}\nIs there more?"))).exit_code == 0
 
 
 def test_json_alone_and_json_between_sentences_are_two_things() -> None:
@@ -296,11 +294,16 @@ def test_text_with_braces_is_no_json(text: str) -> None:
     assert json_shape(text) is None
 
 
-@pytest.mark.parametrize("part", ['{"a":', "```\n{", '{ "', "[{", "[x] a\n", "must be ", "once a ", "help ", "option "])
+@pytest.mark.parametrize(
+    "part",
+    ['{"a":', "```\n{", '{ "', "[{", "[x] a\n", "must be ", "once a ", "help ", "option ", "| a ", "|-", "a:\n", "- "],
+)
 def test_hostile_text_takes_time_by_its_length(part: str) -> None:
     def spent(length: int) -> float:
         started = time.process_time()
-        decisions((part * length)[:length] + "_")
+        text = (part * length)[:length] + "_"
+        decisions(text)
+        written_keys(text)
         return time.process_time() - started
 
     assert min(spent(40_000 + i) for i in range(2)) < 8 * 6 * max(spent(5_000), 0.001)
@@ -310,6 +313,36 @@ def test_hostile_text_takes_time_by_its_length(part: str) -> None:
 def test_any_number_in_json_is_read(number: str) -> None:
     for form in ('{"a": %s}', 'It is {"a": %s}.', '{"a": %s}\n{"a": %s}'):
         assert disagree(decisions(form.replace("%s", number)), decisions(form.replace("%s", "7")))
+
+
+# -- YAML and tables in answers ---------------------------------------------------------------------------------------
+
+YAML = "fee: {}\nitems:\n  - id: {}\n    name: bag"
+TABLE = "Here it is:\n\n| name | fee |\n|:--|--:|\n| bag | {} |"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (YAML, YAML.replace("fee", "price"), "14 of 14 answers now have the YAML key `price`"),
+        (YAML, YAML.replace("name", "label"), "14 of 14 answers now have the YAML key `label`"),
+        (f"Sure:\n```yaml\n{YAML}\n```", f"Sure:\n```yaml\n{YAML}\nPaid: 1\n```", "now have the YAML key `Paid`"),
+        (TABLE, TABLE.replace("| fee", "| price"), "14 of 14 answers now have the table column `price`"),
+    ],
+)
+def test_another_key_of_yaml_or_a_table_is_seen(before: str, after: str, text: str) -> None:
+    report = diff(answers(filled(before)), answers(filled(after)))
+    assert report.exit_code == 1
+    assert any(text in one.text for one in report.findings), [one.text for one in report.findings]
+    assert diff(answers(filled(before)), answers(filled(before))).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Note: it is done.", "Fee: 3\nTax: 4", "fee: 3", "It is so:\nfee: 3", "a | b\nc | d", "| a | b |\nx", "---"],
+)
+def test_lines_with_a_colon_or_bars_are_no_yaml_and_no_table(text: str) -> None:
+    assert written_keys(text) == frozenset()
 
 
 # -- months and small words -------------------------------------------------------------------------------------------
@@ -329,6 +362,7 @@ def test_any_number_in_json_is_read(number: str) -> None:
         ("Take it once a day.", "Take it twice a day."),
         ("You are on the second floor.", "You are on the third floor."),
         ("- [x] paid", "- [ ] paid"),
+        ("All of your orders were sent.", "Some of your orders were sent."),
     ],
 )
 def test_a_small_word_in_the_place_of_another_is_seen(before: str, after: str) -> None:

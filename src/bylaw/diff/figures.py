@@ -19,7 +19,7 @@ from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
 from bylaw.model.events import Response
 from bylaw.text.decision_words import begins_with_no
 from bylaw.text.decisions import Decisions, currencies, decisions, facts, is_courtesy, numbers, quantities
-from bylaw.text.json_text import IN_TEXT, json_shape
+from bylaw.text.json_text import IN_TEXT, json_shape, written_keys
 from bylaw.text.prices import Prices, cost_of
 from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.statistics import Matrix
@@ -155,6 +155,8 @@ def _answer(recording: Recording) -> dict[Column, float]:
     keys = (key for part in shape if isinstance(part, frozenset) for key in part)
     found |= {Column("conformance", "JSON key", "", key): 1.0 for key in keys}
     found |= {Column("conformance", "JSON type", "", one): 1.0 for one in decided.types}
+    written = (one for text in recording.answers for one in written_keys(text))
+    found |= {Column("conformance", what, "", key): 1.0 for what, key in written}
     for kind, spelling in decided.facts:
         if kind in ("amount", "quantity", "duration"):
             found[Column("answer", "currency" if kind == "amount" else "unit", spelling.rsplit(" ", 1)[1])] = 1.0

@@ -253,6 +253,8 @@ def describe(figure: Figure) -> str:
             return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} JSON"
         case "JSON key":
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the key {detail}"
+        case "YAML key" | "table column" as what:
+            return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the {what} {detail}"
         case "JSON in text":
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} JSON between sentences"
         case "JSON type":

@@ -217,7 +217,7 @@ def sides_taken(text: str) -> dict[str, set[str]]:
         if any(hint in lowered for hint in hints):
             found = {pole for pole, pattern in zip(poles, patterns, strict=True) if pattern.search(lowered)}
             sides |= {pair: found} if found else {}
-    for pair, pole in (*_duties(lowered), *_boxes(lowered)):
+    for pair, pole in (*_duties(lowered), *_boxes(lowered), *_shares(lowered)):
         sides.setdefault(pair, set()).add(pole)
     return sides
 
@@ -229,7 +229,7 @@ _OTHER_VERBS = "be not have also take still vary need contact reach call reply a
 _NO_DUTY = frozenset(_OTHER_VERBS.split())
 _BOX = re.compile(r"^[ \t>*+-]{0,12}(?:\[([ x])\]|(☐)|[☑☒]) *(\S[^\n]{0,60})$", re.MULTILINE)
 _MOST_DYNAMIC = 20
-"""duties and boxes of a text"""
+"""duties, boxes and shares of a text"""
 
 
 def _duties(text: str) -> Iterator[tuple[str, str]]:
@@ -247,6 +247,18 @@ def _boxes(text: str) -> Iterator[tuple[str, str]]:
         label = re.sub(r"\d+", "#", found[3].strip()).replace(" or ", " / ")
         box = "[ ]" if found[1] == " " or found[2] else "[x]"
         yield f"[x] {label} or [ ] {label}", f"{box} {label}"
+
+
+_SHARE = re.compile(
+    r"(?<!not )(?<!nearly )(?<!almost )\b(all|some)(?: of)?(?: (?:the|your|my|our|its|their|these|those))?"
+    r"(?: \w{1,20})? (\w{2,20}s) (?:are|were|have|can|will|must|may|do|cost)\b"
+)
+
+
+def _shares(text: str) -> Iterator[tuple[str, str]]:
+    """`all items are` or `some items are`, of one noun."""
+    for _, found in zip(range(_MOST_DYNAMIC), _SHARE.finditer(text), strict=False):
+        yield f"all {found[2]} or some {found[2]}", f"{found[1]} {found[2]}"
 
 
 def one_sided(sides: dict[str, set[str]]) -> tuple[tuple[str, str], ...]:

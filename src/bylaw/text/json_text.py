@@ -1,4 +1,4 @@
-"""JSON in a text: all of it, line by line, or in blocks between sentences."""
+"""JSON in a text: all of it, line by line, or in blocks between sentences; and the keys of YAML and tables."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ _MOST_TRIED = 16
 """code fences, and other places of a text where JSON may begin, that are tried; what is not read as JSON is prose"""
 _LIKE_OBJECT = re.compile(r'(?<![^\s:(>=])(?:\{\s{0,40}"|\[\s{0,40}\{\s{0,40}")')
 """`[1]` may be a footnote and `{name}` a gap to fill in"""
+_FENCED_YAML = re.compile(r"^```ya?ml[ \t]*\n(.*?)(?:^```|\Z)", re.MULTILINE | re.DOTALL)
+_YAML_LINE = re.compile(
+    r"[ \t]{0,40}(?:-[ \t]+)?(?:([A-Za-z_][\w.-]{0,60}):(?:[ \t]\S.{0,2000})?|-[ \t]+\S.{0,2000}|#.{0,2000})"
+)
+_TABLE_HEAD = re.compile(
+    r"^[ \t]{0,20}\|([^\n]{1,1000})\|[ \t]{0,20}\n[ \t]{0,20}\|(?:[ \t]{0,20}:?-{2,100}:?[ \t]{0,20}\|)+[ \t]{0,20}$",
+    re.MULTILINE,
+)
+_MOST_KEYS = 100
 IN_TEXT = "in text"
 _NO_JSON = (msgspec.DecodeError, RecursionError, ValueError)
 _decode = json.JSONDecoder().raw_decode
@@ -152,3 +161,18 @@ def json_types(found: JsonText) -> frozenset[str]:
         elif isinstance(one, list):
             waiting += [(f"{path}[]", child) for child in one[:room]]
     return frozenset(types)
+
+
+def written_keys(text: str) -> frozenset[tuple[str, str]]:
+    """The keys of YAML, in a code fence or as all of the text, and the columns of tables, each after what it is."""
+    heads = [found[1] for _, found in zip(range(_MOST_TRIED), _TABLE_HEAD.finditer(text), strict=False)]
+    found = {("table column", cell.strip(" \t*_`")): None for head in heads for cell in head.split("|") if cell.strip()}
+    fenced = [found[1] for _, found in zip(range(_MOST_TRIED), _FENCED_YAML.finditer(text), strict=False)]
+    for block in fenced or [text]:
+        lines = [line for line in block.split("\n") if line.strip() and line.strip() != "---"]
+        read = [_YAML_LINE.fullmatch(line.rstrip()) for line in lines]
+        keys = [one[1] for one in read if one is not None and one[1]]
+        # "Note: …" is a sentence; where nothing says that a text is YAML, all lines are, and a key begins in lower case
+        if fenced or (len(lines) > 1 and all(read) and keys and all(key[0].islower() for key in keys)):
+            found |= {("YAML key", key): None for key in keys}
+    return frozenset(list(found)[:_MOST_KEYS])
