@@ -20,7 +20,7 @@ from bylaw.contract.file.agent import AGENT
 from bylaw.contract.file.faults import ATTACK, LLM_FAULT, TOOL_FAULT
 from bylaw.contract.file.invariants import INVARIANT
 from bylaw.contract.file.sections import PROFILES
-from bylaw.contract.import_parts import Account, Part, read_data, unused_name
+from bylaw.contract.import_parts import Part, read_data, unused_name
 from bylaw.contract.model import Weight
 from bylaw.rules.files import NotRead
 from bylaw.rules.params import Param
@@ -67,6 +67,22 @@ _SCORING = dict.fromkeys(("mutation", "chaos", "replay"), "`bylaw ci` does not r
 _NO_SUCH_KEY = "Bylaw has nothing of this name"
 
 
+_PROMPT_KEYS = ("prompt", "messages", "input", "text", "question", "content")
+_EXPECTED_KEYS = ("expected_output", "expected")
+_SEVERITIES = (*(weight.value for weight in Weight), "error", "warning", "info")
+_MOST_SESSIONS = 100
+_LEFT_OUT = {
+    "captured_at": "a golden prompt has no date",
+    "context": "the agent is asked the input alone; write what it has to know into the prompt",
+    "contract": "all invariants of the file are judged on every golden prompt",
+    "expected_failure": "it says what went wrong once, and checks nothing",
+    "severity": "an invariant has a severity, a prompt has none",
+    "source": "a golden prompt has no origin",
+    "tool_responses": "the agent's own tools answer; to make one fail, write a scenario with `tool_faults`",
+}
+"""keys of a session, and why Bylaw has no use for them"""
+
+
 class ImportResult(Struct):
     """The file that was made, and notes on what is not in it; each says what and why."""
 
@@ -76,20 +92,23 @@ class ImportResult(Struct):
 
 def import_flakestorm(root: Mapping[str, Any], folder: Path) -> ImportResult:
     """`root`: the parsed file; `folder`: where the sessions that it names are."""
-    return _Import(root, folder).run()
+    importing = _Import(folder)
+    made = importing.run(Part(root, importing.notes))
+    return ImportResult(made, importing.notes)
 
 
 class _Import:
-    def __init__(self, root: Mapping[str, Any], folder: Path) -> None:
-        self._account = Account()
-        self._root = self._account.file(root)
+    def __init__(self, folder: Path) -> None:
+        self.notes: list[str] = []
+        self._folder = folder
         self._invariants: list[dict[str, Any]] = []
         self._scenarios: list[dict[str, Any]] = []
-        self._prompts = Prompts(self._account, folder, self._invariants)
+        self._prompts: list[Any] = []
+        self._files: list[Part] = []
+        """the sessions in files of their own"""
 
-    def run(self) -> ImportResult:
-        root, values = self._root, self._root.value
-        is_session = "input" in values and not isinstance(values.get("contract"), Mapping)
+    def run(self, root: Part) -> dict[str, Any]:
+        is_session = "input" in root.value and not isinstance(root.value.get("contract"), Mapping)
         contract = root["nothing"] if is_session else root["contract"]
         for item in contract["invariants"].items():
             self._add_invariant(item, {})
@@ -99,40 +118,38 @@ class _Import:
             self._add_scenario(item)
         self._add_chaos(root)
         for item in root["golden_prompts"].items():
-            self._prompts.add(item)
-        self._prompts.add_sessions([root] if is_session else root["replays"]["sessions"].items())
+            self._add_prompt(item)
+        self._add_sessions([root] if is_session else root["replays"]["sessions"].items())
         made: dict[str, Any] = {}
         if self._invariants or (contract.is_mapping and contract.value):
-            made["contract"] = {**self._about(contract), "invariants": self._invariants}
+            made["contract"] = {**self._about(contract, root), "invariants": self._invariants}
             if not any(scenario.keys() <= {"name", "description"} for scenario in self._scenarios):
                 self._scenarios.insert(0, {"name": self._scenario_name("calm")})
         made |= {
             "chaos_matrix": self._scenarios,
             "agent": self._agent(root["agent"]),
-            "golden_prompts": self._prompts.made,
+            "golden_prompts": self._prompts,
+            "scoring": self._scoring(root["scoring"]),
         }
-        made["scoring"] = self._scoring(root["scoring"])
         made = {key: section for key, section in made.items() if section}
         root["version"].take_name()
         root.explain(_SECTIONS)
         root["advanced"].explain(_ADVANCED)
         root["replays"].explain(_REPLAYS)
-        self._account.close(_NO_SUCH_KEY)
+        for file in (root, *self._files):
+            file.close(_NO_SUCH_KEY)
         self._note_what_it_needs(made)
-        return ImportResult(made, self._account.notes)
-
-    def _note(self, note: str) -> None:
-        self._account.notes.append(note)
+        return made
 
     def _note_what_it_needs(self, made: Mapping[str, Any]) -> None:
         missing = [key for key in ("contract", "chaos_matrix", "agent", "golden_prompts") if key not in made]
         if missing:
-            self._note(f"the file cannot be run before it has {', '.join(f'`{key}`' for key in missing)}")
+            self.notes.append(f"the file cannot be run before it has {', '.join(f'`{key}`' for key in missing)}")
         has_faults = any(scenario.keys() - {"name", "description"} for scenario in self._scenarios)
         agent = made.get("agent", {})
         is_reached = "command" in agent or "proxy_port" in agent
         if has_faults and not is_reached and str(agent.get("endpoint")).startswith(("http:", "https:")):
-            self._note(
+            self.notes.append(
                 "faults reach an agent behind HTTP through Bylaw's proxy only: give `agent.command`, or `agent."
                 "proxy_port` and start the agent with the base URL of the proxy (`bylaw contract validate` says how)"
             )
@@ -168,22 +185,22 @@ class _Import:
             given.leave_out(f"an invariant of type `{kind}` needs `{missing[0]}`")
             return
         for key in sorted({"pattern", "patterns"} & found.keys()):
-            found[key] = self._patterns(found[key], given.place)
-            if kind == "excludes_pattern":
-                found[key] = _ignore_case(found[key])
+            found[key] = self._patterns(found[key], given.place, ignores_case=kind == "excludes_pattern")
         wanted = given["id"].take_name()
         id = unused_name(wanted or kind.replace("_", "-"), [one["id"] for one in self._invariants])
         if wanted and id != wanted:
-            self._note(f"`{given.place}` is called `{id}`, because another invariant has the id `{wanted}`")
+            self.notes.append(f"`{given.place}` is called `{id}`, because another invariant has the id `{wanted}`")
         self._invariants.append({"id": id, "type": kind, **found, **({} if "when" in found else more)})
 
-    def _patterns(self, value: Any, place: str) -> Any:
+    def _patterns(self, value: Any, place: str, *, ignores_case: bool) -> Any:
+        """`ignores_case`: upper and lower case are the same there; a pattern that says so itself is left as it is."""
         if isinstance(value, list):
-            return [self._patterns(item, place) for item in value]
+            return [self._patterns(item, place, ignores_case=ignores_case) for item in value]
         if isinstance(value, str) and "\\\\" in value and _DOUBLED.fullmatch(value):
-            self._note(f"the pattern of `{place}` has single backslashes now: doubled ones matched nothing")
-            return value.replace("\\\\", "\\")
-        return value
+            self.notes.append(f"the pattern of `{place}` has single backslashes now: doubled ones matched nothing")
+            value = value.replace("\\\\", "\\")
+        is_marked = ignores_case and isinstance(value, str) and not _IGNORES_CASE.match(value)
+        return f"(?i){value}" if is_marked else value
 
     # Scenarios
 
@@ -196,8 +213,7 @@ class _Import:
             faults = self._faults(given)
             profiles = [*self._profiles(given["profile"]), *self._profiles(given["profiles"])]
             name = given["name"].take_name() or name
-            if isinstance(given["description"].value, str):
-                faults["description"] = given["description"].take()
+            faults |= given.take_text("description")
         else:
             given.leave_out("it is neither a scenario nor the name of a profile")
             return False
@@ -217,9 +233,10 @@ class _Import:
         is_profile = "chaos" in root.value and not root.value.keys() & _MORE_THAN_A_PROFILE
         chaos, name = root["chaos"], (root["name"].take_name() if is_profile else "") or "chaos"
         if chaos.value and self._add_scenario(chaos, name) and not is_profile:
-            self._note("`chaos` is a scenario of its own now: there it changed every scenario")
-        if is_profile and isinstance(root["description"].value, str) and self._scenarios:
-            self._scenarios[-1].setdefault("description", root["description"].take())
+            self.notes.append("`chaos` is a scenario of its own now: there it changed every scenario")
+        if is_profile and self._scenarios:
+            for key, text in root.take_text("description").items():
+                self._scenarios[-1].setdefault(key, text)
 
     def _profiles(self, given: Part) -> list[str]:
         found: list[str] = []
@@ -264,14 +281,13 @@ class _Import:
 
     # The rest
 
-    def _about(self, contract: Part) -> dict[str, Any]:
+    def _about(self, contract: Part, root: Part) -> dict[str, Any]:
         about: dict[str, Any] = {"name": contract["name"].take_name() or "imported contract"}
-        if isinstance(contract["description"].value, str):
-            about["description"] = contract["description"].take()
-        seed = self._root["advanced"]["seed"]
+        about |= contract.take_text("description")
+        seed = root["advanced"]["seed"]
         if isinstance(seed.value, int) and not isinstance(seed.value, bool) and seed.value >= 0:
             about["seed"] = seed.take()
-        variations = self._variations(self._root["mutations"])
+        variations = self._variations(root["mutations"])
         return {**about, **({"variations": variations} if variations else {})}
 
     def _agent(self, given: Part) -> dict[str, Any]:
@@ -300,7 +316,7 @@ class _Import:
                 made[name] = {"count": min(50, max(1, math.ceil(each / len(types) / len(names))))}
         given.explain(_MUTATION_KEYS)
         if made:
-            self._note("`mutations` are `contract.variations` now: made by the seed, without a model")
+            self.notes.append("`mutations` are `contract.variations` now: made by the seed, without a model")
         return made
 
     def _scoring(self, given: Part) -> dict[str, Any]:
@@ -314,43 +330,9 @@ class _Import:
         weights.explain(_SCORING)
         return found
 
+    # Golden prompts and replayed sessions
 
-def _ignore_case(patterns: Any) -> Any:
-    """Upper and lower case are the same there; a pattern that says so itself is left as it is."""
-    if isinstance(patterns, list):
-        return [_ignore_case(one) for one in patterns]
-    return f"(?i){patterns}" if isinstance(patterns, str) and not _IGNORES_CASE.match(patterns) else patterns
-
-
-# Golden prompts and replayed sessions
-
-
-_PROMPT_KEYS = ("prompt", "messages", "input", "text", "question", "content")
-_EXPECTED_KEYS = ("expected_output", "expected")
-_SEVERITIES = (*(weight.value for weight in Weight), "error", "warning", "info")
-_MOST_SESSIONS = 100
-_LEFT_OUT = {
-    "captured_at": "a golden prompt has no date",
-    "context": "the agent is asked the input alone; write what it has to know into the prompt",
-    "contract": "all invariants of the file are judged on every golden prompt",
-    "expected_failure": "it says what went wrong once, and checks nothing",
-    "severity": "an invariant has a severity, a prompt has none",
-    "source": "a golden prompt has no origin",
-    "tool_responses": "the agent's own tools answer; to make one fail, write a scenario with `tool_faults`",
-}
-"""keys of a session, and why Bylaw has no use for them"""
-
-
-class Prompts:
-    """`made`: the golden prompts. An expected answer becomes an invariant, which is added to `invariants`."""
-
-    def __init__(self, account: Account, folder: Path, invariants: list[dict[str, Any]]) -> None:
-        self.made: list[Any] = []
-        self._account = account
-        self._folder = folder
-        self._invariants = invariants
-
-    def add(self, given: Part) -> None:
+    def _add_prompt(self, given: Part) -> None:
         """A prompt: a text, a conversation, or a mapping that holds one of them."""
         asked, about = given, {}
         if given.is_mapping:
@@ -365,9 +347,10 @@ class Prompts:
         if given.is_mapping:
             self._add_expected(given, prompt, given.place)
             given.explain(_LEFT_OUT)
-        self._add(prompt if not about else {"prompt": prompt, **about})
+        asks = prompt if not about else {"prompt": prompt, **about}
+        self._prompts += [] if asks in self._prompts else [asks]
 
-    def add_sessions(self, sessions: Sequence[Part]) -> None:
+    def _add_sessions(self, sessions: Sequence[Part]) -> None:
         for given in sessions[:_MOST_SESSIONS]:
             inner = self._open_file(given)
             for session in (given, *([inner] if inner else [])):
@@ -375,18 +358,14 @@ class Prompts:
         for given in sessions[_MOST_SESSIONS:]:
             given.leave_out(f"no more than {_MOST_SESSIONS} sessions are imported")
 
-    def _add(self, prompt: Any) -> None:
-        if prompt not in self.made:
-            self.made.append(prompt)
-
     def _add_session(self, session: Part) -> None:
         prompt = self._read_messages(session["input"]) if session["input"].value is not None else None
         if prompt is not None:
             id, name = session["id"].take_name(), session["name"].take_name()
             name = name or id or session.place or "session"
             self._add_expected(session, prompt, name)
-            self._add(prompt)
-            self._account.notes.append(f"the session `{name}` is a golden prompt now")
+            self._prompts += [] if prompt in self._prompts else [prompt]
+            self.notes.append(f"the session `{name}` is a golden prompt now")
         session.explain(_LEFT_OUT)
 
     def _open_file(self, given: Part) -> Part | None:
@@ -399,11 +378,12 @@ class Prompts:
             if not path.resolve().is_relative_to(self._folder.resolve()):
                 given["file"].leave_out(f"`{name}` is outside the folder of the file")
                 return None
-            session = self._account.file(read_data(path, name), name)
+            session = Part(read_data(path, name), self.notes, (name,))
         except NotRead as problem:
             given["file"].leave_out(f"`{name}` cannot be read: {problem.diagnostic.message}")
             return None
         given["file"].take()
+        self._files.append(session)
         return session
 
     def _read_messages(self, given: Part) -> str | list[str] | None:
@@ -445,4 +425,4 @@ class Prompts:
         severity = {"severity": given["severity"].take()} if given["severity"].value in _SEVERITIES else {}
         made = {"id": id, "type": "similarity", "expected": expected.take(), **severity}
         self._invariants.append({**made, "probes": [prompt], "when": "no_chaos"})
-        self._account.notes.append(f"`{expected.place}` is the invariant `{id}` now: the answer has to be similar")
+        self.notes.append(f"`{expected.place}` is the invariant `{id}` now: the answer has to be similar")

@@ -1,59 +1,32 @@
 """The parts of a file that is imported, and an account of which were read.
 
-A part is a value with its place, such as `contract.invariants[0].type`. Reading a part accounts for it. `Account.close`
-names every part that nobody has read, so a key that an importer does not know is never dropped in silence.
+A part is a value with its place, such as `contract.invariants[0].type`. Reading a part accounts for it. `close` names
+every part that nobody has read, so a key that an importer does not know is never dropped in silence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import Problems, Source, Unreadable, plain
 
-_Path: TypeAlias = tuple[str | int, ...]
-"""not a text, because a key may itself hold a dot"""
-
-
-class Account:
-    """Which parts were converted or named, and the notes for the user."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.settled: set[_Path] = set()
-        """converted, or named in a note, with everything inside"""
-        self.opened: set[_Path] = set()
-        """read key by key, or item by item"""
-        self._files: list[Part] = []
-
-    def file(self, value: Any, name: str = "") -> Part:
-        """The content of a file; the one that is imported needs no name."""
-        part = Part(value, (name,), self)
-        self._files.append(part)
-        self.opened.add(part.path)
-        return part
-
-    def close(self, why: str) -> None:
-        """Name every part that was not read."""
-        waiting = self._files[::-1]
-        while waiting:
-            part = waiting.pop()
-            if part.path in self.settled:
-                continue
-            if part.path in self.opened:
-                waiting += reversed(part.entries().values() if part.is_mapping else part.items())
-            else:
-                part.leave_out(why)
-
 
 class Part:
-    def __init__(self, value: Any, path: _Path, account: Account) -> None:
+    """`notes` gets a line for each part that is left out. The first step of the path is the name of the file."""
+
+    def __init__(self, value: Any, notes: list[str], path: tuple[str | int, ...] = ("",)) -> None:
         self.value = value
         self.path = path
-        self._account = account
+        self.is_settled = False
+        """converted, or named in a note, with everything inside"""
+        self._is_opened = len(path) == 1
+        """read key by key, or item by item"""
+        self._notes = notes
 
     @property
     def place(self) -> str:
@@ -67,36 +40,40 @@ class Part:
     def is_mapping(self) -> bool:
         return isinstance(self.value, Mapping)
 
-    @property
-    def is_settled(self) -> bool:
-        return self.path in self._account.settled
+    @cached_property
+    def _inner(self) -> dict[str | int, Part]:
+        pairs = self.value.items() if self.is_mapping else enumerate(self.value if isinstance(self.value, list) else ())
+        steps = ((str(key) if self.is_mapping else key, one) for key, one in pairs)
+        return {step: Part(one, self._notes, (*self.path, step)) for step, one in steps}
 
     def take(self) -> Any:
         """The whole value, which is now accounted for."""
-        self._account.settled.add(self.path)
+        self.is_settled = True
         return self.value
 
     def take_name(self) -> str:
         """A text or a number as text; empty for anything else, which remains to be accounted for."""
         return str(self.take()) if isinstance(self.value, str | int | float) else ""
 
+    def take_text(self, key: str) -> dict[str, str]:
+        """The key with its value, if that is a text."""
+        return {key: self[key].take()} if isinstance(self[key].value, str) else {}
+
     def leave_out(self, why: str) -> None:
-        self._account.settled.add(self.path)
-        self._account.notes.append(f"`{self.place}` was left out: {why}")
+        self.is_settled = True
+        self._notes.append(f"`{self.place}` was left out: {why}")
 
     def __getitem__(self, key: str) -> Part:
         """The value of a key; one that is not there is None."""
-        return self.entries().get(key) or Part(None, (*self.path, key), self._account)
+        return self.entries().get(key) or Part(None, self._notes, (*self.path, key))
 
     def entries(self) -> dict[str, Part]:
         """The values of a mapping, each to be read on its own; anything else but null is left out."""
-        given = self.value if self._is_a(Mapping, "mapping") else {}
-        return {str(key): Part(one, (*self.path, str(key)), self._account) for key, one in given.items()}
+        return {str(key): part for key, part in self._inner.items()} if self._open(Mapping, "mapping") else {}
 
     def items(self) -> list[Part]:
         """The items of a list, each to be read on its own; anything else but null is left out, and empty items."""
-        given = self.value if self._is_a(list, "list") else []
-        parts = [Part(one, (*self.path, number), self._account) for number, one in enumerate(given)]
+        parts = list(self._inner.values()) if self._open(list, "list") else []
         for part in parts:
             if part.value is None and not part.is_settled:
                 part.leave_out("it is empty")
@@ -108,9 +85,16 @@ class Part:
             if self[key].value is not None and not self[key].is_settled:
                 self[key].leave_out(why)
 
-    def _is_a(self, kind: type, name: str) -> bool:
+    def close(self, why: str) -> None:
+        """Name every part that was not read."""
+        if not self.is_settled and not self._is_opened:
+            self.leave_out(why)
+        for part in () if self.is_settled else self._inner.values():
+            part.close(why)
+
+    def _open(self, kind: type, name: str) -> bool:
         if isinstance(self.value, kind):
-            self._account.opened.add(self.path)
+            self._is_opened = True
             return True
         if self.value is None:
             self.take()
