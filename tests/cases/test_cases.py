@@ -32,7 +32,7 @@ _CASE_KEYS = {
     "sessions",
     "trace_notes",
 }
-_WANT_KEYS = {"outcome", "turns", "sessions", "message", "evidence", "notes"}
+_WANT_KEYS = {"outcome", "turns", "sessions", "message", "exactly", "evidence", "notes"}
 
 
 def _cases() -> list[Any]:
@@ -83,6 +83,8 @@ def _compare(want: Any, outcome: Any, turns: list[int | None], verdicts: list[Ve
     broken = [v for v in verdicts if v.outcome.value == want["outcome"]]
     if "sessions" in want:
         assert [v.session for v in broken] == [None if s is None else str(s) for s in want["sessions"]]
+    if "exactly" in want:
+        assert {v.message for v in broken} == {want["exactly"]}
     if "message" in want:
         assert any(want["message"] in v.message for v in broken), broken
     for part in want.get("evidence", []):

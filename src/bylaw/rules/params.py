@@ -259,6 +259,7 @@ NAMES = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list)
 """a text or a list of texts → tuple"""
 TOOLS = ParamType(_read_names, TEXTS_SCHEMA, plain=list)
 """a tool's name, a glob, or a list of these → tuple of names"""
+TEXT = ParamType(_plain_reader(read_text), TEXT_SCHEMA)
 PATTERN = ParamType(_plain_reader(read_text), TEXT_SCHEMA, check=_check_text)
 """text, or a regular expression where the parameter `regex` is true"""
 PATTERNS = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list, check=_check_texts)

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from bylaw.model.demand import Temporal
 from bylaw.rules.located import MapNode
-from bylaw.rules.params import COUNT, FLAG, Context, Param, Values, choice
+from bylaw.rules.params import COUNT, FLAG, TEXT, Context, Param, Values, choice
 from bylaw.rules.temporal.events import EVENT, event_schema
 from bylaw.rules.temporal.formula import FORMULA, combine
 from bylaw.rules.temporal.patterns import EVENTS, SCOPE
@@ -68,6 +68,7 @@ PARAMS = (
     Param("n", COUNT, "the number of `bounded_count`"),
     Param("scope", SCOPE, "the stretch that the pattern speaks of, `global` unless given"),
     Param("over", choice("events", "turns"), "what a position is: `events` or `turns`", default="events"),
+    Param("message", TEXT, "what a finding says went wrong, in place of the rule: `no receipt was sent after it`"),
 )
 
 TOGETHER = forms_schema()

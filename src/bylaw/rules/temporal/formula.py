@@ -203,7 +203,9 @@ def combine(values: Values, node: MapNode, context: Context) -> Temporal | None:
             return None
         parsed = _parse(text, node.entries[form.needs[0]].key, context)
     over = values["over"]
-    return Temporal(parsed.formula, over, words) if parsed and check_formula(parsed, over=over) else None
+    if parsed is None or not check_formula(parsed, over=over):
+        return None
+    return Temporal(parsed.formula, over, words, values.get("message", ""))
 
 
 def _write_pattern(values: Values, node: MapNode, context: Context) -> tuple[str | None, str]:

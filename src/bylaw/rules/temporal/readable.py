@@ -31,7 +31,7 @@ from bylaw.rules.temporal.events import Event
 from bylaw.rules.temporal.patterns import EVENTS
 from bylaw.rules.temporal.scanner import SECONDS, UNIT_SYNONYMS, measure
 
-_ALWAYS = ("over",)
+_ALWAYS = ("over", "message")
 
 
 class Form(Struct, frozen=True):
