@@ -232,6 +232,18 @@ def test_problems_of_files_beside_name_them(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["traces", "scores"])
+def test_a_file_beside_may_be_cut_off(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "observations" / "w1.jsonl", jsonl(*BARE))
+    rows = {
+        "traces": [trace_row("t2", "x"), trace_row("t1", "y")],
+        "scores": [score_row("a", "t2"), score_row("b", "t1")],
+    }
+    write(tmp_path / name / "w1.jsonl", jsonl(*rows[name])[:-20])
+    trace = load_trace(path)
+    assert (trace.complete, trace.notes) == (False, ("the last record of a sidecar file is cut off and was left out",))
+
+
 def test_rows_that_hold_everything_need_no_other_file(tmp_path: Path) -> None:
     whole = write(tmp_path / "observations_v2" / "w1.csv", table(*map(blob, RUN)))
     write(tmp_path / "observations" / "w1.csv", table(*BARE))

@@ -231,21 +231,29 @@ class LangfuseReader(SpanReader):
 
     def finish(self) -> list[Event]:
         path = None if self._path is None else sidecar_of(self._path, "scores")
-        for record in sidecar_records(path, self._problems) if path is not None and is_file(path) else ():
+        for record in self._beside(path) if path is not None and is_file(path) else ():
             row = snake(record.value)
             if text_field(row, "trace_id") in self._traces:
                 self._forest.add(score_of(row, record), len(record.raw))
         return super().finish()
 
     def notes(self) -> list[str]:
-        alone = self._sessions and not self._traces
-        return [*super().notes(), *(["these are traces without their observations"] if alone else ())]
+        notes = super().notes()
+        if self._sessions and not self._traces:
+            notes.append("these are traces without their observations")
+        return [*notes, *([] if self.complete else ["the last record of a sidecar file is cut off and was left out"])]
 
     def interpret(self, span: Span) -> None:
         if span.session is None:
             span.session = self._session_of(span.trace)
 
     # Traces in other files
+
+    def _beside(self, path: str) -> Iterator[Record]:
+        def leave_incomplete() -> None:
+            self.complete = False
+
+        return sidecar_records(path, self._problems, leave_incomplete)
 
     def _files(self) -> list[str]:
         """The files that may hold the traces, the likeliest first."""
@@ -256,7 +264,7 @@ class LangfuseReader(SpanReader):
 
     def _session_of(self, trace: str) -> str | None:
         while trace not in self._sessions and (path := next(self._others, None)) is not None:
-            for record in sidecar_records(path, self._problems):
+            for record in self._beside(path):
                 if isinstance(record.value, dict):
                     self._add_trace(snake(record.value))
                 else:

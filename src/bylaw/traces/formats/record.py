@@ -254,11 +254,15 @@ class SidecarProblems(Problems):
         self._whole.add(problem)
 
 
-def sidecar_records(path: str, whole: Problems) -> Iterator[Record]:
+def sidecar_records(path: str, whole: Problems, cut: Callable[[], None]) -> Iterator[Record]:
+    """`cut` is called if the file ends too early."""
     source = open_path(path)
     problems = SidecarProblems(path, whole)
-    for block in Records(source, sniff(source), problems).blocks():
+    records = Records(source, sniff(source), problems)
+    for block in records.blocks():
         yield from records_of(block, problems)
+    if records.cut:
+        cut()
 
 
 def is_file(path: str) -> bool:
