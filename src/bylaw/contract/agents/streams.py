@@ -398,26 +398,21 @@ _ERROR_KIND = re.compile(r"(?i)^(?!.*tool)(?:.*[._ -])?(?:error|failed|failure|e
 
 
 _DONE = "[DONE]"
-_MARKS = {
-    # kind of event: (what it opens or ends, whether it ends it)
-    "message_start": ("message_stop", False),
-    "content_block_start": ("message_stop", False),
-    "content_block_delta": ("message_stop", False),
-    "message_stop": ("message_stop", True),
-    "message_end": ("message_stop", True),
-    "response.created": ("response.completed", False),
-    "response.output_text.delta": ("response.completed", False),
-    "response.completed": ("response.completed", True),
-    "response.incomplete": ("response.completed", True),
-    "text-start": ("text-end", False),
-    "text-delta": ("text-end", False),
-    "text-end": ("text-end", True),
-    "finish": ("text-end", True),
-    "RUN_STARTED": ("RUN_FINISHED", False),
-    "RUN_FINISHED": ("RUN_FINISHED", True),
-    "message-start": ("message-end", False),
-    "message-end": ("message-end", True),
+_MARKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    # the mark of a format: the kinds of events that open what it ends, and those that end it
+    "message_stop": (
+        ("message_start", "content_block_start", "content_block_delta"),
+        ("message_stop", "message_end"),
+    ),
+    "response.completed": (
+        ("response.created", "response.output_text.delta"),
+        ("response.completed", "response.incomplete"),
+    ),
+    "text-end": (("text-start", "text-delta"), ("text-end", "finish")),
+    "RUN_FINISHED": (("RUN_STARTED",), ("RUN_FINISHED",)),
+    "message-end": (("message-start",), ("message-end",)),
 }
+_KIND_MARKS = {kind: (mark, kind in ends) for mark, (opens, ends) in _MARKS.items() for kind in opens + ends}
 
 
 def _find_missing_end(events: Iterable[Event]) -> str | None:
@@ -440,9 +435,8 @@ def _find_missing_end(events: Iterable[Event]) -> str | None:
 def _steps(event: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """What an event opens or ends: a key, the mark that ends it, and whether this is the mark."""
     kind = event.get("type")
-    if isinstance(kind, str) and kind in _MARKS:
-        mark, is_end = _MARKS[kind]
-        yield mark, mark, is_end
+    if isinstance(kind, str) and kind in _KIND_MARKS:
+        yield _KIND_MARKS[kind][0], *_KIND_MARKS[kind]
     for name, is_end in (("messageStart", False), ("messageStop", True)):
         if isinstance(event.get(name), dict):
             yield "messageStop", "messageStop", is_end
