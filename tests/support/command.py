@@ -9,11 +9,12 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from bylaw.files.temporary import TemporaryFolder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _lock = threading.Lock()
@@ -33,7 +34,7 @@ def run_bylaw(
 
     `env` replaces the environment. `merge_streams` writes standard error into standard output, in the order of writing.
     """
-    with tempfile.TemporaryDirectory(prefix="bylaw-command-") as folder:
+    with TemporaryFolder("bylaw-command-") as folder:
         streams = {name: os.path.join(folder, name) for name in ("stdin", "stdout", "stderr")}
         data = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
         Path(streams["stdin"]).write_bytes(data)

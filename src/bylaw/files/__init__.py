@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -40,9 +41,21 @@ def clean_up_on_signals() -> Iterator[None]:
         (number,) = terminated.args
         if number not in ours:  # an outer block has more to clean up
             raise
+        # they hold objects that clean up when they are collected, such as a folder whose making was interrupted
+        traceback.clear_frames(terminated.__traceback__)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     finally:
         for number in ours:
             if signal.getsignal(number) is stop:
                 signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def postponed_signals() -> Iterator[None]:
+    """Signals that end the process wait until the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_ENDING, signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

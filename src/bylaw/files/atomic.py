@@ -33,28 +33,33 @@ def open_atomic(path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: b
     final = os.path.realpath(given)
     folder = os.path.dirname(final)
     draft = os.path.join(folder, f".{secrets.token_hex(8)}.part")
+    with clean_up_on_signals():
+        try:
+            with _create(draft, final, given, mode, keep_mode=keep_mode) as out:
+                yield out
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(draft, final)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+    _sync_folder(folder)
+
+
+def _create(draft: str, final: str, given: str, mode: int, *, keep_mode: bool) -> IO[bytes]:
     try:
         before = os.stat(final) if keep_mode and os.path.exists(final) else None
         first = mode if before is None else mode & before.st_mode
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, first)
     except OSError as problem:
         raise OSError(problem.errno, problem.strerror, given) from None
-    with clean_up_on_signals():
-        try:
-            with open(handle, "wb") as out:
-                if before is not None:
-                    with contextlib.suppress(OSError):  # only the superuser can give a file away
-                        os.fchown(handle, before.st_uid, before.st_gid)
-                    os.fchmod(handle, before.st_mode & 0o777)
-                yield out
-                out.flush()
-                os.fsync(handle)
-            os.replace(draft, final)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)
-            raise
-    _sync_folder(folder)
+    out = open(handle, "wb")  # noqa: SIM115  # the caller closes it
+    if before is not None:
+        with contextlib.suppress(OSError):  # only the superuser can give a file away
+            os.fchown(handle, before.st_uid, before.st_gid)
+        os.fchmod(handle, before.st_mode & 0o777)
+    return out
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o666) -> None:

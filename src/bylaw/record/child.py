@@ -13,7 +13,6 @@ import asyncio
 import os
 import shutil
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from bylaw.files.temporary import TemporaryFolder
 from bylaw.record.api import LOG, SETTINGS, Settings
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
@@ -160,7 +160,7 @@ def record_command(
     hosts: tuple[str, ...] = (),
 ) -> CommandResult:
     """`named`: the base URLs of the user's environment. Raises OSError if the command cannot be started."""
-    with queued_signals() as signals, tempfile.TemporaryDirectory(prefix="bylaw-") as name:
+    with queued_signals() as signals, TemporaryFolder("bylaw-", shared=True) as name:
         folder = Path(name)
         authority = Authority.temporary(folder)
         upstreams = {provider: address.origin for provider, address in named.items()}

@@ -119,14 +119,15 @@ def _service_file(path: str | None) -> ServiceFile:
 
 def _serve_demo(config: ServeConfig) -> ExitCode:
     """The files and the store are gone when the service ends."""
-    from tempfile import TemporaryDirectory
     from threading import Event, Thread
 
+    from bylaw.files import clean_up_on_signals
+    from bylaw.files.temporary import TemporaryFolder
     from bylaw.guard.service.auth import Credentials
     from bylaw.guard.service.demo import PEOPLE, keep_going, make_demo
 
     stop = Event()
-    with TemporaryDirectory(prefix="bylaw-demo-") as folder:
+    with clean_up_on_signals(), TemporaryFolder("bylaw-demo-") as folder:
         made = make_demo(Path(folder))
         with open_store(made.store) as store:
             key, _ = Credentials(store).create(PEOPLE[0], ["admin"], by="--demo")

@@ -9,7 +9,6 @@ on one store. The rules are evaluated before that transaction: it only writes, s
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.files import clean_up_on_signals
+from bylaw.files.temporary import TemporaryFolder
 from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, timed
 from bylaw.guard.incidents.incidents import IncidentWriter
 from bylaw.guard.incidents.notifications import Outbox, Patience, Reminders, ReminderTimes, about_review, enqueue
@@ -330,7 +331,8 @@ def replay(
     """
     with ExitStack() as stack:
         if scratch is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bylaw-replay-"))
+            stack.enter_context(clean_up_on_signals())
+            folder = stack.enter_context(TemporaryFolder("bylaw-replay-"))
             scratch = stack.enter_context(closing(SqliteStore(Path(folder) / "replay.db")))
         replayed = Replayed(0)
 

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import stat
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +22,8 @@ import msgspec
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from bylaw.files import clean_up_on_signals
+from bylaw.files.temporary import TemporaryFolder
 from bylaw.guard.incidents.channels import open_channels
 from bylaw.guard.incidents.follow import make_follower
 from bylaw.guard.policies import FileWatch
@@ -64,7 +65,7 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
     StoreUnavailable, OSError, and ValueError for a channel of notifications that cannot be used."""
     if config.follow:
         open_channels(config.notify)
-    with tempfile.TemporaryDirectory(prefix="bylaw-serve-") as folder:
+    with clean_up_on_signals(), TemporaryFolder("bylaw-serve-") as folder:
         config = msgspec.structs.replace(config, metrics=folder)
         store = config.open_store()
         versions = make_versions(config, store)
