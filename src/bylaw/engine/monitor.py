@@ -129,7 +129,7 @@ def mismatch_notes(mismatches: int) -> tuple[str, ...]:
     if not mismatches:
         return ()
     times = "1 comparison" if mismatches == 1 else f"{mismatches} comparisons"
-    return (f"{times} met a value of another type",)
+    return (f"{times} with a value of another type",)
 
 
 # -- evidence, built only when there is something to report ------------------------------------------------------------
