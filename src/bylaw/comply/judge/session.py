@@ -19,7 +19,7 @@ from urllib.error import URLError
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.comply.judge.exchange import (
+from bylaw.comply.judge import (
     LONGEST_PROMPT,
     LONGEST_TRACE,
     Answer,
