@@ -249,6 +249,8 @@ def test_items_and_events_of_unknown_types_are_reported() -> None:
     assert (problem.code, problem.span and problem.span.line) == ("unread-content", 3)
     assert "`image_generation`" in problem.message
     assert responses(trace)[0].unread == ("*",)
+    several = read(THREAD, TURN, odd, item("completed", "b", "image_generation"), TURN, said("c", "x"), done(1, 1))
+    assert len(several.problems) == 1, "each type once"
     known_elsewhere = read(THREAD, TURN, item("completed", "a", "image", data="x"), done(1, 1))
     assert responses(known_elsewhere)[0].unread == ("*",)
     for event in ({"type": "turn.paused"}, item("moved", "a", "todo_list", items=[])):

@@ -148,14 +148,32 @@ def test_pages_of_an_api() -> None:
         (b"[\n  {\n    traceId: 'a'\n  }\n]\n", "JavaScript's console"),
         (b'event: message_start\ndata: {"type": "x"}\n\ndata: [DONE]\n', "server-sent events"),
         (b'{"event": "on_chain_start", "run_id": "r", "parent_ids": [], "data": {}}', "astream_events"),
+        (b'{"sandbox": "read-only", "approval": "never", "workdir": "/x", "provider": "openai"}\n{"prompt": "go"}\n'
+         b'{"id": "0", "msg": {"type": "task_started"}}\n', "older versions of `codex exec --json`"),
+        (b'{"id": "0", "msg": {"type": "task_started"}}\n', "older versions of `codex exec --json`"),
         (b"[]", "or it has none"),
     ],
-)
+)  # fmt: skip
 def test_files_that_are_no_traces_say_what_they_are(data: bytes, noun: str) -> None:
     with pytest.raises(InputError) as problem:
         load_trace(data)
     (found,) = problem.value.diagnostics
     assert noun in found.message and found.help
+
+
+def test_a_format_that_was_forced_on_a_file_of_another_one_names_that() -> None:
+    printed = lines({"type": "thread.started", "thread_id": "s"}, {"type": "turn.started"})
+    chat = lines({"role": "user", "content": "x"}, {"role": "assistant", "content": "y"})
+    for data, forced, own in ((printed, "codex", "codex-exec"), (chat, "codex", "openai"), (chat, "mcp", "openai")):
+        with pytest.raises(InputError) as problem:
+            load_trace(data, format=forced)
+        (found,) = problem.value.diagnostics
+        assert (found.code, found.help) == ("unknown-format", f"it looks like `{own}`")
+    thinking = lines({"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]})
+    for data, forced in ((printed, "codex-exec"), (thinking, "openai")):
+        with pytest.raises(InputError) as problem:
+            load_trace(data + b"{broken\n", format=forced)
+        assert [found.code for found in problem.value.diagnostics] == ["bad-json"], "only this line cannot be read"
 
 
 def test_updates_of_a_graph() -> None:

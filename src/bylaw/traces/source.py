@@ -118,16 +118,16 @@ class TraceStream:
             block = signs.watch(block)
             read = reader.read(keep_repeats(block, problems) if problems.checks_keys else block)
             events = read if signs.has_calls else signs.check(read)
+            has_events = has_events or bool(events)
             if not problems.failed:  # else the file is read on only to find more bad records
-                has_events = has_events or bool(events)
                 warn_of_repeats(events, problems)
                 yield from events
         events = signs.check(reader.finish())
         signs.report(problems)
         warn_of_repeats(events, problems)
-        problems.settle()
-        if self._is_forced and not has_events and not events and not problems.skipped:
+        if self._is_forced and not (has_events or events or problems.skipped):
             _refuse_other_format(self._source, self._layout, self._reads_as)
+        problems.settle()
         yield from events
         self.header = reader.header
         self.complete = reader.complete and not records.cut and not signs.is_unread

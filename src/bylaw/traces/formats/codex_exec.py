@@ -20,7 +20,7 @@ from bylaw.traces.assembly.content import EVERYTHING, AssistantContent, calls_in
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.chat_message import item_of
-from bylaw.traces.formats.reader import AssemblingReader, Opened, remember
+from bylaw.traces.formats.reader import MOST_RECENT, AssemblingReader, Opened, remember
 from bylaw.traces.formats.record import (
     MalformedRecord,
     Path,
@@ -105,6 +105,8 @@ class CodexExecReader(AssemblingReader):
         """the counts of each thread so far"""
         self._answers = 0
         """of the turn that runs"""
+        self._reported: set[str] = set()
+        """types that are not known, each told once"""
         self._is_running = self._has_sums = False
 
     def read(self, block: Block) -> list[Event]:
@@ -314,7 +316,10 @@ class CodexExecReader(AssemblingReader):
         assert pending.answer.blocks is not None
         pending.answer.blocks.append({"type": "codex", noun.rpartition(" ")[2]: value})
         pending.unread = EVERYTHING
-        record.warn("unread-content", _UNREAD.format(noun, value["type"]), (*path, "type"))
+        message = _UNREAD.format(noun, value["type"])
+        if message not in self._reported and len(self._reported) < MOST_RECENT:
+            self._reported.add(message)
+            record.warn("unread-content", message, (*path, "type"))
 
     # Answers
 

@@ -104,6 +104,14 @@ _SEEN: tuple[tuple[frozenset[str], str, str], ...] = (
         "events of LangChain's `astream_events`",
         "store the messages of the final state with `messages_to_dict`, or trace with OpenTelemetry or LangSmith",
     ),
+    *(
+        (
+            keys,
+            "what older versions of `codex exec --json` print",
+            "give the rollout of the session, in `~/.codex/sessions`, or run a newer version",
+        )
+        for keys in (frozenset(("sandbox", "approval", "workdir", "provider")), frozenset(("id", "msg")))
+    ),
     (
         frozenset(("lc", "type", "repr")),
         "an object that LangChain could not serialize",
