@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import combinations, islice
 from typing import Any
 
-from bylaw.diff.code_values import is_command
+from bylaw.diff.code_values import is_command, is_shell
 from bylaw.diff.columns import Column
 from bylaw.model.canonical import canonical_json, json_type
 from bylaw.text.decision_words import one_sided, sides_taken
@@ -67,7 +67,7 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
             yield Column("trajectory", "argument names", call.name, shape), 1
             strange = 0
             types: set[tuple[str, str]] = set()
-            texts = sum(isinstance(leaf, str) and " " in leaf.strip() for _, leaf in _leaves_of(arguments(call)))
+            is_of_shell = is_shell(call.name) and _texts_of(arguments(call)) == 1
             for path, leaf in _leaves_of(arguments(call)) if values < _MOST_VALUES else ():
                 values += 1
                 types.add((path, json_type(leaf)))
@@ -78,7 +78,7 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
                     strange += _invented(leaf, context, end) if context.text else 0
                     continue
                 if words < _MOST_WORDS[1]:
-                    for word in _words(leaf, call.name, path, texts == 1):
+                    for word in _words(leaf, path, is_of_shell):
                         words += 1
                         yield Column("trajectory", "argument word", call.name, f"{path}={word}"), 1
                 value = canonical_json(_without_prose(leaf)).decode(errors="replace")
@@ -145,10 +145,15 @@ def _abridged(value: str) -> str:
     return f"{value[:_SHOWN]}… ({len(value):,} characters, digest {digest})"
 
 
-def _words(leaf: Any, tool: str, path: str, is_only_text: bool) -> Iterable[str]:
+def _texts_of(given: Any) -> int:
+    """How many texts of several words a call has. A shell that gets two may get a description in one of them."""
+    return sum(isinstance(leaf, str) and " " in leaf.strip() for _, leaf in _leaves_of(given))
+
+
+def _words(leaf: Any, path: str, is_of_shell: bool) -> Iterable[str]:
     """What a value that differs in each call is made of: the host, the domain, folders, the words and signs of a
     command or a query, the sign of a number. What has digits differs too. Other texts of several words are read for
-    opposites only, as another wording is no other decision. `is_only_text`: of all arguments of the call.
+    opposites only, as another wording is no other decision. `is_of_shell`: a shell gets no other text.
     """
     if not isinstance(leaf, str):
         is_negative = isinstance(leaf, int | float) and leaf < 0
@@ -157,9 +162,8 @@ def _words(leaf: Any, tool: str, path: str, is_only_text: bool) -> Iterable[str]
     if text[:1] == "-" and text[1:2].isdigit():
         return ["-"]
     parts = text.split()
-    argument = path.rpartition(".")[2]
     hosts: list[str] = []
-    if len(parts) > 1 and is_command(text, tool=tool, argument=argument, is_only_text=is_only_text):
+    if len(parts) > 1 and is_command(text, argument=path.rpartition(".")[2], is_of_shell=is_of_shell):
         found = _TOKEN.findall(text.lower())
     else:
         found = []

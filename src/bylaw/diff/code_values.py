@@ -34,11 +34,13 @@ _OF_TOOLS = _OF_SHELLS | {"exec", "git", "interpreter", "kubectl", "psql", "pyth
 _PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def is_command(text: str, *, tool: str, argument: str, is_only_text: bool) -> bool:
-    """Whether a text of several words is a command, a query or code.
+def is_shell(tool: str) -> bool:
+    """Whether a tool runs commands, by its name."""
+    return not _OF_TOOLS.isdisjoint(_pieces(tool))
 
-    `is_only_text`: the call has no other text of several words. A shell that gets two may get a description in one.
-    """
+
+def is_command(text: str, *, argument: str, is_of_shell: bool) -> bool:
+    """Whether a text of several words is a command, a query or code. `is_of_shell`: it is the one text of a shell."""
     begins = text.split(maxsplit=2)[0].rpartition("/")[2]
     if begins in _PROGRAMS:
         return True
@@ -47,7 +49,6 @@ def is_command(text: str, *, tool: str, argument: str, is_only_text: bool) -> bo
         return is_named or _OF_PEOPLE.search(text) is None
     if _OF_PEOPLE.search(text) or _OF_SENTENCES.search(text):
         return False
-    is_of_shell = is_only_text and not _OF_TOOLS.isdisjoint(_pieces(tool))
     return is_named or is_of_shell or _QUERY.match(text) is not None
 
 
