@@ -19,7 +19,7 @@ from bylaw.model import demand as demands
 from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.events import Trace
 from bylaw.rules import source_line
-from bylaw.rules.messages import near
+from bylaw.rules.messages import nearest_choice
 from bylaw.rules.names import names_in
 
 FailureKind: TypeAlias = Literal["down", "upstream", "timeout", "crash", "error", "bad_answer"]
@@ -153,7 +153,7 @@ def unknown_tools(contract: Contract, known: Collection[str]) -> Iterator[tuple[
         rule = invariant.check.rule if isinstance(invariant.check, KeepsRule) else None
         tools = (name for name in names_in(rule) if name.of == "tool" and name.is_sure and not name.fits(known))
         for name in sorted({name.text for name in tools if not is_request(name.text)}):
-            match = near(name, known)
+            match = nearest_choice(name, known)
             yield invariant, name, f"the agent has {listed}" if match is None else f"did you mean `{match}`?"
 
 

@@ -24,9 +24,9 @@ from bylaw.errors import InputError
 from bylaw.model.rule import Rule, RuleSet
 from bylaw.rules.loader import Rules, as_rules, read_rules
 from bylaw.rules.located import ListNode, MapNode, Node
-from bylaw.rules.messages import did_you_mean, near, near_name, quote
+from bylaw.rules.messages import did_you_mean, near_name, nearest_choice, quote
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, Words, read_text, report_wrong_type
+from bylaw.rules.readers import Choice, Fields, read_text, report_wrong_type
 from bylaw.rules.rule import Ids
 from bylaw.rules.versions import VersionChoice
 from bylaw.traces.comparison.compare import Group
@@ -36,8 +36,8 @@ SECTION = "expected"
 KINDS = ("tool", "axis", "rule")
 CHANGES = ("more", "less", "new", "gone")
 EXPECTED_AXES = (*AXES, "answer")
-_AXIS = Words("axis", EXPECTED_AXES, "unknown-value", "unknown axis {}")
-_CHANGE = Words("change", CHANGES, "unknown-value", "unknown change {}")
+_AXIS = Choice("axis", EXPECTED_AXES, "unknown-value", "unknown axis {}")
+_CHANGE = Choice("change", CHANGES, "unknown-value", "unknown change {}")
 EXPECTED_SCHEMA: dict[str, Any] = {
     "type": "array",
     "description": "changes that `bylaw diff` shall show and not gate on",
@@ -220,7 +220,7 @@ def _unused(one: Expectation, names: Collection[str]) -> str:
     """The expectation, and whether its name is one that there is not."""
     if one.kind == "axis" or one.name in names:
         return str(one)
-    match = near_name(one.name, names) or near(one.name, names)
+    match = near_name(one.name, names) or nearest_choice(one.name, names)
     advice = f"; did you mean {match}?" if match else ""
     return f"{one} ({'neither side calls it' if one.kind == 'tool' else 'there is no such rule'}{advice})"
 

@@ -24,7 +24,7 @@ from bylaw.model.rule import MODES, Action, ExecutionMode, GuardPolicy, GuardRul
 from bylaw.rules import load_guard
 from bylaw.rules.conditions import plain_conditions
 from bylaw.rules.guard.section import refuse_approvals
-from bylaw.rules.messages import near
+from bylaw.rules.messages import nearest_choice
 from bylaw.rules.versions import VersionChoice, qualified_id, select_version, shared_ids
 
 __all__ = ["VersionChoice", "select_version"]
@@ -202,7 +202,9 @@ def doubt_agent(agent: str, policies: Iterable[GuardPolicy]) -> str | None:
     known = {name for policy in policies for name in (policy.agent, *(policy.sub_agents or ())) if name is not None}
     if not known or agent in known or agent == "*":
         return None
-    same = next((name for name in sorted(known) if identity(name) == identity(agent)), None) or near(agent, known)
+    same = next((name for name in sorted(known) if identity(name) == identity(agent)), None) or nearest_choice(
+        agent, known
+    )
     meant = f"; did you mean `{same}`?" if same else ""
     return f"no rules name an agent `{agent}`, so the switch may stop nobody{meant}"
 

@@ -106,7 +106,7 @@ def _read_arguments(node: Node, name: str, context: Context) -> Arguments | None
     read: tuple[Predicate, ...] | None = complete([_read_argument(one, context) for one in mapping.entries.values()])
     if read is None:
         return None
-    written = {path: _written(entry.value) for path, entry in mapping.entries.items()}
+    written = {path: _condition_mapping(entry.value) for path, entry in mapping.entries.items()}
     return Arguments(read[0] if len(read) == 1 else AnyOf(read), written)
 
 
@@ -139,7 +139,7 @@ def _condition(path: ScalarNode, op: ScalarNode, value: Node) -> MapNode:
     return MapNode(path.source, path.start, value.end, entries)
 
 
-def _written(node: Node) -> dict[str, Any]:
+def _condition_mapping(node: Node) -> dict[str, Any]:
     if isinstance(node, MapNode):
         return dict(plain(node))
     return {"in" if isinstance(node, ListNode) else "==": plain(node)}

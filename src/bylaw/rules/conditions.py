@@ -59,10 +59,10 @@ def read_path(node: Node, name: str, problems: Problems) -> Path | None:
 
 def plain_conditions(clauses: tuple[Clause, ...]) -> list[Any]:
     """As JSON values."""
-    return [_plain(clause) for clause in clauses]
+    return [_to_plain(clause) for clause in clauses]
 
 
-def _plain(clause: Clause) -> Any:
+def _to_plain(clause: Clause) -> Any:
     match clause:
         case Condition(path=path, op=op, value=value):
             return _plain_comparison(path.text, op, value)
@@ -73,7 +73,7 @@ def _plain(clause: Clause) -> Any:
         case Either(of=of):
             return {"any_of": plain_conditions(of)}
         case Opposite(of=inner):
-            return {"not": _plain(inner)}
+            return {"not": _to_plain(inner)}
 
 
 def _plain_comparison(path: str, op: Operator, value: Any) -> dict[str, Any]:
@@ -94,11 +94,11 @@ def _read_clause(node: Node, problems: Problems, *, depth: int) -> Clause | None
         problems.error(code="too-deep", message=message, at=node)
         return None
     if isinstance(node, ListNode) and depth and node.items:
-        return _joined(_read_list(node, "all_of", problems, depth=depth + 1), Every)
+        return _join_clauses(_read_list(node, "all_of", problems, depth=depth + 1), Every)
     if not isinstance(node, MapNode):
         report_wrong_type(node, "a condition", "a mapping", problems, help=FORM)
         return None
-    if is_comparison(node) or _known(node).isdisjoint({*NAMES, *GROUPS}):
+    if is_comparison(node) or _known_keys(node).isdisjoint({*NAMES, *GROUPS}):
         return _read_condition(node, problems)
     return _read_group(node, problems, depth=depth)
 
@@ -117,10 +117,10 @@ def _read_group(node: MapNode, problems: Problems, *, depth: int) -> Clause | No
     turns = [key for key in GROUPS if key in node.entries and not _is_of_call(node.entries[key].value)]
     of_call = replace(node, entries={key: entry for key, entry in node.entries.items() if key not in turns})
     read = [_read_entry(key, node.entries[key], problems, depth=depth) for key in turns]
-    if _known(of_call):
+    if _known_keys(of_call):
         predicate = read_call(of_call, "when", problems, counts=_COUNTS)
         read.append(None if predicate is None else OfCall(predicate, plain(of_call)))
-    return _joined(complete(read), Every)
+    return _join_clauses(complete(read), Every)
 
 
 def _read_entry(key: str, entry: Entry, problems: Problems, *, depth: int) -> Clause | None:
@@ -135,12 +135,12 @@ def _read_entry(key: str, entry: Entry, problems: Problems, *, depth: int) -> Cl
         problems.error(code="empty-value", message=message, at=entry.key, help="add a condition, or remove it")
         return None
     if key == "not":
-        inner = _joined(clauses, Every)
+        inner = _join_clauses(clauses, Every)
         return None if inner is None else Opposite(inner)
-    return _joined(clauses, Every if key == "all_of" else Either)
+    return _join_clauses(clauses, Every if key == "all_of" else Either)
 
 
-def _joined(clauses: tuple[Clause, ...] | None, join: type[Every] | type[Either]) -> Clause | None:
+def _join_clauses(clauses: tuple[Clause, ...] | None, join: type[Every] | type[Either]) -> Clause | None:
     if not clauses:
         return None
     return clauses[0] if len(clauses) == 1 else join(clauses)
@@ -150,12 +150,14 @@ def _is_of_call(node: Node) -> bool:
     """Whether a group holds nothing but the guard's predicates."""
     if isinstance(node, ListNode):
         return bool(node.items) and all(map(_is_of_call, node.items))
-    if not isinstance(node, MapNode) or is_comparison(node) or not _known(node) <= {*NAMES}:
+    if not isinstance(node, MapNode) or is_comparison(node) or not _known_keys(node) <= {*NAMES}:
         return False
-    return bool(_known(node)) and all(_is_of_call(node.entries[key].value) for key in GROUPS if key in node.entries)
+    return bool(_known_keys(node)) and all(
+        _is_of_call(node.entries[key].value) for key in GROUPS if key in node.entries
+    )
 
 
-def _known(node: MapNode) -> set[str]:
+def _known_keys(node: MapNode) -> set[str]:
     return {key for key in node.entries if not key.startswith(EXTENSION)}
 
 

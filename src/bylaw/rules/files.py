@@ -37,30 +37,30 @@ def read_text_file(path: Path, name: str, *, regular: bool = False) -> str:
     """The file's text. `regular` refuses pipes and devices, which a path inside a rule has no business to name."""
     try:
         if regular and not stat.S_ISREG(os.stat(path).st_mode):
-            raise _not_read(code="unreadable-file", message="is not a regular file", name=name)
+            raise _unusable_file(code="unreadable-file", message="is not a regular file", name=name)
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _not_read(code="no-such-file", message="no such file", name=name) from None
+        raise _unusable_file(code="no-such-file", message="no such file", name=name) from None
     except IsADirectoryError:
         message = f"the folder has no {INDEX_FILES[0]}, the index of an agent manifest"
-        raise _not_read(code="unreadable-file", message=message, name=name) from None
+        raise _unusable_file(code="unreadable-file", message=message, name=name) from None
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be opened"
-        raise _not_read(code="unreadable-file", message=said[:1].lower() + said[1:], name=name) from None
+        raise _unusable_file(code="unreadable-file", message=said[:1].lower() + said[1:], name=name) from None
     return decode(data, name)
 
 
 def decode(data: bytes, name: str) -> str:
     if len(data) > MAX_BYTES:
-        raise _not_read(code="too-large", message=f"the file is larger than {MAX_BYTES // 1024**2} MiB", name=name)
+        raise _unusable_file(code="too-large", message=f"the file is larger than {MAX_BYTES // 1024**2} MiB", name=name)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         source = Source(name, data.decode("utf-8", "replace"))
         offset = len(data[: error.start].decode("utf-8").removeprefix("\ufeff"))
         at = Located(source, offset, offset + 1)
-        raise _not_read(code="bad-utf8", message="the file is not UTF-8", name=name, at=at) from None
+        raise _unusable_file(code="bad-utf8", message="the file is not UTF-8", name=name, at=at) from None
 
 
 _TRACE_KEYS = frozenset(("bylaw", "messages", "payload", "resourceSpans", "resource_spans", "role", "traj"))
@@ -77,12 +77,12 @@ def refuse_trace(text: str, name: str) -> None:
         return
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, dict) and not _TRACE_KEYS.isdisjoint(first) and _RULE_KEYS.isdisjoint(first):
-        raise _not_read(
+        raise _unusable_file(
             code="not-a-rule-file", message=f"`{name}` is not a rule file: it looks like a trace", name=name
         )
 
 
-def _not_read(*, code: str, message: str, name: str, at: Located | None = None) -> NotRead:
+def _unusable_file(*, code: str, message: str, name: str, at: Located | None = None) -> NotRead:
     span = at.span if at else None
     excerpt, column = at.source.excerpt(at.span) if at else (None, 1)
     return NotRead(
@@ -135,7 +135,7 @@ def format_of(file: str) -> Format:
     return "json" if file.lower().endswith(".json") else "yaml"
 
 
-def as_text(values: Any) -> str | Diagnostic:
+def encode_values(values: Any) -> str | Diagnostic:
     """As JSON text, so that problems have a line to show; or why that cannot be."""
     try:
         return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False)

@@ -24,7 +24,7 @@ from bylaw.rules.files import (
     FilePath,
     Format,
     NotRead,
-    as_text,
+    encode_values,
     format_of,
     index_of,
     is_in_code,
@@ -110,7 +110,7 @@ def _read_together(
     parts = read(partial(_parse_rules, selection=selection, ids={}, **options))
     tools = tuple(tool for part in parts for tool in part.tools)
     joined = replace(_join(parts, RuleSet), strict=any(part.strict for part in parts), tools=tools)
-    return _selected(joined, selection)
+    return _apply_selection(joined, selection)
 
 
 def parse_rules(
@@ -133,15 +133,15 @@ def parse_rules(
     found = _parse_rules(
         text, selection, file=file, format=format, base=base, ids=ids, sections=sections, inputs=inputs
     )
-    return _selected(found, selection)
+    return _apply_selection(found, selection)
 
 
-def _selected(found: RuleSet, selection: Selection) -> RuleSet:
+def _apply_selection(found: RuleSet, selection: Selection) -> RuleSet:
     problems = (*found.diagnostics, *selection.unknown())
-    return replace(found, rules=_with_own_ids(selection.finish(found.rules)), diagnostics=problems)
+    return replace(found, rules=_make_ids_unique(selection.finish(found.rules)), diagnostics=problems)
 
 
-def _with_own_ids(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+def _make_ids_unique(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """Two files may have allowlists, which are rules without an id of their own."""
     by_id: dict[str, Rule] = {}
     for rule in rules:
@@ -201,7 +201,7 @@ def load_guard(source: _Input, *, inputs: Mapping[str, str] | None = None) -> Gu
     parse = partial(parse_guard, inputs=inputs)
     if is_in_code(source):
         found = _load_values(source, parse, GuardSet)
-        found = replace(found, policies=tuple(map(without_spans, found.policies)))
+        found = replace(found, policies=tuple(map(strip_spans, found.policies)))
     else:
         paths = paths_in(source, "load_guard")
         found = _join([_load_file(path, parse, GuardSet) for path in paths], GuardSet)
@@ -270,7 +270,7 @@ def _check_inputs(inputs: Any) -> None:
             raise ValueError(f"inputs: the value of {name!r} holds a placeholder: {value!r}")
 
 
-def without_spans(policy: GuardPolicy) -> GuardPolicy:
+def strip_spans(policy: GuardPolicy) -> GuardPolicy:
     rules = tuple(replace(one, rule=replace(one.rule, span=None)) for one in policy.rules)
     return replace(policy, rules=rules)
 
@@ -329,7 +329,7 @@ def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -
 
 
 def _load_values(values: Any, parse: Callable[..., _Set], result: type[_Set]) -> _Set:
-    text = as_text(values)
+    text = encode_values(values)
     if isinstance(text, Diagnostic):
         return result((), (text,), (IN_CODE,))
     return parse(text, file=IN_CODE, format="json")

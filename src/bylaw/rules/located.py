@@ -105,7 +105,7 @@ class Place(Protocol):
     def head(self) -> Span: ...
 
 
-class _Deferred(Struct, frozen=True):
+class _DeferredError(Struct, frozen=True):
     code: str
     message: str
     at: ScalarNode
@@ -120,7 +120,7 @@ class Problems:
         self._found: dict[tuple[str, str, Span], Diagnostic] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
         self._included: list[Problems] = []
-        self._deferred: list[_Deferred] = []
+        self._deferred: list[_DeferredError] = []
 
     def error(
         self, *, code: str, message: str, at: Place, help: str | None = None, related: tuple[Related, ...] = ()
@@ -134,7 +134,7 @@ class Problems:
 
     def defer(self, *, code: str, message: str, at: ScalarNode, help: str | None = None) -> None:
         """An error unless the node turns out to be in a part that nobody reads."""
-        self._deferred.append(_Deferred(code, message, at, help))
+        self._deferred.append(_DeferredError(code, message, at, help))
 
     @property
     def has_deferred(self) -> bool:
@@ -179,11 +179,11 @@ class Problems:
         self._counts[diagnostic.severity] += 1
         excess = self._counts[diagnostic.severity] - MAX_PROBLEMS
         if excess == 1:
-            diagnostic = self._more(diagnostic)
+            diagnostic = self._summarize_further(diagnostic)
         if excess <= 1:
             self._found[key] = diagnostic
 
-    def _more(self, first: Diagnostic) -> Diagnostic:
+    def _summarize_further(self, first: Diagnostic) -> Diagnostic:
         message = f"there are more than {MAX_PROBLEMS} {first.severity}s; those from here on are not shown"
         return replace(first, code="more-problems", message=message, help=None, related=())
 
@@ -222,7 +222,7 @@ class OutOfRange(ValueError):
     """A number that would not come out of a report as it went in."""
 
 
-def whole(text: str, *, base: int = 10) -> int:
+def parse_whole(text: str, *, base: int = 10) -> int:
     if len(text) > MAX_DIGITS:
         raise OutOfRange
     number = int(text, base)
@@ -321,7 +321,7 @@ LeftAlone: TypeAlias = Callable[[Node], Iterable[Node]]
 """the parts of a tree that nobody reads, so that they may hold any value"""
 
 
-def no_part(root: Node) -> Iterable[Node]:
+def no_unread_parts(root: Node) -> Iterable[Node]:
     return ()
 
 

@@ -31,11 +31,11 @@ from bylaw.rules.located import (
     beyond,
     check_count,
     fraction,
-    no_part,
+    no_unread_parts,
+    parse_whole,
     refuse_depth,
     report_duplicate_key,
     too_deep,
-    whole,
 )
 
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -43,7 +43,7 @@ _BRACKET = re.compile(r'[\[\]{}]|"(?:[^"\\]|\\.)*"')
 _WORD = re.compile(r"[A-Za-z_+.-][A-Za-z_0-9+.-]*")
 
 
-def parse_json(source: Source, problems: Problems, left_alone: LeftAlone = no_part) -> Node | None:
+def parse_json(source: Source, problems: Problems, left_alone: LeftAlone = no_unread_parts) -> Node | None:
     """None where nothing can be made of the text. `left_alone`: parts that may hold any value."""
     try:
         root = _Parser(source, problems).document()
@@ -131,7 +131,7 @@ class _Parser:
         if self.skip(closing):
             return False
         if not self.skip(","):
-            self.not_closed(closing, opened)
+            self.fail_unclosed(closing, opened)
         comma = self.at - 1
         self.blank()
         if self.text.startswith(closing, self.at):
@@ -158,7 +158,7 @@ class _Parser:
             self.at = node.start
             self.stop("not a JSON number", help="no leading zero or plus sign, and digits on both sides of the point")
         try:
-            node.value = fraction(found[0]) if found[1] or found[2] else whole(found[0])
+            node.value = fraction(found[0]) if found[1] or found[2] else parse_whole(found[0])
         except OutOfRange:
             node.value = beyond(found[0])
             self.problems.defer(code="number-range", message="the number is out of range", at=node)
@@ -204,7 +204,7 @@ class _Parser:
         self.problems.error(code="json-syntax", message=message, at=self.here(), help=help)
         raise Unreadable
 
-    def not_closed(self, closing: str, opened: int) -> NoReturn:
+    def fail_unclosed(self, closing: str, opened: int) -> NoReturn:
         opening = Located(self.source, opened, opened + 1)
         if self.at == len(self.text):
             self.at = opened

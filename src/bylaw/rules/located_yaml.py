@@ -36,11 +36,11 @@ from bylaw.rules.located import (
     beyond,
     check_count,
     fraction,
-    no_part,
+    no_unread_parts,
+    parse_whole,
     refuse_depth,
     report_duplicate_key,
     too_deep,
-    whole,
 )
 from bylaw.rules.messages import as_json, quote
 
@@ -67,7 +67,7 @@ def resolve(text: str) -> Scalar:
     if text[0] not in _FIRST:
         return text
     if _INT.fullmatch(text):
-        return whole(text, base=0 if text[:2] in ("0o", "0x") else 10)
+        return parse_whole(text, base=0 if text[:2] in ("0o", "0x") else 10)
     if _FLOAT.fullmatch(text):
         return fraction(text)
     if _NOT_FINITE.fullmatch(text):
@@ -106,7 +106,7 @@ def parse_yaml_documents(
     source: Source,
     problems: Problems,
     several: Callable[[Node], bool] = lambda document: False,
-    left_alone: LeftAlone = no_part,
+    left_alone: LeftAlone = no_unread_parts,
 ) -> list[Node]:
     """Every document of the text; none where nothing can be made of it. `several`: whether more may follow one.
     `left_alone`: parts that may hold any value."""
@@ -387,38 +387,38 @@ def _tab_in_indent(text: str, at: int) -> int | None:
 
 
 def _cannot_start(text: str, at: int, opened: int) -> _Wording:
-    word = _word(text, at)
+    word = _word_at(text, at)
     return f"a value cannot start with `{word[:1]}`", f"put it in quotes: {as_json(word)}"
 
 
-def _not_closed(text: str, at: int, opened: int) -> _Wording:
+def _explain_unclosed(text: str, at: int, opened: int) -> _Wording:
     bracket, closing = ("{", "}") if text[opened : opened + 1] == "{" else ("[", "]")
     if not text[at:].strip():
         return f"this `{bracket}` is never closed", f"close it with `{closing}`"
     return f"expected `,` or `{closing}` here", f"is the `{bracket}` missing its `{closing}`?"
 
 
-def _quote_not_closed(text: str, at: int, opened: int) -> _Wording:
+def _explain_unclosed_quote(text: str, at: int, opened: int) -> _Wording:
     return "this quote is never closed", f"close it with {quote(text[opened : opened + 1])}"
 
 
-def _indicator(text: str, at: int, opened: int) -> _Wording:
-    word = _word(text, opened)
+def _explain_indicator(text: str, at: int, opened: int) -> _Wording:
+    word = _word_at(text, opened)
     meaning = {"*": "an alias", "&": "an anchor"}.get(word[:1], "a block of text")
     return f"unquoted, `{word[:1]}` begins {meaning}", f"put it in quotes: {as_json(word)}"
 
 
 _KNOWN: dict[str, Callable[[str, int, int], _Wording]] = {
     "cannot start any token": _cannot_start,
-    "expected ',' or": _not_closed,
-    "unexpected end of stream": _quote_not_closed,
-    "unexpected document indicator": _quote_not_closed,
+    "expected ',' or": _explain_unclosed,
+    "unexpected end of stream": _explain_unclosed_quote,
+    "unexpected document indicator": _explain_unclosed_quote,
     "unknown escape character": lambda text, at, _: (
         f"{quote(text[at : at + 2])} is no escape in double quotes",
         "use single quotes: in those a backslash is only a backslash",
     ),
-    "expected comment or line break": _indicator,
-    "alphabetic or numeric character": _indicator,
+    "expected comment or line break": _explain_indicator,
+    "alphabetic or numeric character": _explain_indicator,
     "mapping values are not allowed": lambda *_: (
         "`:` is not allowed here",
         "put a value that holds `: ` in quotes; otherwise check the indentation",
@@ -439,7 +439,7 @@ _CONTEXTS = {
 }
 
 
-def _word(text: str, at: int) -> str:
+def _word_at(text: str, at: int) -> str:
     """What stands at `at`, up to a blank or the end of a flow value."""
     found = re.compile(r"[^\s,\]}]*").match(text, at)
     return found[0][:40] if found else ""

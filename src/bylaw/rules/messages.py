@@ -44,7 +44,7 @@ def listing(words: Iterable[str], *, last: str = "and") -> str:
     return f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
 
 
-def near(word: str, choices: Iterable[str], synonyms: Mapping[str, str] = _NONE) -> str | None:
+def nearest_choice(word: str, choices: Iterable[str], synonyms: Mapping[str, str] = _NONE) -> str | None:
     """The choice that was probably meant. `synonyms` maps words that people use to ours."""
     if len(word) > MAX_NEAR:
         return None
@@ -61,7 +61,7 @@ def near(word: str, choices: Iterable[str], synonyms: Mapping[str, str] = _NONE)
 def did_you_mean(word: str, choices: Iterable[str], synonyms: Mapping[str, str] = _NONE) -> str:
     """A help line: the near match, or else everything that is possible."""
     choices = tuple(choices)
-    match = near(word, choices, synonyms)
+    match = nearest_choice(word, choices, synonyms)
     if match:
         return f"did you mean `{match}`?"
     return f"write {'one of ' if len(choices) > 1 else ''}{listing(choices, last='or')}"
@@ -80,10 +80,10 @@ def near_name(name: str, known: Collection[str]) -> str | None:
     """
     if len(name) > MAX_NAME or name in known:
         return None
-    words = _words(name)
+    words = _split_words(name)
     best: tuple[int, str] | None = None
     for other in sorted(known):
-        theirs = _words(other)
+        theirs = _split_words(other)
         if abs(len(name) - len(other)) > MAX_SLIPS + len(theirs):
             continue
         if "".join(words) == "".join(theirs):
@@ -143,6 +143,6 @@ _SHORT = 5
 _NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     return [word for word in re.split(r"[\W_]+", apart.lower()) if word] or [name]

@@ -34,7 +34,7 @@ STOP_REASONS = frozenset(
 How: TypeAlias = Literal["whole", "glob", "start", "end", "part"]
 
 
-class Name(Struct, frozen=True):
+class RuleName(Struct, frozen=True):
     """A name that a rule holds."""
 
     text: str
@@ -71,23 +71,23 @@ _FITS: dict[How, Callable[[str, str], bool]] = {
 }
 
 
-def names_in(part: Any) -> Iterator[Name]:
+def names_in(part: Any) -> Iterator[RuleName]:
     """The names inside a rule, or inside any part of one."""
     match part:
         case Calls(tools=names) | ToolIs(names=names) | ResultOf(names=names):
-            yield from (Name(name, how="glob") for name in names)
+            yield from (RuleName(name, how="glob") for name in names)
         case ToolIn(names=names):
-            yield from (Name(name, instead="write `tool_name_regex`") for name in names)
+            yield from (RuleName(name, instead="write `tool_name_regex`") for name in names)
         case ToolMatches(pattern=pattern):
             yield from _in_regex(pattern)
         case CountOver(tool=str(name)):
-            yield Name(name)
+            yield RuleName(name)
         case StopReasonIn(allowed=reasons):
-            yield from (Name(reason, "stop reason") for reason in reasons)
+            yield from (RuleName(reason, "stop reason") for reason in reasons)
         case StopsFor(reason=reason):
-            yield Name(reason, "stop reason")
+            yield RuleName(reason, "stop reason")
         case Condition():
-            yield from _compared(part)
+            yield from _compared_names(part)
     if isinstance(part, Struct):
         for field in part.__struct_fields__:
             yield from names_in(getattr(part, field))
@@ -102,7 +102,7 @@ _OPERATORS: dict[str, How] = {
 }
 
 
-def _compared(condition: Condition) -> Iterator[Name]:
+def _compared_names(condition: Condition) -> Iterator[RuleName]:
     """The names that a condition compares a tool's name or a stop reason with."""
     path, op = condition.path, condition.op
     values = condition.value if isinstance(condition.value, list | tuple) else [condition.value]
@@ -110,16 +110,16 @@ def _compared(condition: Condition) -> Iterator[Name]:
     how = _OPERATORS.get(op)
     if path.field in ("tool_calls", "tools", "content") and path.rest[-1:] == ("name",) and len(path.rest) < 4:
         if how is not None:
-            yield from (Name(text, how=how, instead=_REGEX) for text in texts)
+            yield from (RuleName(text, how=how, instead=_REGEX) for text in texts)
         elif op == "matches":
             yield from (name for text in texts for name in _in_regex(text))
     elif path.field == "tool_calls" and how == "part" and len(path.rest) < 2:
-        yield from (Name(text, how=how) for text in texts)
+        yield from (RuleName(text, how=how) for text in texts)
     elif path.field == "content" and how == "part" and len(path.rest) < 2:
         # blocks are searched in their text too: only what is written like a name may be one
-        yield from (Name(text, how=how, is_sure=False) for text in texts if _WRITTEN_AS_NAME.fullmatch(text))
+        yield from (RuleName(text, how=how, is_sure=False) for text in texts if _WRITTEN_AS_NAME.fullmatch(text))
     elif path.field == "stop_reason" and how == "whole":
-        yield from (Name(text, "stop reason") for text in texts)
+        yield from (RuleName(text, "stop reason") for text in texts)
 
 
 _REGEX = "write `op: matches` and a regular expression"
@@ -127,7 +127,7 @@ _WRITTEN_AS_NAME = re.compile(r"\w+([_-]\w+|[a-z0-9][A-Z]\w*)")
 _PLAIN_REGEX = re.compile(r"(\^?)(?:\((?:\?:)?([\w|-]+)\)|([\w-]+))(\$?)")
 
 
-def _in_regex(pattern: str) -> Iterator[Name]:
+def _in_regex(pattern: str) -> Iterator[RuleName]:
     """The names in a regular expression that is one, or some of them with `|` between: `^(pay|refund)$`."""
     parts = [pattern] if "(" in pattern else pattern.split("|")
     found = [_PLAIN_REGEX.fullmatch(part) for part in parts]
@@ -136,10 +136,10 @@ def _in_regex(pattern: str) -> Iterator[Name]:
     for one in filter(None, found):
         start, group, alone, end = one.groups()
         how: How = "whole" if start and end else "start" if start else "end" if end else "part"
-        yield from (Name(text, how=how) for text in (group or alone).split("|") if text)
+        yield from (RuleName(text, how=how) for text in (group or alone).split("|") if text)
 
 
-class Existing(Struct):
+class ExistingNames(Struct):
     """The names that exist, and where: `in the trace`, `in `tools``."""
 
     tools: Collection[str] = ()
@@ -149,7 +149,7 @@ class Existing(Struct):
     """whether every other name is wrong, near or not"""
 
 
-def doubtful_names(rules: Iterable[Rule], existing: Existing) -> list[Diagnostic]:
+def doubtful_names(rules: Iterable[Rule], existing: ExistingNames) -> list[Diagnostic]:
     """A warning for each name in a rule that is probably not the one that was meant. Each rule's names once."""
     found: list[Diagnostic] = []
     for rule in rules:
@@ -160,7 +160,7 @@ def doubtful_names(rules: Iterable[Rule], existing: Existing) -> list[Diagnostic
     return found
 
 
-def _tool(rule: Rule, name: Name, existing: Existing) -> Diagnostic | None:
+def _tool(rule: Rule, name: RuleName, existing: ExistingNames) -> Diagnostic | None:
     text, tools = name.text, existing.tools
     if name.has_wildcards and name.how == "whole":
         message = f"`{rule.id}` takes {quote(text)} as the name of one tool, and not as a pattern"
@@ -176,7 +176,7 @@ def _tool(rule: Rule, name: Name, existing: Existing) -> Diagnostic | None:
     return rule_warning(rule, code="unlikely-tool", message=message, help=help)
 
 
-def _near_part(name: Name, tools: Collection[str]) -> str | None:
+def _near_part(name: RuleName, tools: Collection[str]) -> str | None:
     """What a pattern or a part of a name was probably meant to be, by the tools whose words are nearly the same."""
     if name.how != "glob":
         return near_name(name.text, _runs(tools, start=name.how == "start", end=name.how == "end"))
@@ -185,7 +185,7 @@ def _near_part(name: Name, tools: Collection[str]) -> str | None:
     heads = _nearest(head, _runs(tools, start=True))
     tails = _nearest(tail, _runs(tools, end=True))
     meant = f"{heads}{middle}{tails}"
-    return meant if Name(meant, how="glob").fits(tools) else None
+    return meant if RuleName(meant, how="glob").fits(tools) else None
 
 
 def _nearest(text: str, runs: Collection[str]) -> str:
@@ -209,7 +209,7 @@ def _runs(tools: Collection[str], *, start: bool = False, end: bool = False) -> 
 _MOST_CUTS = 20
 
 
-def _stop_reason(rule: Rule, name: Name, existing: Existing) -> Diagnostic | None:
+def _stop_reason(rule: Rule, name: RuleName, existing: ExistingNames) -> Diagnostic | None:
     if name.text in existing.stop_reasons or name.text in STOP_REASONS:
         return None
     near = near_name(name.text, {*existing.stop_reasons, *STOP_REASONS})
@@ -234,6 +234,6 @@ class RulePlace(Struct, frozen=True):
 def warn_of_globs(tools: Iterable[str], at: Place, problems: Problems) -> None:
     """Names in a list of tools that look like patterns: each is one tool's name there."""
     for tool in tools:
-        if Name(tool).has_wildcards:
+        if RuleName(tool).has_wildcards:
             message = f"`tools` takes {quote(tool)} as the name of one tool, and not as a pattern"
             problems.warn(code="glob-as-name", message=message, at=at, help="name the tools one by one")

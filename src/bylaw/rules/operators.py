@@ -10,8 +10,8 @@ from bylaw.model.condition import OPERATORS, CountOver, Operator, Reach
 from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.readers import (
+    Choice,
     Fields,
-    Words,
     closed_object,
     read_count,
     read_json,
@@ -49,7 +49,7 @@ _OPERATOR_SYNONYMS = synonyms(
         "missing": "absent not_exists is_missing undefined arg_missing",
     }
 )
-_OPERATOR = Words("op", OPERATORS, "unknown-operator", "unknown operator {}", _OPERATOR_SYNONYMS)
+_OPERATOR = Choice("op", OPERATORS, "unknown-operator", "unknown operator {}", _OPERATOR_SYNONYMS)
 
 
 class Comparison(Struct, frozen=True):
@@ -157,7 +157,7 @@ REACHES: tuple[Reach, ...] = get_args(Reach)
 _COUNTER_SYNONYMS = synonyms({"tool": "tool_name tools name", "value": "count max limit threshold"})
 _WINDOW_SYNONYMS = synonyms({"windowSeconds": "window seconds within", "over": "across scope reach"})
 _REACH_SYNONYMS = synonyms({"all": "workspace every everyone global agents", "session": "conversation run"})
-_REACH = Words("over", REACHES, "unknown-reach", "a window does not reach over {}", _REACH_SYNONYMS)
+_REACH = Choice("over", REACHES, "unknown-reach", "a window does not reach over {}", _REACH_SYNONYMS)
 
 
 def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:

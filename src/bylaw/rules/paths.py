@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from bylaw.model.condition import ALIASES, FIELDS, OTHER, Path
 from bylaw.rules.located import Node, Problems
-from bylaw.rules.messages import listing, near, quote
+from bylaw.rules.messages import listing, nearest_choice, quote
 from bylaw.rules.readers import read_text
 
 MAX_SEGMENTS = 64
@@ -47,7 +47,7 @@ class BadPath(Exception):
         self.help = help
 
 
-class Part(Struct):
+class PathPart(Struct):
     raw: str
     """as written, escapes and all"""
     name: str | None
@@ -58,7 +58,7 @@ def parse_path(text: str) -> Path:
     """The path, or BadPath."""
     parts = split_path(text)
     if found := _INDEXED.search(text):
-        meant = _dotted(text)
+        meant = _to_dotted(text)
         raise BadPath(
             code="unknown-path", message=f"{quote(found[0])} is no part of a path", help=f"did you mean {quote(meant)}?"
         )
@@ -67,9 +67,9 @@ def parse_path(text: str) -> Path:
     return Path(text=text, root=root, field=field, rest=tuple(part.name for part in rest))
 
 
-def split_path(text: str) -> list[Part]:
+def split_path(text: str) -> list[PathPart]:
     """The parts between the dots, of any kind of path; or BadPath."""
-    return [_part(raw, text) for raw in _split(text)]
+    return [_parse_part(raw, text) for raw in _split(text)]
 
 
 def path_pattern() -> str:
@@ -98,9 +98,9 @@ def _split(text: str) -> list[str]:
     return raws
 
 
-def _part(raw: str, text: str) -> Part:
+def _parse_part(raw: str, text: str) -> PathPart:
     if raw == "*":
-        return Part(raw, None)
+        return PathPart(raw, None)
     if not raw:
         raise BadPath(code="bad-path", message=f"the path {quote(text)} has an empty part", help="remove the extra dot")
     if found := _BAD_ESCAPE.search(raw.replace("\\\\", "..")):
@@ -112,10 +112,10 @@ def _part(raw: str, text: str) -> Part:
         raise BadPath(
             code="bad-path", message="`*` must stand alone between dots", help="for a star in a key write `\\*`"
         )
-    return Part(raw, _UNESCAPE.sub(r"\1", raw))
+    return PathPart(raw, _UNESCAPE.sub(r"\1", raw))
 
 
-def _locate(parts: list[Part]) -> tuple[str, str, list[Part]]:
+def _locate(parts: list[PathPart]) -> tuple[str, str, list[PathPart]]:
     first = parts[0].name or "*"
     if first in ALIASES:
         root, field = ALIASES[first]
@@ -125,14 +125,18 @@ def _locate(parts: list[Part]) -> tuple[str, str, list[Part]]:
     if len(parts) == 1:
         raise BadPath(code="unknown-path", message=f"{quote(first)} alone names no value", help=_field_help(first))
     field = parts[1].name or "*"
-    if first == "request" and field not in ("*", OTHER) and not near(field, FIELDS[first], _FIELD_WORDS[first]):
+    if (
+        first == "request"
+        and field not in ("*", OTHER)
+        and not nearest_choice(field, FIELDS[first], _FIELD_WORDS[first])
+    ):
         return first, OTHER, parts[1:]  # any other recorded key, rather than the field that it looks like
     if field not in FIELDS[first]:
         raise BadPath(code="unknown-path", message=f"a {first} has no {quote(field)}", help=_field_help(first, parts))
     return first, field, parts[2:]
 
 
-def _check_rest(root: str, field: str, rest: list[Part]) -> None:
+def _check_rest(root: str, field: str, rest: list[PathPart]) -> None:
     """Refuse what can never be found below `field`."""
     if not rest or field == OTHER:
         return
@@ -143,9 +147,11 @@ def _check_rest(root: str, field: str, rest: list[Part]) -> None:
         meant = ".".join([whole, "*", *(part.raw for part in rest)])
         raise BadPath(code="unknown-path", message=f"`{whole}` is a list", help=f"did you mean {quote(meant)}?")
     if field == "tool_calls" and len(rest) > 1 and rest[1].name not in (None, *CALL_KEYS):
-        match = near(rest[1].name or "", CALL_KEYS, {"args": "arguments", "input": "arguments", "tool": "name"})
+        match = nearest_choice(
+            rest[1].name or "", CALL_KEYS, {"args": "arguments", "input": "arguments", "tool": "name"}
+        )
         call = [whole, rest[0].raw, match or "name", *(part.raw for part in rest[2:])]
-        help = _meant(call) if match else f"a call has {listing(list(CALL_KEYS))}"
+        help = _suggest_path(call) if match else f"a call has {listing(list(CALL_KEYS))}"
         raise BadPath(code="unknown-path", message=f"a call has no {quote(rest[1].name or '')}", help=help)
 
 
@@ -153,26 +159,26 @@ CALL_KEYS = ("arguments", "id", "name")
 """what a call shows to a path"""
 
 
-def _root_help(parts: list[Part]) -> str:
+def _root_help(parts: list[PathPart]) -> str:
     first = parts[0].name or "*"
     if first in _OUTER:
         meant = ".".join(["response", "tool_calls", "*", "arguments", *(part.raw for part in parts[1:])])
         return f"write {quote(meant)} for the arguments of any call, or `where` for those of the call the rule is about"
     below = {field: root for root in reversed(FIELDS) for field in FIELDS[root]}
     if first in below:
-        return _meant([below[first], *(part.raw for part in parts)])
-    if match := near(first, [*FIELDS, *ALIASES]):
-        return _meant([match, *(part.raw for part in parts[1:])])
+        return _suggest_path([below[first], *(part.raw for part in parts)])
+    if match := nearest_choice(first, [*FIELDS, *ALIASES]):
+        return _suggest_path([match, *(part.raw for part in parts[1:])])
     return f"a path starts with {listing([*FIELDS, *ALIASES], last='or')}"
 
 
-def _field_help(root: str, parts: list[Part] | None = None) -> str:
-    if parts and (match := near(parts[1].name or "*", FIELDS[root], _FIELD_WORDS[root])):
-        return _meant([root, match, *(part.raw for part in parts[2:])])
+def _field_help(root: str, parts: list[PathPart] | None = None) -> str:
+    if parts and (match := nearest_choice(parts[1].name or "*", FIELDS[root], _FIELD_WORDS[root])):
+        return _suggest_path([root, match, *(part.raw for part in parts[2:])])
     return f"a {root} has {listing(FIELDS[root])}"
 
 
-def _meant(raws: list[str]) -> str:
+def _suggest_path(raws: list[str]) -> str:
     return f"did you mean {quote('.'.join(raws))}?"
 
 
@@ -224,10 +230,10 @@ def path_text(keys: tuple[str | None, ...]) -> str:
     return ".".join("*" if key is None else _escape(key) for key in keys)
 
 
-def _split_paths(text: str) -> list[Part]:
+def _split_paths(text: str) -> list[PathPart]:
     """The parts of `body.to`, of `recipients[0].to`, or of the JSON pointer `/body/to`."""
     if _ROOTED.match(text):
-        meant = _dotted(text)
+        meant = _to_dotted(text)
         help = f"write {quote(meant)}: a path starts at the arguments" if meant else _START
         raise BadPath(code="bad-path", message=f"{quote(text)} is not a path here: there is no `$`", help=help)
     if text.startswith(("/", "#/")):
@@ -242,7 +248,7 @@ def _split_paths(text: str) -> list[Part]:
     if found := _LONE_BRACKET.search(plain):
         help = "write an index as `[0]` or `.0`; for a bracket in a key write the key as `['a[b']`"
         raise BadPath(code="bad-path", message=f"{quote(found[0])} in {quote(text)} is not an index", help=help)
-    return split_path(_dotted(text) if "[" in text else text)
+    return split_path(_to_dotted(text) if "[" in text else text)
 
 
 def _refuse_odd(text: str, plain: str) -> None:
@@ -277,7 +283,7 @@ def _warn_of_unlikely(text: str, keys: tuple[str | None, ...], node: Node, probl
     )
 
 
-def _dotted(text: str) -> str:
+def _to_dotted(text: str) -> str:
     """The same path with dots, without `$`."""
     dotted = _BRACKET.sub(lambda found: f".{found[3] or _escape(found[1] or found[2] or '')}", text)
     return dotted.removeprefix("$").lstrip(".")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from bylaw.model.rule import GuardPolicy, Rule, Scope
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
-from bylaw.rules.names import Existing, RulePlace, doubtful_names, warn_of_globs
+from bylaw.rules.names import ExistingNames, RulePlace, doubtful_names, warn_of_globs
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
 from bylaw.rules.rule import Ids, Item, read_rule, read_scope, read_severity
@@ -142,7 +142,7 @@ def _warn_of_names(contents: _Contents, context: Context) -> None:
             warn_of_globs(guard.tools, RulePlace(guard.tools_at), context.problems)
     listed = [(contents.items, context.tools), *((guard.items, guard.tools) for guard in contents.guards)]
     for items, tools in listed:
-        existing = Existing(context.tools if tools is None else tools, where="in `tools`", is_complete=True)
+        existing = ExistingNames(context.tools if tools is None else tools, where="in `tools`", is_complete=True)
         rules = [item.rule for item in items]
         warnings = list(doubtful_names(rules, existing))
         if any(rule.kind == "must_match_json_schema" for rule in rules):

@@ -176,11 +176,11 @@ def _report_short(key: str, node: MapNode, problems: Problems) -> None:
 
 
 def _predicate(key: str, path: ArgumentPath, value: Any) -> ArgumentIs:
-    shown = "" if key in PRESENCE else f" {value}" if key in PATTERNS else f" {_shown(value)}"
+    shown = "" if key in PRESENCE else f" {value}" if key in PATTERNS else f" {_to_json(value)}"
     return ArgumentIs(path=path.keys, op=OPERATORS[key], value=value, name=f"{key} {path.text}{shown}")
 
 
-def _shown(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -233,7 +233,7 @@ PREDICATE_SYNONYMS = synonyms(
 )
 
 
-class Leaf(Struct, frozen=True):
+class LocatedPredicate(Struct, frozen=True):
     """One predicate that holds no others, and where it stands."""
 
     predicate: Predicate
@@ -244,7 +244,7 @@ class Leaf(Struct, frozen=True):
 
 class When(Struct, frozen=True):
     predicate: Predicate
-    leaves: tuple[Leaf, ...] = ()
+    leaves: tuple[LocatedPredicate, ...] = ()
     """in the order they are written"""
 
 
@@ -269,7 +269,7 @@ class _Reader:
         self.problems = problems
         self.counts = counts
         self.tools = tools
-        self.leaves: list[Leaf] = []
+        self.leaves: list[LocatedPredicate] = []
         self.empty = False
 
     def group(self, node: Node, name: str, at: Located, *, depth: int, negated: bool) -> Predicate | None:
@@ -279,7 +279,9 @@ class _Reader:
             self.problems.error(code="too-deep", message=message, at=at)
             return None
         if isinstance(node, ListNode) and node.items:
-            return _joined([self.group(one, name, one, depth=depth + 1, negated=negated) for one in node.items], AllOf)
+            return _join_predicates(
+                [self.group(one, name, one, depth=depth + 1, negated=negated) for one in node.items], AllOf
+            )
         if not isinstance(node, MapNode):
             help = "write it as `{tool_name_in: […], arg_gt: {path: …, value: …}}`" if self.tools else FORM
             report_wrong_type(node, quote(name), "a mapping of predicates", self.problems, help=help)
@@ -288,11 +290,11 @@ class _Reader:
             return self._condition(node, negated)
         entries = {key: entry for key, entry in node.entries.items() if not key.startswith(EXTENSION)}
         if not entries:
-            return self._nothing(name, at)
+            return self._warn_empty(name, at)
         read = [self._entry(key, entry, depth, negated) for key, entry in entries.items() if key in NAMES]
         fields = Fields(node, self.problems, what=quote(name), noun="predicate", code="unknown-predicate")
         fields.finish(synonyms=PREDICATE_SYNONYMS, shown=_SHOWN, accepted=NAMES)
-        return _joined(read, AllOf) if len(read) == len(entries) else None
+        return _join_predicates(read, AllOf) if len(read) == len(entries) else None
 
     def _entry(self, key: str, entry: Entry, depth: int, negated: bool) -> Predicate | None:
         if key == "not":
@@ -301,9 +303,9 @@ class _Reader:
         if key in GROUPS:
             return self._groups(key, entry, depth, negated)
         if key in OPERATORS:
-            return self._each(key, entry, negated, read_argument)
+            return self._read_one_or_several(key, entry, negated, read_argument)
         if key in OVER:
-            return self._counted(key, entry, negated)
+            return self._read_counter(key, entry, negated)
         if not self.tools:
             help = "leave it out: the rule names its tool itself"
             self.problems.error(
@@ -319,11 +321,11 @@ class _Reader:
             report_wrong_type(node, quote(key), "a list of mappings", self.problems, help=help)
             return None
         if not node.items:
-            return self._nothing(key, entry.key)
+            return self._warn_empty(key, entry.key)
         inner = [self.group(item, key, item, depth=depth + 1, negated=negated) for item in node.items]
-        return _joined(inner, AllOf if key == "all_of" else AnyOf)
+        return _join_predicates(inner, AllOf if key == "all_of" else AnyOf)
 
-    def _each(
+    def _read_one_or_several(
         self, key: str, entry: Entry, negated: bool, read: Callable[[str, Node, Problems], Predicate | None]
     ) -> Predicate | None:
         """One predicate, or several of one name: a mapping cannot hold a key twice."""
@@ -331,12 +333,14 @@ class _Reader:
         if not isinstance(node, ListNode):
             return self._leaf(read(key, node, self.problems), entry.key, negated)
         if not node.items:
-            return self._nothing(key, entry.key)
-        return _joined([self._leaf(read(key, item, self.problems), item, negated) for item in node.items], AllOf)
+            return self._warn_empty(key, entry.key)
+        return _join_predicates(
+            [self._leaf(read(key, item, self.problems), item, negated) for item in node.items], AllOf
+        )
 
-    def _counted(self, key: str, entry: Entry, negated: bool) -> Predicate | None:
+    def _read_counter(self, key: str, entry: Entry, negated: bool) -> Predicate | None:
         if self.counts is None:
-            return self._each(key, entry, negated, read_counter)
+            return self._read_one_or_several(key, entry, negated, read_counter)
         message = f"{quote(key)} counts attempts, which only the `when` of a guard rule does"
         self.problems.error(code="unknown-predicate", message=message, at=entry.key, help=self.counts)
         return None
@@ -347,7 +351,7 @@ class _Reader:
         path = read_argument_path(comparison.path, "path", self.problems) if comparison else None
         if comparison is None or path is None:
             return None
-        return self._leaf(_compared(path, comparison, self.problems), node.first_key, negated)
+        return self._leaf(_read_compared(path, comparison, self.problems), node.first_key, negated)
 
     def _tool(self, key: str, node: Node) -> Predicate | None:
         if key == "tool_name_in":
@@ -360,10 +364,10 @@ class _Reader:
 
     def _leaf(self, predicate: Predicate | None, at: Located, negated: bool) -> Predicate | None:
         if predicate is not None:
-            self.leaves.append(Leaf(predicate, at, negated))
+            self.leaves.append(LocatedPredicate(predicate, at, negated))
         return predicate
 
-    def _nothing(self, name: str, at: Located) -> Predicate:
+    def _warn_empty(self, name: str, at: Located) -> Predicate:
         self.empty = True
         self.problems.warn(
             code="matches-nothing",
@@ -374,13 +378,13 @@ class _Reader:
         return Nothing()
 
 
-def _compared(path: ArgumentPath, comparison: Comparison, problems: Problems) -> Predicate | None:
+def _read_compared(path: ArgumentPath, comparison: Comparison, problems: Problems) -> Predicate | None:
     """The predicate of a condition. Paths into a turn are understood as far as they lead to the call."""
     keys, op, value = path.keys, comparison.op, comparison.value
-    shown = "" if op in ("exists", "missing") else f" {_shown(value)}"
+    shown = "" if op in ("exists", "missing") else f" {_to_json(value)}"
     if keys[:2] == ("response", "tool_calls") and len(keys) > 3:
         if keys[3] == "name" and len(keys) == 4:
-            return _named(op, value, comparison.path, problems)
+            return _name_predicate(op, value, comparison.path, problems)
         if keys[3] == "arguments" and len(keys) > 4:
             keys = keys[4:]
     elif len(keys) > 1 and keys[1] in FIELDS.get(keys[0] or "", ()):
@@ -394,7 +398,7 @@ def _compared(path: ArgumentPath, comparison: Comparison, problems: Problems) ->
     return ArgumentIs(path=keys, op=TESTS[op], value=value, name=f"{path_text(keys)} {op}{shown}")
 
 
-def _named(op: Operator, value: Any, at: Node, problems: Problems) -> Predicate | None:
+def _name_predicate(op: Operator, value: Any, at: Node, problems: Problems) -> Predicate | None:
     if op in ("==", "in", "!=", "not_in"):
         names = ToolIn(tuple(map(str, value)) if isinstance(value, list) else (str(value),))
         return names if op in ("==", "in") else NotOf(names)
@@ -405,7 +409,7 @@ def _named(op: Operator, value: Any, at: Node, problems: Problems) -> Predicate 
     return None
 
 
-def _joined(read: Sequence[Predicate | None], join: type[AllOf] | type[AnyOf]) -> Predicate | None:
+def _join_predicates(read: Sequence[Predicate | None], join: type[AllOf] | type[AnyOf]) -> Predicate | None:
     good: tuple[Predicate, ...] | None = complete(read)
     if good is None:
         return None

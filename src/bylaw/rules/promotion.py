@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from bylaw.model.diagnostic import Span
 from bylaw.model.rule import GuardPolicy, GuardSet
 from bylaw.rules.files import Format, format_of
-from bylaw.rules.loader import parse_documents, parse_guard, without_spans
+from bylaw.rules.loader import parse_documents, parse_guard, strip_spans
 from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
 
 
@@ -37,11 +37,11 @@ def promotion(text: str, rule: str, *, file: str, format: Format | None = None) 
     if not before.ok:
         raise NotPromoted(f"{file}: the file has errors; `bylaw lint {file}` shows them")
     mark = text[: len(text) - len(text.removeprefix("\ufeff"))]
-    place, word = _place(_find(text, rule, file, kind), rule, file)
+    place, word = _find_mode(_find_rule(text, rule, file, kind), rule, file)
     plain = place.source.text  # without the mark that some editors put first
-    changed = mark + plain[: place.start] + _like(place, word) + plain[place.end :]
+    changed = mark + plain[: place.start] + _quote_like(place, word) + plain[place.end :]
     after = parse_guard(changed, file=file, format=kind, base=base)
-    if not after.ok or _plain(after) != _plain(before, turned_on=rule):
+    if not after.ok or _comparable_policies(after) != _comparable_policies(before, turned_on=rule):
         raise NotPromoted(f"{file}: changing `{place.raw}` would change more than `{rule}`; edit the file by hand")
     span = place.span
     return Edit(span.line, _line_at(text, span.line), _line_at(changed, span.line), changed)
@@ -52,7 +52,7 @@ def _line_at(text: str, line: int) -> str:
     return source.excerpt(Span("", line, 1, line, 1))[0]
 
 
-def _find(text: str, rule: str, file: str, kind: Format) -> MapNode:
+def _find_rule(text: str, rule: str, file: str, kind: Format) -> MapNode:
     source = Source(file, text)
     nodes: list[Node] = []
     with contextlib.suppress(Unreadable):
@@ -78,7 +78,7 @@ def _rules(node: Node, rule: str) -> Iterator[MapNode]:
             yield from _rules(entry.value, rule)
 
 
-def _place(node: MapNode, rule: str, file: str) -> tuple[ScalarNode, str]:
+def _find_mode(node: MapNode, rule: str, file: str) -> tuple[ScalarNode, str]:
     mode, flag = node.entries.get("mode"), node.entries.get("shadow")
     if mode is not None and isinstance(mode.value, ScalarNode) and mode.value.value == "shadow":
         return mode.value, "enforce"
@@ -87,7 +87,7 @@ def _place(node: MapNode, rule: str, file: str) -> tuple[ScalarNode, str]:
     raise NotPromoted(f"{file}:{node.span.line}: `{rule}` is not in shadow")
 
 
-def _like(place: ScalarNode, word: str) -> str:
+def _quote_like(place: ScalarNode, word: str) -> str:
     """In the quotes that the old word had."""
     raw = place.raw
     quote = raw[0] if place.quoted and raw[:1] in "\"'" else ""
@@ -96,10 +96,10 @@ def _like(place: ScalarNode, word: str) -> str:
     return f"{quote}{word}{quote}"
 
 
-def _plain(found: GuardSet, turned_on: str | None = None) -> list[GuardPolicy]:
+def _comparable_policies(found: GuardSet, turned_on: str | None = None) -> list[GuardPolicy]:
     """The policies with a rule turned on, without the places of their rules, which a changed word moves."""
     plain = []
-    for policy in map(without_spans, found.policies):
+    for policy in map(strip_spans, found.policies):
         rules = tuple(replace(one, shadow=False) if one.rule.id == turned_on else one for one in policy.rules)
         plain.append(replace(policy, source=None, rules=rules))
     return plain

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
-from bylaw.rules.messages import as_json, did_you_mean, listing, near, quote
+from bylaw.rules.messages import as_json, did_you_mean, listing, nearest_choice, quote
 
 EXTENSION = "x-"
 """keys that begin so are the user's own and never read"""
@@ -101,13 +101,13 @@ class Fields:
         """
         for key in accepted:
             self.take(key)
-        meant = {near(key, self._known, synonyms) for key in islice(self._left, _TYPOS) if key not in hints}
+        meant = {nearest_choice(key, self._known, synonyms) for key in islice(self._left, _TYPOS) if key not in hints}
         for keys, help in self._missing.items():
             if meant.isdisjoint(keys):
                 message = f"{self.what} needs the {self.noun} {listing(keys, last='or')}"
                 self.problems.error(code="missing-key", message=message, at=self.node.first_key, help=help)
         for key, entry in self._left.items():
-            choices = self._known if near(key, self._known, synonyms) or shown is None else shown
+            choices = self._known if nearest_choice(key, self._known, synonyms) or shown is None else shown
             self.problems.error(
                 code=self.code,
                 message=f"unknown {self.noun} {quote(key)} in {self.what}",
@@ -139,10 +139,10 @@ def read_text(node: Node, name: str, problems: Problems) -> str | None:
         return None
     if isinstance(node.value, bool) or isinstance(node.legacy, bool):
         read_as = "is a boolean" if isinstance(node.value, bool) else "is a boolean to many YAML tools"
-        _unquoted(node, name, problems, code="unquoted-boolean", read_as=read_as)
+        _report_unquoted(node, name, problems, code="unquoted-boolean", read_as=read_as)
         return None
     if not isinstance(node.value, str):
-        _unquoted(node, name, problems, code="unquoted-number", read_as="is a number")
+        _report_unquoted(node, name, problems, code="unquoted-number", read_as="is a number")
         return None
     if not node.value:
         problems.error(code="empty-value", message=f"{quote(name)} is empty", at=node)
@@ -167,7 +167,7 @@ def complete(read: Sequence[_T | None]) -> tuple[_T, ...] | None:
     return good if len(good) == len(read) else None
 
 
-class Words(Struct, frozen=True):
+class Choice(Struct, frozen=True):
     """The words that a key takes. `message` is about any other, which goes into its braces: "unknown severity {}"."""
 
     key: str
@@ -274,7 +274,7 @@ def _warn_ambiguous(node: ScalarNode, problems: Problems) -> None:
     )
 
 
-def _unquoted(node: ScalarNode, name: str, problems: Problems, *, code: str, read_as: str) -> None:
+def _report_unquoted(node: ScalarNode, name: str, problems: Problems, *, code: str, read_as: str) -> None:
     problems.error(
         code=code,
         message=f"{quote(name)} takes text, but {quote(node.raw)} without quotes {read_as}",

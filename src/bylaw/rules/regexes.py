@@ -9,36 +9,36 @@ from bylaw.rules.messages import quote
 from bylaw.text.regex import LateRegex
 
 
-def _late(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> LateRegex:
+def _late_regex(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> LateRegex:
     """Most of these look for mistakes that few patterns have."""
     return LateRegex(pattern, lambda text: re.compile(text, flags))
 
 
 _NOT_IN_RE2 = {
-    "look-around": _late(r"\(\?<?[=!]"),
-    "back-references": _late(r"\\[1-9]|\(\?P=|\\k[<{']"),
-    "atomic groups or possessive repetition": _late(r"\(\?>|[*+?}]\+"),
+    "look-around": _late_regex(r"\(\?<?[=!]"),
+    "back-references": _late_regex(r"\\[1-9]|\(\?P=|\\k[<{']"),
+    "atomic groups or possessive repetition": _late_regex(r"\(\?>|[*+?}]\+"),
 }
 # Two backslashes before what is an escape with one: `\\d`, `\\.`. Not `\\Windows`: a letter after a class is a name.
-_DOUBLED = _late(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
+_DOUBLED = _late_regex(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
 # Where a literal backslash is meant: `[\\]`, `[/\\]`, `[\\/]`, and the path of a drive, `C:\\Windows\\system`.
-_LITERAL = _late(r"\[\^?[^\[\]\\]*\\\\(?=[\]/])/?\]|(?<![A-Za-z])[A-Za-z]:(?:\\\\[A-Za-z]\w+)+")
-_RUN = _late(r"\\+")
+_LITERAL = _late_regex(r"\[\^?[^\[\]\\]*\\\\(?=[\]/])/?\]|(?<![A-Za-z])[A-Za-z]:(?:\\\\[A-Za-z]\w+)+")
+_RUN = _late_regex(r"\\+")
 # What follows a backslash that was written too often: a class, a word boundary, a symbol.
-_MEANT_AS_ESCAPE = _late(r"[dDwWsSbB]|[pP][{LMNPSZC]|[^\w\s\\]")
+_MEANT_AS_ESCAPE = _late_regex(r"[dDwWsSbB]|[pP][{LMNPSZC]|[^\w\s\\]")
 # After a pair of backslashes, this may be a name: `\\server`, `\\Windows`. A `\\b` is one only after a word.
-_NAME = _late(r"[ac-zAC-Z][A-Za-z]{2}")
-_NAME_AFTER_WORD = _late(r"[A-Za-z]{2}")
-_ESCAPE = _late(r"\\.", re.DOTALL)
-_CLASS = _late(r"\[\^?\]?[^\]]*\]")
-_MULTILINE = _late(r"\(\?[a-zA-Z]*m")
+_NAME = _late_regex(r"[ac-zAC-Z][A-Za-z]{2}")
+_NAME_AFTER_WORD = _late_regex(r"[A-Za-z]{2}")
+_ESCAPE = _late_regex(r"\\.", re.DOTALL)
+_CLASS = _late_regex(r"\[\^?\]?[^\]]*\]")
+_MULTILINE = _late_regex(r"\(\?[a-zA-Z]*m")
 _ITEM = r"[^|()\[\]^$*+?{}]"
 _OPTIONAL = r"(?:[*?]|\{0[^}]*\})"
-_AFTER_END = _late(rf"\$(?:{_ITEM}{_OPTIONAL})*{_ITEM}(?!{_OPTIONAL})")
-_CONTROL = _late(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_AFTER_END = _late_regex(rf"\$(?:{_ITEM}{_OPTIONAL})*{_ITEM}(?!{_OPTIONAL})")
+_CONTROL = _late_regex(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WRITTEN = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\v": r"\v"}
-_PYTHON = _late(r"""[rR](["'])(.+)\1""", re.DOTALL)
-_SLASHED = _late(r"/((?:\\.|[^/\\])+)/([gimsU]{0,4})", re.DOTALL)
+_PYTHON = _late_regex(r"""[rR](["'])(.+)\1""", re.DOTALL)
+_SLASHED = _late_regex(r"/((?:\\.|[^/\\])+)/([gimsU]{0,4})", re.DOTALL)
 _REASONS = (
     ("invalid perl operator", "unknown group"),
     ("invalid escape sequence", "unknown escape"),
@@ -66,7 +66,7 @@ def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
     """
     if not _is_well_written(pattern, at, problems, in_slashes=False):
         return None
-    meant = _with_single_backslashes(pattern)
+    meant = _undouble_backslashes(pattern)
     if meant is not None:
         problems.warn(
             code="doubled-backslash",
@@ -159,12 +159,12 @@ def _has_no_delimiters(pattern: str, at: Place, problems: Problems) -> bool:
 
 def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
     """Whether RE2 takes the pattern, and no literal backslash in it stands before what would be an escape: `\\\\d`."""
-    reason = _why_refused(pattern)
+    reason = _explain_refusal(pattern)
     if reason is not None:
         message = f"{quote(pattern)} is no regular expression: {reason}"
         problems.error(code="bad-regex", message=message, at=at, help=_help(pattern))
         return False
-    bare = _without_literals(pattern)
+    bare = _mask_literals(pattern)
     if not any(len(run[0]) > 1 and _MEANT_AS_ESCAPE.match(bare, run.end()) for run in _RUN.finditer(bare)):
         return True
     meant = _guess(pattern)
@@ -178,26 +178,26 @@ def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
     return False
 
 
-def _with_single_backslashes(pattern: str) -> str | None:
+def _undouble_backslashes(pattern: str) -> str | None:
     """The pattern that was doubled; None if this one was not, or not throughout, or if that cannot be told."""
-    runs = list(_RUN.finditer(_without_literals(pattern)))
+    runs = list(_RUN.finditer(_mask_literals(pattern)))
     if not runs or not all(len(run[0]) == 2 and not _precedes_name(run) for run in runs):
         return None
-    if _why_refused(pattern) is not None and not _DOUBLED.search(pattern):
+    if _explain_refusal(pattern) is not None and not _DOUBLED.search(pattern):
         return None  # `\\(source` is refused as it stands, which says more than a warning
-    meant = _singled(pattern)
-    return meant if _why_refused(meant) is None else None
+    meant = _single_backslashes(pattern)
+    return meant if _explain_refusal(meant) is None else None
 
 
 def _guess(pattern: str) -> str | None:
     """The pattern with single backslashes, as far as RE2 takes it."""
-    meant = _singled(pattern)
-    return next((one for one in (meant, meant.removesuffix("\\")) if _why_refused(one) is None), None)
+    meant = _single_backslashes(pattern)
+    return next((one for one in (meant, meant.removesuffix("\\")) if _explain_refusal(one) is None), None)
 
 
-def _singled(pattern: str) -> str:
+def _single_backslashes(pattern: str) -> str:
     """Every run of backslashes as one, but for those that are meant. RE2 takes none before a symbol beyond ASCII."""
-    bare = _without_literals(pattern)
+    bare = _mask_literals(pattern)
     parts, at = [], 0
     for run in _RUN.finditer(bare):
         parts += [pattern[at : run.start()], "\\" if bare[run.end() : run.end() + 1].isascii() else ""]
@@ -205,7 +205,7 @@ def _singled(pattern: str) -> str:
     return "".join([*parts, pattern[at:]])
 
 
-def _without_literals(pattern: str) -> str:
+def _mask_literals(pattern: str) -> str:
     """The pattern, as long as before, with an `x` for each character of what holds a backslash on purpose."""
     return str(_LITERAL.sub(lambda found: "x" * len(found[0]), pattern))
 
@@ -224,7 +224,7 @@ def _has_text_after_end(pattern: str) -> bool:
     return _AFTER_END.search(flat) is not None
 
 
-def _why_refused(pattern: str) -> str | None:
+def _explain_refusal(pattern: str) -> str | None:
     """Why RE2 does not take a pattern; None if it does."""
     import re2  # not needed to load rules without patterns
 

@@ -19,7 +19,7 @@ from bylaw.rules.kinds import KINDS, Kind, kind_synonyms
 from bylaw.rules.located import Located, MapNode, ScalarNode
 from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.params import Context, Values, plain_params, read_params
-from bylaw.rules.readers import Fields, Words, read_count, read_flag, read_map, read_text, read_texts
+from bylaw.rules.readers import Choice, Fields, read_count, read_flag, read_map, read_text, read_texts
 
 Ids: TypeAlias = MutableMapping[str, Related]
 """the place of every id seen so far, in all files that are loaded together"""
@@ -32,7 +32,7 @@ ENFORCEMENT_KEYS = ("then", "reason", "mode", "shadow", "approvals", "approvers"
 """keys about calls that a behaviour rule may have too"""
 
 _SCOPE_SYNONYMS = synonyms({"trace": "all file global", "session": "conversation"})
-_SCOPE = Words("scope", SCOPES, "unknown-scope", "unknown scope {}", _SCOPE_SYNONYMS)
+_SCOPE = Choice("scope", SCOPES, "unknown-scope", "unknown scope {}", _SCOPE_SYNONYMS)
 _SEVERITY_SYNONYMS = synonyms(
     {
         "critical": "blocker fatal",
@@ -41,7 +41,7 @@ _SEVERITY_SYNONYMS = synonyms(
         "warning": "medium moderate warn",
     }
 )
-_SEVERITY = Words("severity", SEVERITIES, "unknown-severity", "unknown severity {}", _SEVERITY_SYNONYMS)
+_SEVERITY = Choice("severity", SEVERITIES, "unknown-severity", "unknown severity {}", _SEVERITY_SYNONYMS)
 _FOREIGN_SEVERITIES = ("high", "medium", "low")
 _ACTION_SYNONYMS = synonyms(
     {
@@ -51,9 +51,9 @@ _ACTION_SYNONYMS = synonyms(
         "terminate_session": "end_session kill terminate",
     }
 )
-_ACTION = Words("then", ACTIONS, "unknown-action", "unknown action {}", _ACTION_SYNONYMS)
+_ACTION = Choice("then", ACTIONS, "unknown-action", "unknown action {}", _ACTION_SYNONYMS)
 _MODE_SYNONYMS = synonyms({"enforce": "active on", "shadow": "audit dry_run log monitor observe warn"})
-_MODE = Words("mode", MODES, "unknown-mode", "unknown mode {} of a rule", _MODE_SYNONYMS)
+_MODE = Choice("mode", MODES, "unknown-mode", "unknown mode {} of a rule", _MODE_SYNONYMS)
 
 
 class Enforcement(Struct, frozen=True):
@@ -281,7 +281,7 @@ def _read_kind(fields: Fields, context: Context) -> Kind | None:
     if context.is_shadow and isinstance(node, ScalarNode) and node.value in _SHADOW_KINDS:
         return KINDS[_SHADOW_KINDS[node.value]]
     known = isinstance(node, ScalarNode) and node.value in KINDS
-    words = Words("kind", tuple(KINDS), "unknown-kind", "unknown rule kind {}", {} if known else kind_synonyms())
+    words = Choice("kind", tuple(KINDS), "unknown-kind", "unknown rule kind {}", {} if known else kind_synonyms())
     name = words.read(node, fields.problems)
     return None if name is None else KINDS[name]
 

@@ -35,7 +35,7 @@ _TYPE_SYNONYMS = synonyms(
 )
 
 
-class _Refused(Exception):
+class _UnusableSchema(Exception):
     """Not a usable schema."""
 
     def __init__(self, reason: str, *, help: str | None = None, path: list[str | int] | None = None) -> None:
@@ -55,9 +55,9 @@ def read_schema(node: Node, name: str, problems: Problems) -> Any:
     schema = read_json(node, problems)
     try:
         _prove(schema)
-    except _Refused as refused:
+    except _UnusableSchema as refused:
         message = f"not a JSON Schema: {refused.reason}"
-        problems.error(code="invalid-schema", message=message, at=_find(node, refused.path), help=refused.help)
+        problems.error(code="invalid-schema", message=message, at=_find_node(node, refused.path), help=refused.help)
         return None
     return schema
 
@@ -78,7 +78,7 @@ def read_schema_file(node: Node, name: str, problems: Problems, base: Path, cach
             help="the path is relative to the rule file",
         )
         return None
-    if isinstance(found, _Refused):
+    if isinstance(found, _UnusableSchema):
         message = f"{quote(text)} is not a JSON Schema: {found.reason}"
         problems.error(code="invalid-schema", message=message, at=node, help=found.help, related=found.related)
         return None
@@ -91,7 +91,7 @@ def _load(text: str, base: Path) -> Any:
         return _schema_in(Source(text, read_text_file(base / text, text, regular=True)))
     except NotRead as not_read:
         return not_read.diagnostic
-    except _Refused as refused:
+    except _UnusableSchema as refused:
         return refused
 
 
@@ -102,16 +102,16 @@ def _schema_in(source: Source) -> Any:
     root = parse_json(source, problems)
     if problems.all:
         fault = problems.all[0]
-        refused = _Refused(fault.message)
+        refused = _UnusableSchema(fault.message)
         refused.related = (Related(fault.span, fault.message),) if fault.span else ()
         raise refused
     if root is None:
-        raise _Refused("the file is empty")
+        raise _UnusableSchema("the file is empty")
     schema = plain(root)
     try:
         _prove(schema)
-    except _Refused as refused:
-        refused.related = (Related(_find(root, refused.path).head, "at fault here"),)
+    except _UnusableSchema as refused:
+        refused.related = (Related(_find_node(root, refused.path).head, "at fault here"),)
         raise
     return schema
 
@@ -125,18 +125,18 @@ def _prove(schema: Any) -> None:
             schema, offline=True, pattern_options=jsonschema_rs.RegexOptions(), validate_formats=False
         )
     except jsonschema_rs.ValidationError as error:
-        raise _refused(error) from None
+        raise _explain_error(error) from None
     except Exception as error:
-        raise _Refused(_clip(str(error))) from None
+        raise _UnusableSchema(_clip(str(error))) from None
 
 
-def _refused(error: jsonschema_rs.ValidationError) -> _Refused:
+def _explain_error(error: jsonschema_rs.ValidationError) -> _UnusableSchema:
     path, message = list(error.instance_path), error.message
     if path[-1:] == ["type"] and isinstance(error.instance, str):
         near = did_you_mean(error.instance, _TYPES, _TYPE_SYNONYMS)
-        return _Refused(f"there is no type {quote(error.instance)}", help=near, path=path)
+        return _UnusableSchema(f"there is no type {quote(error.instance)}", help=near, path=path)
     help = next((help for part, help in _HELP.items() if part in message), None)
-    return _Refused(_clip(message), help=help, path=path)
+    return _UnusableSchema(_clip(message), help=help, path=path)
 
 
 _HELP = {
@@ -145,7 +145,7 @@ _HELP = {
 }
 
 
-def _find(node: Node, path: list[str | int]) -> Located:
+def _find_node(node: Node, path: list[str | int]) -> Located:
     """The node at the end of `path`, or the last one on the way that exists."""
     for step in path:
         if isinstance(node, MapNode) and str(step) in node.entries:

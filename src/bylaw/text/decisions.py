@@ -184,10 +184,10 @@ def _together(found: Sequence[Decisions]) -> Decisions:
 def _decisions(text: str) -> Decisions:
     found = read_json(text)
     if found is None:
-        return _of_prose(text)
+        return _read_prose(text)
     values, texts = json_values(found, _is_text)
     inside = [decisions(*texts)] if texts else []
-    around = [_of_prose(found.rest)] if found.rest.strip() else []
+    around = [_read_prose(found.rest)] if found.rest.strip() else []
     said = _together([*around, *inside])
     says = around[0].says if around else None
     return Decisions(
@@ -195,7 +195,7 @@ def _decisions(text: str) -> Decisions:
     )
 
 
-def _of_prose(text: str) -> Decisions:
+def _read_prose(text: str) -> Decisions:
     choices = one_sided(sides_taken(_prose(text)))
     found = facts(text)
     beside = places(
@@ -241,7 +241,7 @@ def numbers(text: str, found: frozenset[tuple[str, str]]) -> frozenset[str]:
 
     `found`: its facts.
     """
-    spelled = (_plain(number) for number in re.findall(r"\d+(?:\.\d+)?", text[:MOST_TEXT]))
+    spelled = (_normalize_number(number) for number in re.findall(r"\d+(?:\.\d+)?", text[:MOST_TEXT]))
     return frozenset(spelled) | quantities(found)
 
 
@@ -286,10 +286,10 @@ def _facts(text: str) -> Iterator[tuple[str, str]]:
             rest = _RANGE.sub(r" \1 \2 ", rest)
             # beside their number, which counts as one
             spans = (times.read_span(match) for match in times.SPAN.finditer(rest))
-            found += [("duration", f"{_plain(number)} {unit}") for number, unit in spans]
+            found += [("duration", f"{_normalize_number(number)} {unit}") for number, unit in spans]
         hints = _HINTS.get(kind)
         if any(hint in lowered for hint in hints) if hints else kind not in _WITH_DIGITS or _DIGIT.search(rest):
-            rest = pattern.sub(_taking(found, kind, read), rest)
+            rest = pattern.sub(_collect_facts(found, kind, read), rest)
     # `one` is mostly a pronoun, and `1 bag` is `a bag`
     yield from (fact for fact in found if fact[1] and fact != ("number", "1"))
     dates = [said for kind, said in found if kind == "date"]
@@ -298,7 +298,7 @@ def _facts(text: str) -> Iterator[tuple[str, str]]:
     yield from (("name", name) for name in names(rest))
 
 
-def _taking(found: list[tuple[str, str]], kind: str, read: Any) -> Any:
+def _collect_facts(found: list[tuple[str, str]], kind: str, read: Any) -> Any:
     def take(match: re.Match[str]) -> str:
         found.append((kind, read(match)))
         return " \x00 "  # keeps the place, so that the next word begins no sentence
@@ -322,33 +322,34 @@ def _amount(match: re.Match[str]) -> str:
     number = match["a"] or match["b"] or match["c"]
     sign = match["code0"] or match["code"] or match["sign"] or match["after"]
     currency = _DOLLARS.get(match["land"]) or _CURRENCIES.get(sign) or _NAMED.get(sign.lower()) or sign
-    return f"{'-' if match['minus'] or match['minus2'] else ''}{_scaled(number)} {currency}"
+    return f"{'-' if match['minus'] or match['minus2'] else ''}{_scale_number(number)} {currency}"
 
 
-def _measured(match: re.Match[str]) -> str:
+def _normalize_quantity(match: re.Match[str]) -> str:
     unit = match["unit"]
-    return f"{_plain(match['number'])} {_UNIT_NAMES.get(unit) or _UNIT_NAMES.get(unit.removesuffix('s')) or unit}"
+    name = _UNIT_NAMES.get(unit) or _UNIT_NAMES.get(unit.removesuffix("s")) or unit
+    return f"{_normalize_number(match['number'])} {name}"
 
 
 def _number(match: re.Match[str]) -> str:
     spelling = match[0]
     bare = spelling.rstrip("% ").removesuffix("percent").rstrip()
-    return _scaled(bare) + ("%" if bare != spelling else "")
+    return _scale_number(bare) + ("%" if bare != spelling else "")
 
 
-def _scaled(number: str) -> str:
+def _scale_number(number: str) -> str:
     """`40k` and `$1.2 million` as plain numbers."""
     word = number.lstrip("-0123456789.,'’ ").strip().lower()
     if word not in _SCALES:
-        return _plain(number)
-    return _plain(number[: len(number) - len(word)].strip(), _SCALES[word])
+        return _normalize_number(number)
+    return _normalize_number(number[: len(number) - len(word)].strip(), _SCALES[word])
 
 
 _EXACT = Context(prec=MOST_TEXT + 20)
 """no number of a text is rounded"""
 
 
-def _plain(number: str, exponent: int = 0) -> str:
+def _normalize_number(number: str, exponent: int = 0) -> str:
     if _DECIMAL_COMMA.fullmatch(number.lstrip("-")):
         number = number.replace(".", "").replace(",", ".")
     elif number.count(".") > 1:
@@ -372,7 +373,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str], Any], ...] = (
     ("time", times.TIME, times.read_time),
     ("phone number", _PHONE, lambda match: re.sub(r"\D", "", match[0])),
     ("amount", _AMOUNT, _amount),
-    ("quantity", _MEASURED, _measured),
+    ("quantity", _MEASURED, _normalize_quantity),
     ("ordinal", times.ORDINAL, times.read_ordinal),
     ("id", _IDENTIFIER, lambda match: match[0].rstrip(".:/").lower()),
     ("number", _NUMBER, _number),

@@ -19,7 +19,7 @@ from bylaw.model.rule import Rule
 from bylaw.model.temporal import ResultOf, ToolIs
 from bylaw.rules.loader import source_line
 from bylaw.rules.messages import near_name, quote
-from bylaw.rules.names import Existing, doubtful_names, rule_warning
+from bylaw.rules.names import ExistingNames, doubtful_names, rule_warning
 
 # The arguments that tools take, as recorded: a rule about a misspelt one never applies, and nobody sees it.
 
@@ -138,7 +138,7 @@ class SeenNames:
 
     def doubts(self, program: Program, known: Sequence[Diagnostic] = ()) -> list[Diagnostic]:
         """Warnings about the rules' names that are not in the traces, and near one that is; none that is `known`."""
-        existing = Existing({*self._tools, *program.calls}, self._stop_reasons)
+        existing = ExistingNames({*self._tools, *program.calls}, self._stop_reasons)
         told = {(warning.code, warning.span) for warning in known}
         doubts = doubtful_names(program.rules, existing)
         doubts += self._arguments.doubts(program.rules) if self._arguments is not None else ()

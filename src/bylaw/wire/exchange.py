@@ -101,7 +101,7 @@ _BROTLI_PIECE = 64
 _ZLIB_WINDOWS = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
 
 
-def without_compression(request: Outgoing) -> Outgoing:
+def refuse_compression(request: Outgoing) -> Outgoing:
     """The request, asking for a reply that is not compressed."""
     return Outgoing(request.method, request.url, {**request.headers, "accept-encoding": "identity"}, request.body)
 
@@ -191,7 +191,7 @@ def _decompress_brotli(data: bytes, *, whole: bool) -> bytes | None:
     return bytes(body) if decompressor.is_finished() or not whole else None
 
 
-def with_body(reply: Incoming, body: bytes, *, content_type: str | None = None) -> Incoming:
+def replace_body(reply: Incoming, body: bytes, *, content_type: str | None = None) -> Incoming:
     """The reply with another body and headers that fit it."""
     headers = {name: value for name, value in reply.headers.items() if name not in _BODY_HEADERS}
     if content_type is not None:

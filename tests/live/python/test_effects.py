@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from bylaw.contract.faults.effects import aged, emptied, malformed, wrong_data
+from bylaw.contract.faults.effects import age_dates, empty_value, truncate_json, wrong_data
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
@@ -51,13 +51,13 @@ def test_wrong_data_changes_every_value_that_it_can(value: Any, seed: int) -> No
 @given(JSON)
 def test_malformed_json_is_not_json(value: Any) -> None:
     with pytest.raises(ValueError):
-        json.loads(malformed(json.dumps(value)))
+        json.loads(truncate_json(json.dumps(value)))
 
 
 @given(JSON)
 def test_empty_results_have_the_type_of_the_result(value: Any) -> None:
-    assert not emptied(value)
-    assert emptied(value) is None or type(emptied(value)) is type(value)
+    assert not empty_value(value)
+    assert empty_value(value) is None or type(empty_value(value)) is type(value)
 
 
 def test_lists_are_shortened_and_keys_stay() -> None:
@@ -92,7 +92,7 @@ def test_objects_keep_their_type() -> None:
     ],
 )
 def test_stale_moves_dates_one_year_back(value: Any, older: Any) -> None:
-    assert aged(value) == older
+    assert age_dates(value) == older
 
 
 def test_deep_values_do_not_break_anything() -> None:
@@ -100,7 +100,7 @@ def test_deep_values_do_not_break_anything() -> None:
     for _ in range(5000):
         deep = [deep]
     assert wrong_data(deep, Random(0)) is not None
-    assert malformed("[" * 10_000).startswith("[")
+    assert truncate_json("[" * 10_000).startswith("[")
     assert wrong_data("[" * 10_000, Random(0))
 
 

@@ -47,7 +47,7 @@ from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure, is_pr
 from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.errors import BylawError
 from bylaw.files.temporary import TemporaryFolder
-from bylaw.rules.messages import near
+from bylaw.rules.messages import nearest_choice
 from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.child_environment import (
     Address,
@@ -250,7 +250,7 @@ class ExternalAgent:
         if why is not None or not isinstance(fault, ToolFault) or fault.match_url is not None:
             return why
         name, tools = fault.tool or "*", self._tools or frozenset()
-        if any(fnmatchcase(tool, name) for tool in tools) or (match := near(name, tools)) is None:
+        if any(fnmatchcase(tool, name) for tool in tools) or (match := nearest_choice(name, tools)) is None:
             return None
         return f"no tool `{name}` is visible to the proxy; did you mean `{match}`, which an MCP server has?"
 

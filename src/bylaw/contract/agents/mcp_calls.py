@@ -14,7 +14,7 @@ import msgspec
 from bylaw.contract.faults import ContextAttack, ToolFault, effects
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
-from bylaw.contract.faults.texts import as_text, attack_result, attack_text, beside
+from bylaw.contract.faults.texts import as_text, attack_result, attack_strategy, attack_text
 from bylaw.wire.exchange import json_of
 
 _TIMED_OUT, _CLOSED = -32001, -32000
@@ -104,7 +104,7 @@ class McpCall:
             for attack in self._attacks:
                 text = attack_text(attack, self._run.plan.random(attack))
                 self._run.plan.hit(attack)
-                strategy = beside(attack.strategy, self._fault)
+                strategy = attack_strategy(attack.strategy, self._fault)
                 altered = _replace_value(altered, attack_result(_value_of(altered), text, strategy))
             message = message if altered is result else {**message, "result": altered}
         self.end(message)
@@ -118,12 +118,12 @@ class McpCall:
             case "wrong_data":
                 return _change_value(result, lambda value: effects.wrong_data(value, random))
             case "empty":
-                return _change_value(result, effects.emptied)
+                return _change_value(result, effects.empty_value)
             case "malformed":
-                return _replace_text(result, effects.malformed(_text_of(result)))
+                return _replace_text(result, effects.truncate_json(_text_of(result)))
             case "stale":
                 first = self._run.first_results.get(self._name, result)
-                return first if first != result else _change_value(result, effects.aged)
+                return first if first != result else _change_value(result, effects.age_dates)
         return result
 
     def end(self, message: Message | None) -> None:

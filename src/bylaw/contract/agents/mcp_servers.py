@@ -20,7 +20,7 @@ from bylaw.contract.agents.mcp_calls import McpCall, McpRun, Message
 from bylaw.contract.agents.processes import Tail, end_group, start_process
 from bylaw.contract.live_agent import AgentUnreachable
 from bylaw.contract.model import McpServer
-from bylaw.wire.exchange import MOST_KEPT, Outgoing, is_stream, json_of, json_reply, without_compression
+from bylaw.wire.exchange import MOST_KEPT, Outgoing, is_stream, json_of, json_reply, refuse_compression
 from bylaw.wire.formats.base import read_events, write_event
 from bylaw.wire.proxy.http1 import Connection, proxy_error
 from bylaw.wire.proxy.upstream import Reply, UpstreamFailure, fetch
@@ -174,7 +174,7 @@ async def _carry(connection: Connection, request: Outgoing, call: McpCall | None
         call.end(call.reply)
         await connection.reply(json_reply(200, call.reply))
         return True
-    async with fetch(without_compression(request) if call is not None else request) as reply:
+    async with fetch(refuse_compression(request) if call is not None else request) as reply:
         headers = [(name, value) for name, value in reply.headers if call is None or name != "content-length"]
         await connection.begin(reply.status, headers)
         async for part in reply.body() if call is None else _stream_body(call, reply):

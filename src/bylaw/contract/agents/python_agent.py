@@ -28,12 +28,12 @@ from bylaw.contract.agents.prompts import NOT_TOLD, fill_template, needs_talk
 from bylaw.contract.agents.python_target import (
     Setup,
     Target,
+    call_factory,
     check_deps,
     import_path,
     instance_of,
     load,
     load_module,
-    made_by,
     make_deps,
     target_of,
     tool_names,
@@ -171,10 +171,12 @@ class PythonAgent:
             state=None if self._spec.request_template is None else functools.partial(fill_template, self._spec),
         )
         self._found, self._setup = found, setup
-        self._agent = made_by(found, address) if self._spec.factory else instance_of(found, address)
+        self._agent = call_factory(found, address) if self._spec.factory else instance_of(found, address)
         target = target_of(self._agent, address, setup)
         if self._spec.factory:  # for each run a new agent
-            target = replace(target, ask=lambda prompt: target_of(made_by(found, address), address, setup).ask(prompt))
+            target = replace(
+                target, ask=lambda prompt: target_of(call_factory(found, address), address, setup).ask(prompt)
+            )
         self._asks_model = True if target.framework is not None else None
         listed = {tool.rpartition(":")[2].rpartition(".")[2] for tool in self._spec.tools}
         self._names = tool_names(self._agent) | listed
@@ -280,7 +282,7 @@ class PythonAgent:
         """What answers the messages of one conversation; None: the agent stores the conversation itself."""
         assert self._target is not None, "start comes first"
         if self._spec.factory:
-            made = target_of(made_by(self._found, self.name), self.name, self._setup)
+            made = target_of(call_factory(self._found, self.name), self.name, self._setup)
             return made.ask if made.talk is None else made.talk()
         return None if self._target.talk is None else self._target.talk()
 

@@ -85,7 +85,7 @@ def instance_of(value: Any, address: str) -> Any:
         raise AgentUnreachable(f"cannot create an object of `{address}`: {one_line(error)}") from error
 
 
-def made_by(factory: Any, address: str) -> Any:
+def call_factory(factory: Any, address: str) -> Any:
     """The agent that a factory makes. Raises AgentUnreachable."""
     if not callable(factory):
         raise AgentUnreachable(f"`{address}` is no function that makes an agent, as `factory: true` says")

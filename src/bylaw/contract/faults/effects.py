@@ -53,13 +53,13 @@ def reason_of(fault: ToolFault) -> str:
     return fault.message or responses.get(fault.error_code, "Service Unavailable")
 
 
-def malformed(text: str) -> str:
+def truncate_json(text: str) -> str:
     """The text cut in the middle, so that it is not JSON."""
     cut = text[: len(text) // 2]
     return cut + '{"' if not cut.strip() or _is_json(cut) else cut
 
 
-def emptied(value: Any) -> Any:
+def empty_value(value: Any) -> Any:
     """The empty value of the same type; None if the type has none, such as numbers."""
     if not isinstance(value, (*_EMPTY_BY_CALL, Mapping)):
         return None
@@ -70,12 +70,12 @@ def emptied(value: Any) -> Any:
 def wrong_data(value: Any, random: Random) -> Any:
     """The same shape with other values: numbers shifted, texts swapped, booleans flipped, lists shortened."""
     texts = sorted({text for text in _texts(value, 0) if not _DIGITS.search(text)})
-    return _mapped(value, lambda leaf, _key: _wrong_leaf(leaf, random, texts), shorten=True)
+    return _map_leaves(value, lambda leaf, _key: _wrong_leaf(leaf, random, texts), shorten=True)
 
 
-def aged(value: Any) -> Any:
+def age_dates(value: Any) -> Any:
     """The value with all dates and times moved one year back."""
-    return _mapped(value, _aged_leaf, shorten=False)
+    return _map_leaves(value, _aged_leaf, shorten=False)
 
 
 _EMPTY_BY_CALL = (str, bytes, list, tuple, set, frozenset, dict)
@@ -89,38 +89,38 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _mapped(value: Any, leaf: Callable[[Any, str], Any], *, shorten: bool, key: str = "", depth: int = 0) -> Any:
+def _map_leaves(value: Any, leaf: Callable[[Any, str], Any], *, shorten: bool, key: str = "", depth: int = 0) -> Any:
     """The value with `leaf` applied to everything inside."""
 
     def inner(item: Any, name: str = key) -> Any:
-        return _mapped(item, leaf, shorten=shorten, key=name, depth=depth + 1)
+        return _map_leaves(item, leaf, shorten=shorten, key=name, depth=depth + 1)
 
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
-        return _as_type(value, {name: inner(item, str(name)) for name, item in value.items()})
+        return _restore_type(value, {name: inner(item, str(name)) for name, item in value.items()})
     if isinstance(value, list):
-        return _as_type(value, [inner(item) for item in _shortened(value, shorten)])
+        return _restore_type(value, [inner(item) for item in _shorten_list(value, shorten)])
     if isinstance(value, tuple):
         fields = getattr(value, "_fields", None)  # a named tuple keeps its length
-        items = [inner(item) for item in (value if fields else _shortened(value, shorten))]
-        return type(value)(*items) if fields else _as_type(value, tuple(items))
+        items = [inner(item) for item in (value if fields else _shorten_list(value, shorten))]
+        return type(value)(*items) if fields else _restore_type(value, tuple(items))
     if isinstance(value, set | frozenset):
-        return _as_type(value, {inner(item) for item in sorted(value, key=repr)})
+        return _restore_type(value, {inner(item) for item in sorted(value, key=repr)})
     if isinstance(value, Enum):
         return leaf(value, key)
     if isinstance(value, str):
         inside = _json_inside(value)
         if inside is None:
-            return _as_type(value, leaf(value, key))
+            return _restore_type(value, leaf(value, key))
         changed = inner(inside)  # a text that is a JSON object or list is changed inside, so that it stays JSON
-        return value if changed == inside else _as_type(value, json.dumps(changed, ensure_ascii=False))
+        return value if changed == inside else _restore_type(value, json.dumps(changed, ensure_ascii=False))
     if not callable(value) and _field_names(value):
         return _mapped_object(value, inner)
     return leaf(value, key)
 
 
-def _as_type(original: Any, changed: Any) -> Any:
+def _restore_type(original: Any, changed: Any) -> Any:
     """The changed value in the type of the original, which may be a subclass: `OrderedDict`, `Markup`."""
     kind = type(original)
     if type(changed) is kind:
@@ -133,7 +133,7 @@ def _as_type(original: Any, changed: Any) -> Any:
         return changed
 
 
-def _shortened(items: Any, shorten: bool) -> Any:
+def _shorten_list(items: Any, shorten: bool) -> Any:
     return items[:-1] if shorten and len(items) > 1 else items
 
 
@@ -218,7 +218,7 @@ def _wrong_text(text: str, random: Random, texts: list[str]) -> str:
     """Dates move and digits change. A text without digits is replaced by another of the result, or shuffled."""
     if _ISO_DATE.search(text):
         moved = timedelta(days=random.choice((-1, 1)) * random.randint(3, 300))
-        return _with_dates(text, lambda day: day + moved)
+        return _change_dates(text, lambda day: day + moved)
     if _DIGITS.search(text):
         return _DIGITS.sub(lambda found: _other_number(found.group(), random), text)
     others = [other for other in texts if other != text]
@@ -230,7 +230,7 @@ def _wrong_text(text: str, random: Random, texts: list[str]) -> str:
     return shuffled if shuffled != text else text[::-1] if text[::-1] != text else text + text[-1:]
 
 
-def _with_dates(text: str, change: Callable[[date], date]) -> str:
+def _change_dates(text: str, change: Callable[[date], date]) -> str:
     def changed(found: re.Match[str]) -> str:
         try:
             return change(date.fromisoformat(found.group())).isoformat()
@@ -250,7 +250,7 @@ def _aged_leaf(value: Any, key: str) -> Any:
     if isinstance(value, date):  # datetimes are dates too
         return _year_back(value)
     if isinstance(value, str):
-        return _with_dates(value, _year_back)
+        return _change_dates(value, _year_back)
     if isinstance(value, int | float) and not isinstance(value, bool) and _TIME_KEY.search(key.lower()):
         return _epoch_year_back(value)
     return value

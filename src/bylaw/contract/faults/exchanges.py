@@ -22,9 +22,9 @@ from bylaw.contract.faults.texts import (
     altered_text,
     attack_request,
     attack_result,
+    attack_strategy,
     attack_text,
-    beside,
-    broken_arguments,
+    truncate_arguments,
 )
 from bylaw.wire.exchange import (
     MOST_KEPT,
@@ -36,8 +36,8 @@ from bylaw.wire.exchange import (
     json_of,
     json_reply,
     origin_of,
-    with_body,
-    without_compression,
+    refuse_compression,
+    replace_body,
 )
 from bylaw.wire.formats import model_call
 from bylaw.wire.formats.base import Json, WireFormat, read_events, words
@@ -98,7 +98,7 @@ class ModelExchange(Exchange):
             self._prepare(self._fault)
         self.delay += tools_delay
         is_sent = self.fails is None and self.reply is None
-        self.request = without_compression(request)
+        self.request = refuse_compression(request)
         if (is_sent and self._attack()) or changed:  # an attack in a request that is never sent would reach nobody
             body = msgspec.json.encode(self._asked)
             headers = {**self.request.headers, "content-length": str(len(body))}
@@ -155,17 +155,17 @@ class ModelExchange(Exchange):
             if self.cut_after is None:
                 return reply
             self._plan.hit(fault, self._attempt)
-            return with_body(reply, body)
+            return replace_body(reply, body)
         changed = self._changed(answer, fault)
         if changed == answer:
             return reply
         self._plan.hit(fault, self._attempt)
-        return with_body(reply, b"".join(self._wire.stream(changed)) if streams else msgspec.json.encode(changed))
+        return replace_body(reply, b"".join(self._wire.stream(changed)) if streams else msgspec.json.encode(changed))
 
     def _changed(self, answer: Json, fault: LlmFault) -> Json:
         wire, random = self._wire, self._plan.random(fault)
         if fault.mode == "malformed_tool_call":
-            return wire.with_broken_calls(answer, broken_arguments)
+            return wire.with_broken_calls(answer, truncate_arguments)
         if fault.mode == "empty":
             return wire.without_content(answer)
         altered = wire.with_text(answer, lambda text: altered_text(text, fault, random))
@@ -250,7 +250,7 @@ class ToolExchange(Exchange):
         if fault is not None:
             self._prepare(fault)
         if self.buffers:
-            self.request = without_compression(request)
+            self.request = refuse_compression(request)
 
     def _prepare(self, fault: ToolFault) -> None:
         if fault.mode not in ("timeout", "slow", "error", *effects.BEFORE):
@@ -300,20 +300,22 @@ class ToolExchange(Exchange):
         is_json = value is not msgspec.UNSET
         text = body.decode("utf-8", "replace")
         if (payload := effects.payload_of(fault)) is not None:
-            return _with_payload(reply, payload, as_json=is_json)
+            return _replace_payload(reply, payload, as_json=is_json)
         match fault.mode:
             case "malformed":
-                changed: bytes = effects.malformed(text).encode()
+                changed: bytes = effects.truncate_json(text).encode()
             case "empty":
                 changed = b""
             case "stale":
-                changed = first if first != body else _encoded(effects.aged(value if is_json else text), body, value)
+                changed = (
+                    first if first != body else _encode_body(effects.age_dates(value if is_json else text), body, value)
+                )
             case "wrong_data":
                 random = self._plan.random(fault)
-                changed = _encoded(effects.wrong_data(value if is_json else text, random), body, value)
+                changed = _encode_body(effects.wrong_data(value if is_json else text, random), body, value)
             case _:
                 return reply
-        return reply if changed == body else with_body(reply, changed)
+        return reply if changed == body else replace_body(reply, changed)
 
     def _attacked(self, reply: Incoming, attack: ContextAttack) -> Incoming:
         body = decompress(reply)
@@ -322,10 +324,10 @@ class ToolExchange(Exchange):
         value = json_of(body)
         is_json = value is not msgspec.UNSET
         text = attack_text(attack, self._plan.random(attack))
-        strategy = beside(attack.strategy, self._fault)
+        strategy = attack_strategy(attack.strategy, self._fault)
         changed = attack_result(value if is_json else body.decode("utf-8", "replace"), text, strategy)
         self._plan.hit(attack)
-        return with_body(reply, msgspec.json.encode(changed) if is_json else str(changed).encode())
+        return replace_body(reply, msgspec.json.encode(changed) if is_json else str(changed).encode())
 
     def head(self, status: int, headers: dict[str, str]) -> None:
         self._status = status
@@ -348,16 +350,16 @@ class ToolExchange(Exchange):
         self._recorder.note("http", data)
 
 
-def _encoded(changed: Any, body: bytes, value: Any) -> bytes:
+def _encode_body(changed: Any, body: bytes, value: Any) -> bytes:
     """A changed value as a body; the same bytes if it did not change. `value`: the body as JSON, or UNSET."""
     if value is msgspec.UNSET:
         return str(changed).encode()
     return body if changed == value else msgspec.json.encode(changed)
 
 
-def _with_payload(reply: Incoming, payload: Any, *, as_json: bool) -> Incoming:
+def _replace_payload(reply: Incoming, payload: Any, *, as_json: bool) -> Incoming:
     """The payload instead of the body, as JSON if the real reply was JSON."""
     reply = Incoming(200, reply.headers, b"")
     if as_json or not isinstance(payload, str):
-        return with_body(reply, msgspec.json.encode(payload), content_type="application/json")
-    return with_body(reply, payload.encode(), content_type="text/plain; charset=utf-8")
+        return replace_body(reply, msgspec.json.encode(payload), content_type="application/json")
+    return replace_body(reply, payload.encode(), content_type="text/plain; charset=utf-8")

@@ -20,7 +20,7 @@ from bylaw.contract.faults import ToolFault, attempt_scope, effects
 from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
-from bylaw.contract.faults.texts import attack_result, attack_text, beside, combined
+from bylaw.contract.faults.texts import attack_result, attack_strategy, attack_text, combine_texts
 from bylaw.contract.tools import inside_tool, is_inside_tool, run_for
 from bylaw.wire import listeners
 from bylaw.wire.exchange import Exchange, Outgoing
@@ -165,33 +165,33 @@ class _ToolCall:
             raise lost
         value = returned if self.is_replaced else self._lens.get(returned)
         if self._fault is not None and not self.is_replaced:
-            value = self._altered(self._fault, value)
+            value = self._apply_fault(self._fault, value)
         else:
             self._run.first_results.setdefault(self._name, value)
-        value = self._attacked(value)
+        value = self._apply_attacks(value)
         self._run.recorder.tool_returned(self._number, plain(value), False, self._elapsed_ms())
         self._attempt.end(failed=False, took_effect=self._has_run)
         return value if self.is_replaced else self._lens.put(returned, value)
 
-    def _altered(self, fault: ToolFault, value: Any) -> Any:
+    def _apply_fault(self, fault: ToolFault, value: Any) -> Any:
         first = self._run.first_results.setdefault(self._name, value)
         changed = value
         if fault.mode == "malformed":
-            changed = _malformed(value)
+            changed = _truncate_value(value)
         elif fault.mode == "empty":
-            changed = effects.emptied(value)
+            changed = effects.empty_value(value)
         elif fault.mode == "wrong_data":
             changed = effects.wrong_data(value, self._run.plan.random(fault))
         elif fault.mode == "stale":
-            changed = effects.aged(value) if same(first, value) else first
+            changed = effects.age_dates(value) if same(first, value) else first
         if not same(changed, value):
             self._run.plan.hit(fault, self._attempt)
         return changed
 
-    def _attacked(self, value: Any) -> Any:
+    def _apply_attacks(self, value: Any) -> Any:
         for attack in self._run.plan.attacks(on_result_of=self._name):
             text = attack_text(attack, self._run.plan.random(attack))
-            changed = _with_attack(value, text, beside(attack.strategy, self._fault))
+            changed = _insert_attack(value, text, attack_strategy(attack.strategy, self._fault))
             if not same(changed, value):
                 self._run.plan.hit(attack)
             value = changed
@@ -201,13 +201,13 @@ class _ToolCall:
         return (time.perf_counter() - self._began) * 1000
 
 
-def _malformed(value: Any) -> Any:
+def _truncate_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value[: len(value) // 2]
-    return effects.malformed(value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False))
+    return effects.truncate_json(value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False))
 
 
-def _with_attack(value: Any, text: str, strategy: str) -> Any:
+def _insert_attack(value: Any, text: str, strategy: str) -> Any:
     """An object keeps its type: the attack goes into the longest of its own texts."""
     if isinstance(value, tuple):
         return tuple(attack_result(list(value), text, strategy))
@@ -216,5 +216,5 @@ def _with_attack(value: Any, text: str, strategy: str) -> Any:
         return attack_result(value, text, strategy)
     clone = copy.copy(value)
     longest = max(fields, key=lambda name: len(fields[name]))
-    clone.__dict__[longest] = combined(fields[longest], text, strategy)
+    clone.__dict__[longest] = combine_texts(fields[longest], text, strategy)
     return clone

@@ -17,7 +17,14 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from bylaw.contract.faults import AnyFault, Attempt, Attempts, ContextAttack, Injection, LlmFault, ToolFault, effects
-from bylaw.contract.faults.texts import attack_result, attack_text, beside, combined, effective, json_container
+from bylaw.contract.faults.texts import (
+    attack_result,
+    attack_strategy,
+    attack_text,
+    combine_texts,
+    effective,
+    json_container,
+)
 from bylaw.wire.formats.base import Json, ResultPlace, WireFormat
 
 AnyOne = TypeVar("AnyOne", ToolFault, LlmFault, ContextAttack)
@@ -151,7 +158,7 @@ class PromptPlan(Plan):
 
     def attack_prompt(self, prompt: str) -> str:
         for attack in effective(self._due_attacks()):
-            changed = combined(prompt, attack_text(attack, self.random(attack)), attack.strategy)
+            changed = combine_texts(prompt, attack_text(attack, self.random(attack)), attack.strategy)
             if changed != prompt:
                 self.hit(attack)
             prompt = changed
@@ -231,7 +238,7 @@ class ResultFaults:
             self._plan.hit(attack)
         is_new = name and call_id not in (self._history or ())
         fault = self._plan.tool_result(name, every=not self.is_off) if is_new else None
-        texts = [(attack_text(one, self._plan.random(one)), beside(one.strategy, fault)) for one in attacks]
+        texts = [(attack_text(one, self._plan.random(one)), attack_strategy(one.strategy, fault)) for one in attacks]
         return _Hit(fault, texts)
 
     def _strike(self, name: str, place: ResultPlace, hit: _Hit) -> float:
@@ -263,7 +270,7 @@ class ResultFaults:
         if (lost := effects.NETWORK_FAILURES.get(fault.mode)) is not None:
             return json.dumps({"error": lost}) if inside is not None else f"error: {lost}"
         if (payload := effects.payload_of(fault)) is not None:
-            return _as_text(payload)
+            return _to_text(payload)
         match fault.mode:
             case "error" | "timeout":
                 status, message = fault.error_code, effects.reason_of(fault)
@@ -272,16 +279,16 @@ class ResultFaults:
                 as_json = inside is not None
                 return json.dumps({"error": message, "status": status}) if as_json else f"error {status}: {message}"
             case "malformed":
-                return effects.malformed(text)
+                return effects.truncate_json(text)
             case "empty":
                 return ""
             case "wrong_data":
-                return _as_text(effects.wrong_data(value, self._plan.random(fault)))
+                return _to_text(effects.wrong_data(value, self._plan.random(fault)))
             case "stale":
-                old = effects.aged(value)
-                return first if first != text else text if old == value else _as_text(old)
+                old = effects.age_dates(value)
+                return first if first != text else text if old == value else _to_text(old)
         return text
 
 
-def _as_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -44,16 +44,16 @@ def altered_text(text: str, fault: LlmFault, random: Random) -> str:
         case "empty":
             return ""
         case "response_drift":
-            return drifted(text, fault, random)
+            return drift_answer(text, fault, random)
     return text
 
 
-def broken_arguments(text: str) -> str:
+def truncate_arguments(text: str) -> str:
     """The JSON of a call's arguments, cut so that it is not JSON."""
     return text[: len(text) // 2].rstrip() if len(text) > 4 else '{"'
 
 
-def drifted(text: str, fault: LlmFault, random: Random) -> str:
+def drift_answer(text: str, fault: LlmFault, random: Random) -> str:
     """The answer as another version of the model might give it."""
     match fault.drift_type:
         case "json_field_rename":
@@ -74,17 +74,17 @@ def _renamed_json(text: str) -> str:
     inside = json_container(fenced.group(1) if fenced else text)
     if inside is None:
         return text
-    renamed = msgspec.json.encode(_renamed(inside, 0)).decode()
+    renamed = msgspec.json.encode(_rename_keys(inside, 0)).decode()
     return f"```json\n{renamed}\n```" if fenced else renamed
 
 
-def _renamed(value: Any, depth: int) -> Any:
+def _rename_keys(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, list):
-        return [_renamed(item, depth + 1) for item in value]
+        return [_rename_keys(item, depth + 1) for item in value]
     if isinstance(value, dict):
-        return {_RENAMES.get(key, f"{key}_value"): _renamed(item, depth + 1) for key, item in value.items()}
+        return {_RENAMES.get(key, f"{key}_value"): _rename_keys(item, depth + 1) for key, item in value.items()}
     return value
 
 
@@ -153,13 +153,13 @@ def effective(attacks: Sequence[ContextAttack]) -> list[ContextAttack]:
     return [*replacing[-1:], *(attack for attack in attacks if attack.strategy != "replace")]
 
 
-def beside(strategy: str, fault: ToolFault | None) -> str:
+def attack_strategy(strategy: str, fault: ToolFault | None) -> str:
     """How an attack goes into a result that a fault has changed: it does not replace what the fault put there."""
     is_changed = fault is not None and fault.mode not in ("slow", "slow_body", "jitter")
     return "prepend" if is_changed and strategy == "replace" else strategy
 
 
-def combined(text: str, addition: str, strategy: str) -> str:
+def combine_texts(text: str, addition: str, strategy: str) -> str:
     """A text with another one before, after or instead of it."""
     if strategy == "replace":
         return addition
@@ -175,7 +175,7 @@ def attack_request(wire: WireFormat, request: Json, attack: ContextAttack, rando
     if attack.type == "memory_poisoning":
         wire.insert(request, attack.inject_at, text)
         return True
-    return wire.edit_prompt(request, lambda prompt: combined(prompt, text, attack.strategy))
+    return wire.edit_prompt(request, lambda prompt: combine_texts(prompt, text, attack.strategy))
 
 
 def attack_result(value: Any, text: str, strategy: str) -> Any:
@@ -183,11 +183,11 @@ def attack_result(value: Any, text: str, strategy: str) -> Any:
     if isinstance(value, str):
         inside = json_container(value)
         if inside is None:
-            return combined(value, text, strategy)
+            return combine_texts(value, text, strategy)
         return msgspec.json.encode(attack_result(inside, text, strategy)).decode()
     path = _path_to_longest_text(value)
     if path is not None:
-        return _with_text_at(value, path, text, strategy)
+        return _insert_text_at(value, path, text, strategy)
     if isinstance(value, dict):
         return {**value, "note": text}
     return [*value, text] if isinstance(value, list) else text
@@ -207,9 +207,9 @@ def _path_to_longest_text(value: Any) -> _Path | None:
     return None if best is None else best[1]
 
 
-def _with_text_at(value: Any, path: _Path, text: str, strategy: str) -> Any:
+def _insert_text_at(value: Any, path: _Path, text: str, strategy: str) -> Any:
     if not path:
-        return combined(value, text, strategy)
+        return combine_texts(value, text, strategy)
     clone = dict(value) if isinstance(value, dict) else list(value)
-    clone[path[0]] = _with_text_at(value[path[0]], path[1:], text, strategy)
+    clone[path[0]] = _insert_text_at(value[path[0]], path[1:], text, strategy)
     return clone

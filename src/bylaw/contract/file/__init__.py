@@ -29,8 +29,8 @@ from bylaw.rules.params import (
     take_params,
 )
 from bylaw.rules.readers import (
+    Choice,
     Fields,
-    Words,
     complete,
     read_count,
     read_map,
@@ -59,7 +59,7 @@ def keyword(code: str, what: str, words: Sequence[str], also: Mapping[str, str],
     def read(node: Node, name: str, context: Context) -> str | None:
         if isinstance(node, ScalarNode) and node.value in accepted:
             return accepted[str(node.value)]
-        return Words(name, tuple(words), code, f"unknown {what} {{}}", others).read(node, context.problems)
+        return Choice(name, tuple(words), code, f"unknown {what} {{}}", others).read(node, context.problems)
 
     return ParamType(read, {"enum": [*words, *accepted]})
 

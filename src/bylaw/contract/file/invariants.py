@@ -32,7 +32,7 @@ from bylaw.contract.recovery import no_duplicate_side_effects, recovers_within
 from bylaw.model.rule import Rule
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.located import Entry, MapNode, Node, ScalarNode
-from bylaw.rules.messages import near, quote
+from bylaw.rules.messages import nearest_choice, quote
 from bylaw.rules.params import (
     FLAG,
     NAMES,
@@ -377,7 +377,7 @@ def _read_rule_check(node: Node, invariant: MapNode, rules: FileRules, context: 
         return None
     rule = rules.usable.get(id)
     if rule is None and id not in rules.ids:
-        match = near(id, rules.usable)
+        match = nearest_choice(id, rules.usable)
         help = f"did you mean `{match}`?" if match else "put the rule under `rules:`, or write it out under `rule:`"
         context.problems.error(code="unknown-rule", message=f"the file has no rule {quote(id)}", at=node, help=help)
     return None if rule is None else KeepsRule(rule)

@@ -107,8 +107,8 @@ class _Manifest:
             problems = None if one.guard.switched_off else one.document.problems
             self._operations.restrict(one.guard.items, one.node.first_key, problems)
         guards = [self._allow(one) for one in found]
-        guards += self._without_versions()
-        return guards or self._without_agents()
+        guards += self._guards_without_versions()
+        return guards or self._guards_without_agents()
 
     def _read_document(self, document: Document) -> tuple[str | None, ExecutionMode | None, Sequence[Node]]:
         """The agent and the mode of the versions that name none, and the versions."""
@@ -297,7 +297,7 @@ class _Manifest:
             return ()
         return None if listed is None or is_null(listed) else tuple(allowed)
 
-    def _without_versions(self) -> list[Guard]:
+    def _guards_without_versions(self) -> list[Guard]:
         """Agents that have no version have nothing that they may call."""
         idle = [(key, agent) for key, agent in self._agents.items() if not agent.versions]
         for key, agent in idle:
@@ -310,7 +310,7 @@ class _Manifest:
             for key, agent in idle
         ]
 
-    def _without_agents(self) -> list[Guard]:
+    def _guards_without_agents(self) -> list[Guard]:
         """A manifest of services or providers alone says of no agent what it may call."""
         for document in self._documents:
             if any(problem.is_error for problem in document.problems.all):

@@ -154,7 +154,7 @@ class Document(Struct, frozen=True):
 def expand_documents(documents: Sequence[Node], context: Context) -> list[Document]:
     """The documents of the manifest, with those of the files that an index names."""
     own = (context.base / Path(context.problems.source.file).name).resolve()
-    return list(_expand(_listed(documents), context, (own,), []))
+    return list(_expand(_unwrap_list(documents), context, (own,), []))
 
 
 def _expand(
@@ -193,7 +193,9 @@ def _expand_index(
         if text is None:
             continue
         if _INLINE.match(text):
-            included = _Included(Source(f"{context.problems.source.file}:{item.head.line}", text), context.base, None)
+            included = _IncludedFile(
+                Source(f"{context.problems.source.file}:{item.head.line}", text), context.base, None
+            )
         else:
             found = _read_include(text, item, context, above)
             if found is None:
@@ -209,7 +211,7 @@ def _expand_index(
         yield from _expand_include(included, context, above, loaded)
 
 
-class _Included(Struct, frozen=True):
+class _IncludedFile(Struct, frozen=True):
     source: Source
     base: Path
     path: Path | None
@@ -217,7 +219,7 @@ class _Included(Struct, frozen=True):
 
 
 def _expand_include(
-    included: _Included, context: Context, above: tuple[Path, ...], loaded: list[Path | None]
+    included: _IncludedFile, context: Context, above: tuple[Path, ...], loaded: list[Path | None]
 ) -> Iterator[Document]:
     problems = context.problems.include(included.source)
     own = replace(context, problems=problems, base=included.base)
@@ -227,16 +229,16 @@ def _expand_include(
     except Unreadable:
         return
     below = above if included.path is None else (*above, included.path)
-    yield from _expand(_listed(documents), own, below, loaded)
+    yield from _expand(_unwrap_list(documents), own, below, loaded)
 
 
-def _listed(documents: Sequence[Node]) -> Sequence[Node]:
+def _unwrap_list(documents: Sequence[Node]) -> Sequence[Node]:
     """A JSON file holds several documents as one list."""
     only = documents[0] if len(documents) == 1 else None
     return only.items if isinstance(only, ListNode) else documents
 
 
-def _read_include(text: str, at: ScalarNode | Node, context: Context, above: tuple[Path, ...]) -> _Included | None:
+def _read_include(text: str, at: ScalarNode | Node, context: Context, above: tuple[Path, ...]) -> _IncludedFile | None:
     path, folder, help = Path(text), context.base.resolve(), None
     is_absolute = path.is_absolute()
     try:
@@ -254,7 +256,7 @@ def _read_include(text: str, at: ScalarNode | Node, context: Context, above: tup
         else:
             at_text = path == (folder / text).resolve()
             name = str(context.base / text if at_text else context.base / text / path.name)
-            return _Included(Source(name, read_text_file(path, name, regular=True)), Path(name).parent, path)
+            return _IncludedFile(Source(name, read_text_file(path, name, regular=True)), Path(name).parent, path)
     except NotRead as not_read:
         message = f"the file {quote(text)} cannot be used: {not_read.diagnostic.message}"
     except (OSError, ValueError, RuntimeError):  # a NUL or half a surrogate pair, a name too long, a circle of links

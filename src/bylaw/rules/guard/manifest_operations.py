@@ -89,9 +89,9 @@ class Operations:
         shared = Counter(name for _, name in self._known)
         for place, (key, operation) in enumerate(self._known.items()):
             self._places[key] = place
-            plain_name = operation.name if shared[operation.name] == 1 else _qualified(*key)
+            plain_name = operation.name if shared[operation.name] == 1 else _qualify_name(*key)
             names = (plain_name, *operation.names)
-            aliases = tuple(dict.fromkeys((operation.name, _qualified(*key), *names)))
+            aliases = tuple(dict.fromkeys((operation.name, _qualify_name(*key), *names)))
             self._known[key] = replace(operation, names=names, aliases=aliases)
             for alias in aliases:
                 self._by_alias.setdefault(alias, {})[key] = None
@@ -150,7 +150,7 @@ class Operations:
                 if len(self._known[key].names) > 1:
                     names = tuple(name for name in self._known[key].aliases if name not in spoken)
                     reason = f"the rules name this operation {listing(spoken, last='or')}"
-                    id = f"manifestKey:{_qualified(*key)}"
+                    id = f"manifestKey:{_qualify_name(*key)}"
                     hidden.append(_item(id, names, Action.BLOCK, self._known[key].at, reason))
             self._everywhere = [*hidden, *self.approvals(None)]
         return self._everywhere
@@ -191,19 +191,19 @@ class Operations:
                 help="whether it requires approval is not known; export the manifest with its `services`",
             )
         shared = any(key[1] == name for key in self._by_alias.get(name, ()))
-        return (_qualified(service, name),) if shared else (name,)
+        return (_qualify_name(service, name),) if shared else (name,)
 
     def approvals(self, tools: tuple[str, ...] | None) -> Iterator[Item]:
         """A rule for each operation that a person has to approve. A plain name that services share may mean any of
         their operations, so one that requires approval is enough."""
-        for operation in self._named(tools):
+        for operation in self._operations_of_tools(tools):
             at = operation.approval
             if at is None:
                 continue
-            id = f"requireApproval:{_qualified(operation.service, operation.name)}"
+            id = f"requireApproval:{_qualify_name(operation.service, operation.name)}"
             yield _item(id, operation.aliases, Action.PAUSE, at, f"`{operation.name}` requires approval")
 
-    def _named(self, tools: tuple[str, ...] | None) -> Iterable[_Operation]:
+    def _operations_of_tools(self, tools: tuple[str, ...] | None) -> Iterable[_Operation]:
         """The operations that these tools may mean, or all."""
         if tools is None:
             return self._known.values()
@@ -270,7 +270,7 @@ def _name_tests(part: object, negated: bool = False) -> Iterator[str | _Pattern]
 
 def _warn_of_unlisted(item: Item, tools: Mapping[str, None], problems: Problems) -> None:
     demand = item.rule.demand
-    names = list(_named(demand.when)) if isinstance(demand, Attempt) else []
+    names = list(_named_tools(demand.when)) if isinstance(demand, Attempt) else []
     if item.enforcement is None or not item.enforcement.then.restricts:
         return
     if not names or not tools.keys().isdisjoint(names):
@@ -283,7 +283,7 @@ def _warn_of_unlisted(item: Item, tools: Mapping[str, None], problems: Problems)
     )
 
 
-def _named(predicate: Predicate) -> Iterator[str]:
+def _named_tools(predicate: Predicate) -> Iterator[str]:
     """The tools that the predicate names, without those under `not`."""
     match predicate:
         case ToolIn(names=names):
@@ -292,7 +292,7 @@ def _named(predicate: Predicate) -> Iterator[str]:
             yield tool
         case AllOf(of=parts) | AnyOf(of=parts):
             for part in parts:
-                yield from _named(part)
+                yield from _named_tools(part)
 
 
 def mappings(node: Node | None, name: str, problems: Problems) -> list[MapNode]:
@@ -312,5 +312,5 @@ def is_null(node: Node) -> bool:
     return isinstance(node, ScalarNode) and node.value is None
 
 
-def _qualified(service: str, operation: str) -> str:
+def _qualify_name(service: str, operation: str) -> str:
     return f"{service}.{operation}"

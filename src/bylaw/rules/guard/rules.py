@@ -16,7 +16,7 @@ from bylaw.rules.located import ListNode, MapNode, Node, Problems, plain
 from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context
 from bylaw.rules.paths import path_text
-from bylaw.rules.predicates import NAMES, Leaf, When, read_when
+from bylaw.rules.predicates import NAMES, LocatedPredicate, When, read_when
 from bylaw.rules.readers import Fields, report_wrong_type
 from bylaw.rules.rule import (
     Enforcement,
@@ -46,7 +46,7 @@ def warn_of_gaps(when: When, enforcement: Enforcement, problems: Problems) -> No
     _warn_of_omission(when, problems)
 
 
-def _warn_of_windows(when: When, windows: list[Leaf], problems: Problems) -> None:
+def _warn_of_windows(when: When, windows: list[LocatedPredicate], problems: Problems) -> None:
     negated = set(map(id, _under_not(when.predicate)))
     if under := next((leaf for leaf in windows if id(leaf.predicate) in negated), None):
         message = "a window counter under `not` keeps the rule from deciding any call: it is judged only afterwards"
@@ -78,11 +78,11 @@ def _warn_of_omission(when: When, problems: Problems) -> None:
         for leaf, test in arguments
         if test.path not in tested and (test.op in _TRUE_WHEN_MISSING) == leaf.negated
     ]
-    if not escaping or _value(when.predicate, _without_arguments) is not False:
+    if not escaping or _value(when.predicate, _truth_without_arguments) is not False:
         return
     shown = escaping[:_LOOKED_AT]
     for one in shown:  # is leaving out this one argument enough?
-        if _value(when.predicate, partial(_without_arguments, path=one[1].path)) is False:
+        if _value(when.predicate, partial(_truth_without_arguments, path=one[1].path)) is False:
             shown = [one]
             break
     leaf, test = shown[0]
@@ -97,7 +97,7 @@ def _warn_of_omission(when: When, problems: Problems) -> None:
     )
 
 
-def _without_arguments(predicate: Predicate, path: tuple[str | None, ...] | None = None) -> bool | None:
+def _truth_without_arguments(predicate: Predicate, path: tuple[str | None, ...] | None = None) -> bool | None:
     """What a test of an argument says where the argument is missing; `path`: only that argument is."""
     if not isinstance(predicate, ArgumentIs) or path not in (None, predicate.path):
         return None

@@ -18,7 +18,7 @@ from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, Words, complete, read_text, report_wrong_type
+from bylaw.rules.readers import Choice, Fields, complete, read_text, report_wrong_type
 from bylaw.rules.rule import MODES as RULE_MODES
 from bylaw.rules.rule import Ids, Item
 from bylaw.rules.versions import qualified_id, shared_ids
@@ -134,7 +134,7 @@ def rules_of(guards: Sequence[Guard]) -> list[Rule]:
     """Every rule once, with an id of its own, and with the agent whose events it judges. Two guards may use one id, for
     the same rule or for two. Allowlists and approvals are rules too."""
     found: dict[str, Rule] = {}
-    written = [(guard, [*(item.rule for item in guard.items), *_implied(guard)]) for guard in guards]
+    written = [(guard, [*(item.rule for item in guard.items), *_implied_rules(guard)]) for guard in guards]
     shared = shared_ids((guard.agent, rule.id) for guard, rules in written for rule in rules)
     for number, (guard, rules) in enumerate(written, 1):
         for rule in rules:
@@ -147,7 +147,7 @@ def rules_of(guards: Sequence[Guard]) -> list[Rule]:
     return list(found.values())
 
 
-def _implied(guard: Guard) -> Iterator[Rule]:
+def _implied_rules(guard: Guard) -> Iterator[Rule]:
     """What a guard refuses without a rule that says so."""
     if guard.tools is not None:
         yield Rule(
@@ -213,7 +213,7 @@ _MODE_SYNONYMS = synonyms(
 )
 
 
-_MODE = Words("mode", MODES, "unknown-mode", "unknown mode {} of a guard", _MODE_SYNONYMS)
+_MODE = Choice("mode", MODES, "unknown-mode", "unknown mode {} of a guard", _MODE_SYNONYMS)
 
 
 def read_guards(node: Node, context: Context, ids: Ids) -> list[Guard]:

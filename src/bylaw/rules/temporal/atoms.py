@@ -29,14 +29,14 @@ from bylaw.model.temporal import (
     UserSays,
     Variable,
 )
-from bylaw.rules.messages import as_json, did_you_mean, near, quote, synonyms
+from bylaw.rules.messages import as_json, did_you_mean, nearest_choice, quote, synonyms
 from bylaw.rules.readers import unquoted_number_help
 from bylaw.rules.temporal.scanner import (
     PIECE,
     Spot,
-    Stop,
+    StopParsing,
     Token,
-    Values,
+    ValueParser,
     take_pattern,
     take_string,
 )
@@ -86,7 +86,7 @@ _ROOT_SYNONYMS = synonyms(
 )
 
 
-class Tests(Values):
+class TestParser(ValueParser):
     def take_test(self, comma: Token) -> Test:
         """The test that must come after this comma."""
         path = self.scanner.take(PATH)
@@ -122,7 +122,7 @@ class Tests(Values):
         return cast(Literal["args", "result", "error"], raws[0]), keys
 
     def _unknown_root(self, path: Token, raws: list[str]) -> None:
-        match = near(raws[0], ROOTS, _ROOT_SYNONYMS)
+        match = nearest_choice(raws[0], ROOTS, _ROOT_SYNONYMS)
         meant = ".".join([match, *raws[1:]]) if match else ""
         self.report.error(
             path,
@@ -161,7 +161,7 @@ class Tests(Values):
         spot = self.scanner.since(at)
         if isinstance(value, Variable):
             self._variable_operator(op, value, spot)
-            raise Stop
+            raise StopParsing
         self.report.stop(
             spot, message="`matches` takes a pattern between slashes", help=f"write {quote(f'matches /{value}/')}"
         )
@@ -249,7 +249,7 @@ _PREFIXED_TEXT = re.compile(r"(?:(?!->)[^\s()&|\"'])+")
 _Called: TypeAlias = tuple[tuple[str, ...], tuple[Test, ...]]
 
 
-class Atoms(Tests):
+class AtomParser(TestParser):
     def take_atom(self, word: Token) -> Atom:
         """The atom whose first word was just taken."""
         return self.keep(self._inside(word, self.open(word)), word.start)

@@ -23,9 +23,9 @@ from typing import Literal, NoReturn, cast
 from msgspec import Struct
 
 from bylaw.model.temporal import Ahead, And, Back, Constant, Count, Formula, Iff, Implies, Not, Or, Pair, Seen
-from bylaw.rules.messages import near, quote, synonyms
-from bylaw.rules.temporal.atoms import ATOMS, Atoms
-from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, Stop, Token, refuse_window, take_window
+from bylaw.rules.messages import nearest_choice, quote, synonyms
+from bylaw.rules.temporal.atoms import ATOMS, AtomParser
+from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, StopParsing, Token, refuse_window, take_window
 
 # -- syntax errors -----------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ def refuse_operand(scanner: Scanner, report: Report) -> NoReturn:
         message = f"{quote(token.text)} is no atom and no operator"
         report.stop(token, code="unknown-formula-word", message=message, help=help)
     if token.text in _BETWEEN_TWO:
-        _not_an_operator(token, report)
+        _refuse_operator(token, report)
     report.stop(token, message=f"expected a formula, not {quote(token.text)}")
 
 
@@ -95,7 +95,7 @@ def refuse_stray(token: Token, report: Report) -> NoReturn:
     if token.text == ")":
         report.stop(token, message="this `)` closes nothing", help="remove it, or open it with `(`")
     if token.text in _BETWEEN_TWO:
-        _not_an_operator(token, report)
+        _refuse_operator(token, report)
     if token.text in _COMPARING_SIGNS:
         help = "compare inside the atom, `tool(x, args.n > 3)`, or a number of events, `count(tool(x)) > 3`"
         report.stop(token, message=f"{quote(token.text)} compares no formulas", help=help)
@@ -116,7 +116,7 @@ def _word_help(token: Token, *, opens: bool) -> str:
         return f"write `{_BETWEEN_TWO[word]}`, between two formulas"
     if re.fullmatch("[XNFGYOH]{2,}", word):
         return f"put a space between the operators: `{' '.join(word)}`"
-    match = near(word, _ATOMS, _ATOM_SYNONYMS)
+    match = nearest_choice(word, _ATOMS, _ATOM_SYNONYMS)
     if match and (opens or word not in _ATOM_SYNONYMS):
         return f"did you mean `{match}`?"
     if match == "tool":
@@ -124,7 +124,7 @@ def _word_help(token: Token, *, opens: bool) -> str:
     return f"for a call of a tool write {quote(f'tool({word})')}"
 
 
-def _not_an_operator(token: Token, report: Report) -> NoReturn:
+def _refuse_operator(token: Token, report: Report) -> NoReturn:
     message = f"{quote(token.text)} is no operator"
     report.stop(token, code="unknown-formula-word", message=message, help=f"write `{_BETWEEN_TWO[token.text]}`")
 
@@ -160,12 +160,12 @@ def parse_formula(text: str, report: Report) -> Parsed | None:
             report.stop(Spot(0, len(text)), code="formula-too-large", message=message, help=help)
         parser = _Parser(text, report)
         formula = parser.whole()
-    except Stop:
+    except StopParsing:
         return None
     return None if report.failed else Parsed(text, formula, parser.nodes, report)
 
 
-class _Parser(Atoms):
+class _Parser(AtomParser):
     """Recursive descent; the depth of nesting bounds the recursion."""
 
     depth = 0

@@ -16,7 +16,17 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 
 from bylaw.model.temporal import Formula, Linear, Test, TextHas, Unit, Variable, Window, children
-from bylaw.rules.located import CONSTANTS, NUMBER, PYTHON_WORDS, SURROGATE, OutOfRange, Place, Problems, fraction, whole
+from bylaw.rules.located import (
+    CONSTANTS,
+    NUMBER,
+    PYTHON_WORDS,
+    SURROGATE,
+    OutOfRange,
+    Place,
+    Problems,
+    fraction,
+    parse_whole,
+)
 from bylaw.rules.messages import as_json, quote, synonyms
 from bylaw.rules.regexes import check_pattern
 
@@ -88,7 +98,7 @@ class Scanner:
             self.at = blank.end()
 
 
-class Stop(Exception):
+class StopParsing(Exception):
     """The formula cannot be read further. Why has been reported already."""
 
 
@@ -107,7 +117,7 @@ class Report:
 
     def stop(self, at: Spot, *, code: str = "formula-syntax", message: str, help: str | None = None) -> NoReturn:
         self.error(at, code=code, message=message, help=help)
-        raise Stop
+        raise StopParsing
 
 
 MAX_DEPTH = 64
@@ -175,7 +185,7 @@ def take_string(scanner: Scanner, report: Report) -> str | None:
         return _double(token, report)
     if token := scanner.take(SINGLE):
         if len(token.text) < 2 or token.text.count("'") % 2:
-            _not_closed(token, report)
+            _refuse_unclosed(token, report)
         return token.text[1:-1].replace("''", "'")
     return None
 
@@ -207,7 +217,7 @@ def _double(token: Token, report: Report) -> str:
         text = json.loads(token.text, strict=False)
     except ValueError:
         if len(token.text) < 2 or not re.fullmatch(r'"(?:\\.|[^"\\])*"', token.text, re.DOTALL):
-            _not_closed(token, report)
+            _refuse_unclosed(token, report)
         help = 'write a backslash as `\\\\`; JSON knows `\\"`, `\\n`, `\\t` and `\\u….`'
         report.stop(token, message=f"{quote(token.text)} has an escape that JSON does not know", help=help)
     if SURROGATE.search(text):
@@ -215,7 +225,7 @@ def _double(token: Token, report: Report) -> str:
     return str(text)
 
 
-def _not_closed(token: Token, report: Report) -> NoReturn:
+def _refuse_unclosed(token: Token, report: Report) -> NoReturn:
     report.stop(Spot(token.start, token.start + 1), message="this quote is never closed")
 
 
@@ -231,7 +241,7 @@ _LINEAR = re.compile(
 )
 
 
-class Values:
+class ValueParser:
     """Reads the values of a formula. What stands around them is read by the classes that derive from it."""
 
     def __init__(self, text: str, report: Report) -> None:
@@ -338,7 +348,7 @@ class Values:
             return CONSTANTS[text]
         if number := NUMBER.fullmatch(text):
             try:
-                return fraction(text) if number[1] or number[2] else whole(text)
+                return fraction(text) if number[1] or number[2] else parse_whole(text)
             except OutOfRange:
                 self.report.stop(token, code="number-range", message=f"the number {quote(text)} is out of range")
         if text in PYTHON_WORDS:

@@ -65,7 +65,7 @@ def survey(parsed: Parsed) -> Scopes:
     return found
 
 
-def mentioned(formula: Formula) -> frozenset[str]:
+def mentioned_variables(formula: Formula) -> frozenset[str]:
     """The names of all variables in it."""
     return frozenset(variable.name for variable in variables_in(formula))
 
@@ -83,7 +83,7 @@ def _visit(formula: Formula, fixed: _Fixed, parsed: Parsed, found: Scopes) -> _F
             _visit(right, {**fixed, **_visit(left, fixed, parsed, found)}, parsed, found)
             return {}
         case Or(left=left, right=right):
-            return _joined(_visit(left, fixed, parsed, found), _visit(right, fixed, parsed, found))
+            return _join_bindings(_visit(left, fixed, parsed, found), _visit(right, fixed, parsed, found))
     for child in children(formula):
         _visit(child, fixed, parsed, found)
     return {}
@@ -106,7 +106,7 @@ def _visit_atom(atom: ToolIs | ResultOf, fixed: _Fixed, parsed: Parsed, found: S
     return new
 
 
-def _joined(left: _Fixed, right: _Fixed) -> _Fixed:
+def _join_bindings(left: _Fixed, right: _Fixed) -> _Fixed:
     """What both sides fix, as one."""
     shared = {name: fixing for name, fixing in left.items() if name in right}
     for name, fixing in shared.items():
@@ -144,17 +144,17 @@ def check_boundedness(parsed: Parsed, scopes: Scopes) -> None:
 
 
 def _check(formula: Formula, outer: frozenset[str], parsed: Parsed) -> None:
-    involved = mentioned(formula) & outer
+    involved = mentioned_variables(formula) & outer
     ahead = next(filter(is_ahead, walk(formula)), None)
     if ahead and (involved or getattr(formula, "window", None) or isinstance(formula, Count)):
         _refuse_ahead(formula, ahead, involved, parsed)
-    elif involved and (unbounded := _unbounded(formula, outer)):
+    elif involved and (unbounded := _find_unbounded(formula, outer)):
         message = f"what `{_name(formula)}` would have to remember about {_names(involved)} here has no bound"
         help = _unbounded_help(formula, unbounded, min(involved))
         parsed.report.error(parsed.nodes.spot(unbounded), code="variable-not-kept", message=message, help=help)
 
 
-def _unbounded(formula: Formula, outer: frozenset[str]) -> Formula | None:
+def _find_unbounded(formula: Formula, outer: frozenset[str]) -> Formula | None:
     """The operand that would have to be remembered without bound."""
     match formula:
         case Back(op="O", of=of) if _says(of, outer) is None:
@@ -164,7 +164,7 @@ def _unbounded(formula: Formula, outer: frozenset[str]) -> Formula | None:
         case Count(of=of) if _says(of, outer, only_equal=True) is None:
             return of
         case Pair(op="S", left=left, right=right):
-            said = _says(right, outer) if mentioned(right) & outer else frozenset[str]()
+            said = _says(right, outer) if mentioned_variables(right) & outer else frozenset[str]()
             if said is None:
                 return right
             return None if all(_lets_through(part, said, outer) for part in _conjuncts(left)) else left
@@ -182,7 +182,7 @@ def _says(formula: Formula, outer: frozenset[str], *, only_equal: bool = False) 
             return frozenset(name for name, op in compared if op == "=")
         case And(left=left, right=right):
             said = _says(left, outer, only_equal=only_equal)
-            return said if said is not None and mentioned(right) & outer <= said else None
+            return said if said is not None and mentioned_variables(right) & outer <= said else None
         case Or(left=left, right=right):
             said = _says(left, outer, only_equal=only_equal)
             return said if said == _says(right, outer, only_equal=only_equal) else None
@@ -192,9 +192,9 @@ def _says(formula: Formula, outer: frozenset[str], *, only_equal: bool = False) 
 
 def _lets_through(formula: Formula, said: frozenset[str], outer: frozenset[str]) -> bool:
     """Whether the left side of `S` may be this: what ends the wait for one value must say that value."""
-    if not mentioned(formula) & outer:
+    if not mentioned_variables(formula) & outer:
         return True
-    if not isinstance(formula, Not) or mentioned(formula) & outer != said:
+    if not isinstance(formula, Not) or mentioned_variables(formula) & outer != said:
         return False
     return _says(formula.of, outer, only_equal=True) == said
 
