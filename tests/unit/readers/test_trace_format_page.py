@@ -11,7 +11,8 @@ from msgspec import Struct
 from bylaw.traces import FORMATS, load_trace
 from bylaw.traces.formats.bylaw import lines as wire
 
-PAGE = (Path(__file__).parents[3] / "docs/reference/trace-format.md").read_text("utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/reference/trace-format.md").read_text("utf-8")
 BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
 
 
@@ -28,6 +29,13 @@ def test_the_page_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (trace.problems, trace.notes, trace.complete) == ((), (), True)
         assert trace.turns
         assert [call.name for turn in trace.turns for call in turn.tool_calls] == ["look_up"]
+
+
+def test_every_format_that_others_write_has_a_row_on_the_page_of_formats() -> None:
+    _, _, found = (ROOT / "docs/reference/formats.md").read_text("utf-8").partition("| format | detected by |")
+    rows = found.partition("\n\n")[0].splitlines()[2:]
+    named = [name for row in rows for name in re.findall("`([^`]+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(set(FORMATS) - {"bylaw", "agentlog", "events", "tau"}), "these are on the other page"
 
 
 def test_every_format_and_key_is_on_the_page() -> None:
