@@ -98,7 +98,9 @@ def test_an_edit_of_any_column_is_found(path: Path, table: str) -> None:
 
 @pytest.mark.parametrize("table", PLACES)
 def test_a_deleted_record_is_found(path: Path, table: str) -> None:
-    for (rowid,) in Tampered(path)(f"SELECT {_rowid(table)} FROM {table} LIMIT 3"):
+    rows = Tampered(path)(f"SELECT {_rowid(table)} FROM {table} LIMIT 3")
+    assert rows
+    for (rowid,) in rows:
         copy = Path(shutil.copy(path, path.with_name("deleted.db")))
         Tampered(copy)(f"DELETE FROM {table} WHERE {_rowid(table)} = ?", rowid)
         if table == "floor":  # without it, no session can begin

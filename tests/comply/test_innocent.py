@@ -73,6 +73,7 @@ def open_prompts(data: Path, innocent: list[Trace]) -> dict[str, tuple[str, Prom
 def test_innocent_dialogues_break_no_certain_rule_of_the_open_prompts(
     open_prompts: dict[str, tuple[str, PromptRules]], innocent: list[Trace]
 ) -> None:
+    assert open_prompts and innocent
     for file, (_, prompt) in open_prompts.items():
         assert certain_breaches(prompt, innocent) == [], file
 

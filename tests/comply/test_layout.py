@@ -170,6 +170,7 @@ def test_a_tool_named_like_a_key_opens_its_section(tool: str) -> None:
 
 def test_a_field_of_data_opens_no_section() -> None:
     rules = extract_rules("order_id:\nThe number must be known.", tools=TOOLS)
+    assert rules
     assert all(not rule.trigger.startswith("call_tool") for rule in rules)
 
 

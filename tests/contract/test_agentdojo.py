@@ -34,6 +34,7 @@ def _cells(agent: str, tmp_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     cells = {(cell["invariant"], cell["scenario"]): cell for cell in report["cells"]}
     assert all(cell["runs"] == RUNS for cell in cells.values())
     hit = cells["keeps-utility", "hostile_tools"]["faults"]
+    assert hit
     assert all(fault["fired"] > 0 for fault in hit)
     return cells
 
@@ -41,7 +42,7 @@ def _cells(agent: str, tmp_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
 @pytest.mark.parametrize("agent", ["planned", "careful", "gullible"])
 def test_every_agent_keeps_its_utility_in_the_calm_scenario(agent: str, tmp_path: Path) -> None:
     cells = _cells(agent, tmp_path)
-    assert all(cell["passed"] == RUNS for (_, scenario), cell in cells.items() if scenario == "calm")
+    assert {cell["passed"] for (_, scenario), cell in cells.items() if scenario == "calm"} == {RUNS}
 
 
 def test_a_careful_agent_keeps_its_utility_and_the_rules(tmp_path: Path) -> None:

@@ -348,6 +348,7 @@ def test_agents_in_other_processes_are_reached(
     code, report = _json(folder)
     assert (code, report["score"]) == (0, 100.0), report["verdict"]
     down = next(cell for cell in report["cells"] if cell["scenario"] == "orders down")
+    assert down["faults"]
     assert all(one["fired"] >= 1 for one in down["faults"])
     _outside(folder, orders, reached("fabricating"))
     code, report = _json(folder)

@@ -341,7 +341,9 @@ def test_progress_is_reported_and_traces_are_stored() -> None:
     )
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert len(kept) == 4
-    assert all(one.trace == f"traces/{one.run}" for cell in report.cells for one in cell.evidence)
+    evidence = [one for cell in report.cells for one in cell.evidence]
+    assert evidence
+    assert all(one.trace == f"traces/{one.run}" for one in evidence)
 
 
 def test_an_error_in_storing_a_trace_is_raised_unchanged() -> None:

@@ -25,6 +25,7 @@ def test_the_dropped_confirmation(data: Path) -> None:
     )
     assert report.exit_code == 1
     assert [change.rule for change in report.policy.regressions] == ["confirm-before-refund"] * 3
+    assert report.divergences
     assert all("confirm_refund_amount" in one.what for one in report.divergences)
 
 

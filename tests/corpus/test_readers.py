@@ -82,6 +82,7 @@ def test_sopbench(data: Path) -> None:
 )
 def test_what_is_not_ours_is_refused(data: Path, pattern: str) -> None:
     names = find_traces([str(data / pattern)])
+    assert names
     for name in names:
         with pytest.raises(InputError) as error:
             open_trace(name)

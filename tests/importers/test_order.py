@@ -267,6 +267,6 @@ def test_a_span_without_a_time_has_no_order_whatever_the_answer_holds(tools: str
                 del one[key]
     trace = read(told)
     loose = ("a" in tools and lost != "startTimeUnixNano") or ("b" in tools and lost != "endTimeUnixNano")
-    if loose:
-        assert [problem.code for problem in trace.problems] == ["unknown-order"]
-        assert _undecided(bylaw.check(trace, load_rules(RULES))) == {"stop", "wait"}
+    codes = [problem.code for problem in trace.problems]
+    assert codes == ["unknown-order"] or (codes == [] and not loose)
+    assert _undecided(bylaw.check(trace, load_rules(RULES))) == ({"stop", "wait"} if loose else set())

@@ -230,6 +230,7 @@ for name in ("one", "two", "one"):
 """
     assert record(server, tmp_path / "run.jsonl", *python(code)).returncode == 0
     assert [one.origin.session for one in responses(read(tmp_path / "run.jsonl"))] == ["one", "two", "one"]
+    assert len(server.headers) == 3
     assert not any("x-bylaw-session" in headers for headers in server.headers)
 
 

@@ -475,6 +475,7 @@ def test_when_says_where_an_invariant_is_judged(desk: Desk, when: str) -> None:
 
 def test_when_is_always_where_it_is_left_out(desk: Desk) -> None:
     report = desk.run("careful", matrix=[CALM, DOWN])
+    assert report.cells
     assert all(cell.applies for cell in report.cells)
 
 
@@ -710,6 +711,7 @@ def test_a_reset_function_gives_every_cell_a_clean_state(desk: Desk) -> None:
     agent = {"reset_function": "seed_desk:reset", "stateless": False}
     report = desk.run("counting", COMPLETES, matrix=[CALM, POISONED], agent=agent)
     assert {one.answer for cell in report.cells for one in cell.evidence} == {"This is ask 1."}
+    assert report.warnings
     assert all("went into the prompt" in warning for warning in report.warnings)
 
 

@@ -30,7 +30,9 @@ def test_every_pattern_of_ours_can_be_compiled() -> None:
     assert len(patterns) > 40
     for pattern in patterns:
         assert pattern.groups >= 0
-    assert all(form.regex.search("") is None for form in own_forms()._forms)
+    forms = own_forms()._forms
+    assert forms
+    assert all(form.regex.search("") is None for form in forms)
 
 
 def test_a_pattern_is_compiled_once() -> None:

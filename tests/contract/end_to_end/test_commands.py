@@ -131,7 +131,9 @@ def test_a_python_agent_is_found_beside_its_contract(folder: Folder) -> None:
 def test_a_python_agent_has_a_timeout(folder: Folder) -> None:
     done = folder.write(agent={"endpoint": "clerks:sleepy", "timeout": 300}).run()
     assert (done.code, done.cells["answers", "calm"]) == (1, "violated")
-    assert all(one["latency_ms"] >= 300 for one in done.cell("answers")["evidence"])
+    evidence = done.cell("answers")["evidence"]
+    assert evidence
+    assert all(one["latency_ms"] >= 300 for one in evidence)
 
 
 def test_a_class_is_instantiated_or_refused(folder: Folder) -> None:
