@@ -14,6 +14,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import responses
+from inspect import isawaitable
 from typing import Any, Protocol
 
 from bylaw.wire.exchange import BodyPace, Breakdown, Exchange, Incoming, Outgoing
@@ -35,7 +36,10 @@ class Limits(Protocol):
 
 
 class Library(Limits, Protocol):
-    """What each library does in its own way; `reply` is its own response object. All are awaitables in async ones."""
+    """What each library does in its own way; `reply` is its own response object.
+
+    In an async one, `send` and `read` return awaitables, and the others may.
+    """
 
     def send(self, request: Outgoing) -> Any: ...
 
@@ -92,19 +96,23 @@ async def acarry(participants: Participants, request: Outgoing, library: Library
             with ignore_exchanges():
                 reply = await library.send(exchange.request)
                 if not exchange.buffers:
-                    return await library.observe(reply, exchange) if is_observed(exchange) else reply
+                    return await _settle(library.observe(reply, exchange)) if is_observed(exchange) else reply
                 answer = exchange.answer(await library.read(reply))
         await pause(bounded(exchange.first_byte_delay, library))
         raise_late_failure(exchange, library)
         if exchange.body_seconds:
-            built = await library.trickle(answer, pace_of(exchange, library).apieces(answer.body))
+            built = await _settle(library.trickle(answer, pace_of(exchange, library).apieces(answer.body)))
         else:
-            built = await library.build(answer, exchange.cut_after)
+            built = await _settle(library.build(answer, exchange.cut_after))
     except BaseException as error:
         exchange.end(error=one_line(error))
         raise
     exchange.end()
     return built
+
+
+async def _settle(value: Any) -> Any:
+    return await value if isawaitable(value) else value
 
 
 def is_observed(exchange: Exchange) -> bool:

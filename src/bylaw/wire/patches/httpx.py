@@ -72,11 +72,22 @@ class _Httpx:
         failure: Exception = getattr(self._module, name)(message, request=self._request)
         return failure
 
-    def _built(self, reply: Incoming, cut_after: int | None) -> Any:
+    def build(self, reply: Incoming, cut_after: int | None) -> Any:
         if cut_after is None:
             headers = self._sent_headers(reply)
             return self._module.Response(reply.status, headers=headers, content=reply.body, request=self._request)
         return self._make_response(reply, _cut_stream(self._module, reply.body[:cut_after], self.failure("cut")))
+
+    def trickle(self, reply: Incoming, pieces: Any) -> Any:
+        class Slow(self._module.SyncByteStream, self._module.AsyncByteStream):  # type: ignore[misc, name-defined]
+            def __iter__(self) -> Iterator[bytes]:
+                yield from pieces
+
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                async for piece in pieces:
+                    yield piece
+
+        return self._make_response(reply, Slow())
 
     def _make_response(self, reply: Incoming, stream: Any) -> Any:
         headers = self._sent_headers(reply)
@@ -87,7 +98,7 @@ class _Httpx:
             return list(reply.headers.items())
         return [pair for pair in self._headers if pair[0].lower().decode("latin-1") not in BODY_HEADERS]
 
-    def _observe_reply(self, reply: Any, exchange: Exchange) -> Any:
+    def observe(self, reply: Any, exchange: Exchange) -> Any:
         headers = dict(reply.headers.items())
         if reply.is_stream_consumed:  # created with its content: never streamed, and already decompressed
             exchange.head(
@@ -125,19 +136,6 @@ class _Sync(_Httpx):
         reply.read()
         return self._read_reply(reply)
 
-    def build(self, reply: Incoming, cut_after: int | None) -> Any:
-        return self._built(reply, cut_after)
-
-    def trickle(self, reply: Incoming, pieces: Iterator[bytes]) -> Any:
-        class Slow(self._module.SyncByteStream):  # type: ignore[misc, name-defined]  # of an optional library
-            def __iter__(self) -> Iterator[bytes]:
-                yield from pieces
-
-        return self._make_response(reply, Slow())
-
-    def observe(self, reply: Any, exchange: Exchange) -> Any:
-        return self._observe_reply(reply, exchange)
-
 
 class _Async(_Httpx):
     async def send(self, request: Outgoing) -> Any:
@@ -147,20 +145,6 @@ class _Async(_Httpx):
         reply.request = self._request
         await reply.aread()
         return self._read_reply(reply)
-
-    async def build(self, reply: Incoming, cut_after: int | None) -> Any:
-        return self._built(reply, cut_after)
-
-    async def trickle(self, reply: Incoming, pieces: AsyncIterator[bytes]) -> Any:
-        class Slow(self._module.AsyncByteStream):  # type: ignore[misc, name-defined]  # of an optional library
-            async def __aiter__(self) -> AsyncIterator[bytes]:
-                async for piece in pieces:
-                    yield piece
-
-        return self._make_response(reply, Slow())
-
-    async def observe(self, reply: Any, exchange: Exchange) -> Any:
-        return self._observe_reply(reply, exchange)
 
 
 def _cut_stream(module: Any, body: bytes, broken: Exception) -> Any:
