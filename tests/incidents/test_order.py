@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.guard.incidents import sessions
-from bylaw.guard.incidents.event_rows import timed
+from bylaw.guard.incidents.event_rows import add_time
 from bylaw.guard.incidents.follow import Correlator, replay
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import EventRow, Following
@@ -128,7 +128,7 @@ def follow(store: MemoryStore, *, batch: int = 500) -> None:
 
 @given(steps=st.lists(STEPS, min_size=4, max_size=25), data=st.data())
 def test_any_arrival_gives_what_the_ordered_one_gives(steps: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    rows = [row for _, _, row in sorted(map(timed, live(steps)))]
+    rows = [row for _, _, row in sorted(map(add_time, live(steps)))]
     ordered = copied(rows)
     follow(ordered)
     again = data.draw(st.lists(st.sampled_from(rows), max_size=4)) if rows else []

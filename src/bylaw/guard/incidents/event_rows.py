@@ -45,7 +45,7 @@ class Unreadable(Exception):
     """The row is not one that a guard writes."""
 
 
-def timed(row: EventRow) -> TimedRow:
+def add_time(row: EventRow) -> TimedRow:
     return time_of(row), row.seq, row
 
 
@@ -66,7 +66,7 @@ def digest(row: EventRow) -> str:
     return hashlib.sha256(canonical_json([row.session, row.kind, row.at, row.data])).hexdigest()[:32]
 
 
-class Redacted(Struct, frozen=True):
+class RedactedData(Struct, frozen=True):
     """The arguments that were redacted, and the truth of the predicates that looked at them."""
 
     arguments: list[list[str | int]]
@@ -76,7 +76,7 @@ class Redacted(Struct, frozen=True):
     """rule → the digest of each"""
 
 
-ALL_REDACTED = Redacted([[]])
+ALL_REDACTED = RedactedData([[]])
 
 
 class RecordedDecision(Struct, frozen=True):
@@ -93,7 +93,7 @@ class RecordedDecision(Struct, frozen=True):
     """whether it resumed a paused call, and so is not a new attempt"""
     in_shadow: bool
     """whether the whole guard was in shadow, so that no match had an effect"""
-    redacted: Redacted | None = None
+    redacted: RedactedData | None = None
     """None if all arguments were recorded"""
     policy: str | None = None
     """hash of the rules that judged it; None if none did"""
@@ -118,7 +118,7 @@ def read_decision(row: EventRow, at: float) -> RecordedDecision:
             judged=is_judged,
             resumed=resumed,
             in_shadow=action == "allow" and decision.get("would") is not None,
-            redacted=_redacted(data),
+            redacted=_read_redacted(data),
             policy=None if by in FAILURES else decision.get("policy"),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
@@ -138,10 +138,10 @@ def past_call(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _redacted(data: dict[str, Any]) -> Redacted | None:
+def _read_redacted(data: dict[str, Any]) -> RedactedData | None:
     """If another part of the attempt is not recorded, the row says whether the arguments are."""
     if "redacted" in data:
-        return convert({**data["redacted"], "asked": data.get("asked", {})}, Redacted)
+        return convert({**data["redacted"], "asked": data.get("asked", {})}, RedactedData)
     return ALL_REDACTED if "unwritten" in data and data.get("arguments_written") is not True else None
 
 
@@ -193,7 +193,7 @@ class Rules:
         own = [replace(p, rules=tuple(r for r in p.rules if reach_of_rule(r) == "session")) for p in inline]
         self.policies = Policies([CompiledPolicy(policy) for policy in own])
         self.wide: dict[Reach, Policies] = {
-            reach: wide for reach in ("agent", "all") if (wide := _reaching(inline, reach)) is not None
+            reach: wide for reach in ("agent", "all") if (wide := _policies_reaching(inline, reach)) is not None
         }
         """policies with the rules that count over an agent, or over all: see `WideWindows`"""
         self.everywhere = Chain(self.wide["all"].all if "all" in self.wide else ())
@@ -243,7 +243,7 @@ def reach_of_rule(rule: GuardRule) -> Reach:
     return reach_of(rule.rule.demand.when) if isinstance(rule.rule.demand, AttemptDemand) else "session"
 
 
-def _reaching(policies: Sequence[GuardPolicy], reach: Reach) -> Policies | None:
+def _policies_reaching(policies: Sequence[GuardPolicy], reach: Reach) -> Policies | None:
     """One policy for each rule. Its hash is that of what the rule counts, so that its window survives an edit of any
     other rule, and of its own action and reason."""
     found: dict[str, CompiledPolicy] = {}
@@ -263,7 +263,7 @@ def rule_key(policy: CompiledPolicy, rule: str) -> str:
     return f"{policy.hash}/{rule}"
 
 
-def _routed(policy: CompiledPolicy, event: Event) -> list[str]:
+def _routed_rules(policy: CompiledPolicy, event: Event) -> list[str]:
     return [policy.calls.rules[index].id for index, _, _ in policy.calls.route(event).session]
 
 
@@ -272,7 +272,7 @@ def lost_rules(
 ) -> Iterator[tuple[CompiledPolicy, str]]:
     """The rules with unknown state that the event concerns."""
     for policy in policies:
-        for id in _routed(policy, event):
+        for id in _routed_rules(policy, event):
             if rule_key(policy, id) in lost:
                 yield policy, id
 
@@ -287,7 +287,7 @@ class PartialCall(Struct, frozen=True):
     """rules about calls whose state is unknown after the call"""
 
 
-def partial_call(call: ToolCall, chain: Chain, redacted: Redacted) -> PartialCall:
+def partial_call(call: ToolCall, chain: Chain, redacted: RedactedData) -> PartialCall:
     rules = list(rules_on_places(chain, call.name, redacted.arguments))
     recorded = {
         digest: truth

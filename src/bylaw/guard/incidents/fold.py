@@ -28,6 +28,7 @@ from bylaw.guard.incidents.event_rows import (
     RecordedDecision,
     Rules,
     Unreadable,
+    add_time,
     lost_rules,
     partial_call,
     read_decision,
@@ -36,7 +37,6 @@ from bylaw.guard.incidents.event_rows import (
     recorded_matches,
     rule_key,
     text_at,
-    timed,
 )
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Limits, Match
@@ -52,7 +52,7 @@ _ANY_SIZE = Limits(bytes=1 << 30, depth=256)
 """recorded arguments were checked when they were recorded"""
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class RowViolation(Struct, frozen=True, kw_only=True):
     """A rule broken by a row."""
 
     row: EventRow
@@ -64,7 +64,7 @@ class Found(Struct, frozen=True, kw_only=True):
     call: ToolCall | None = None
 
 
-class Attempted(Struct, frozen=True):
+class CountedAttempt(Struct, frozen=True):
     """An attempt for the rules that count over more than its session."""
 
     row: EventRow
@@ -90,7 +90,7 @@ class Fold:
     ) -> None:
         """The arguments are fields of `Following`. `after`: rows up to this number were counted over all sessions."""
         self._after = after
-        self.attempted: list[Attempted] = []
+        self.attempted: list[CountedAttempt] = []
         self._rules, self._policies, self.state = rules, rules.policies, state
         self.asked = dict(asked or {})
         self.lost = set(lost)
@@ -98,7 +98,7 @@ class Fold:
         self.judged: tuple[Chain, ToolCall] | None = None
         """the last attempt, and the policies that apply to it"""
 
-    def step(self, row: EventRow, at: float) -> Sequence[Found]:
+    def step(self, row: EventRow, at: float) -> Sequence[RowViolation]:
         """Raises Unreadable for a row that no guard has written; the state is then unchanged."""
         match row.kind:
             case "decision":
@@ -126,7 +126,7 @@ class Fold:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def _decision(self, row: EventRow, decision: RecordedDecision) -> Sequence[Found]:
+    def _decision(self, row: EventRow, decision: RecordedDecision) -> Sequence[RowViolation]:
         allowed = decision.action == "allow"
         if not decision.judged and not (decision.resumed and allowed):
             return ()
@@ -144,9 +144,9 @@ class Fold:
             count_attempt(chain.judging, state, call)
         if allowed:
             reserve_call(chain, state, call)
-        found: Sequence[Found] = ()
+        found: Sequence[RowViolation] = ()
         if decision.judged and (matches or partial is not None or self.lost):
-            found = list(self._matched(row, decision, matches, chain, call, partial))
+            found = list(self._list_matches(row, decision, matches, chain, call, partial))
         if partial is not None and allowed:
             self.lost |= partial.lost
         return found
@@ -173,22 +173,22 @@ class Fold:
         except Refused:
             return None
         if self._rules.wide and row.seq > self._after and not decision.resumed:
-            self.attempted += self._attempted(row, decision, replace(attempt, agent=call.origin.agent), call)
+            self.attempted += self._list_attempts(row, decision, replace(attempt, agent=call.origin.agent), call)
         if decision.redacted is None:
             return call, chain, None
         partial = partial_call(call, chain, decision.redacted)
         return partial.call, chain, partial
 
-    def _attempted(
+    def _list_attempts(
         self, row: EventRow, decision: RecordedDecision, attempt: Attempt, call: ToolCall
-    ) -> Iterator[Attempted]:
+    ) -> Iterator[CountedAttempt]:
         for reach, policies in self._rules.wide.items():
             state = self.state
             chain = self._rules.everywhere if reach == "all" else policies.chain(attempt, state.runs, state.above)
             partial = None if decision.redacted is None else partial_call(call, chain, decision.redacted)
-            yield Attempted(row, decision, reach, chain, call if partial is None else partial.call, partial)
+            yield CountedAttempt(row, decision, reach, chain, call if partial is None else partial.call, partial)
 
-    def _matched(
+    def _list_matches(
         self,
         row: EventRow,
         decision: RecordedDecision,
@@ -196,13 +196,13 @@ class Fold:
         chain: Chain,
         call: ToolCall,
         partial: PartialCall | None,
-    ) -> Iterator[Found]:
+    ) -> Iterator[RowViolation]:
         rules = chain.rules_by_name(call.origin.agent)
         unclear = self._unclear(rules, matches, chain, call, partial)
         recorded = recorded_matches(row) if unclear and self._rules.are_those_of(decision.policy) else None
         for match in matches:
             if match.rule not in unclear:
-                yield from found_match(row, decision, rules[match.rule][1], match, call)
+                yield from violation_of_match(row, decision, rules[match.rule][1], match, call)
         for name in unclear:
             policy, guarded = rules[name]
             if recorded is None or (name not in recorded and self._rules.is_partly_evaluated(policy, guarded)):
@@ -215,7 +215,7 @@ class Fold:
                     certain=recorded[name].get("certain") is not False,
                     shadow=guarded.shadow,
                 )
-                yield from found_match(row, decision, guarded, match, call)
+                yield from violation_of_match(row, decision, guarded, match, call)
 
     def _unclear(
         self,
@@ -240,48 +240,50 @@ class Fold:
 
     # -- events around calls --------------------------------------------------------------------------------------
 
-    def _result(self, row: EventRow, at: float) -> Sequence[Found]:
+    def _result(self, row: EventRow, at: float) -> Sequence[RowViolation]:
         data, call_id = row.data, text_at(row, "result_of")
         result, found = record_result(
             self._policies, self.state, call_id, data.get("content"), data.get("is_error"), at
         )
         if data.get("redacted"):
             self.lost |= self._rules.lost_by(result, redacted=True)
-        return self._observed(row, found, event=result, call=result.call)
+        return self._list_observed(row, found, event=result, call=result.call)
 
-    def _observation(self, row: EventRow, at: float) -> Sequence[Found]:
+    def _observation(self, row: EventRow, at: float) -> Sequence[RowViolation]:
         read = read_observation(row, at)
         if read is None:  # any rule may have looked at it
             rules = [(policy, rule.id) for policy in self._policies.all for rule in policy.calls.rules]
             self.lost |= {rule_key(policy, id) for policy, id in rules}
-            return list(self._broken(row, (), rules, agent=row.data.get("agent")))
+            return list(self._list_violations(row, (), rules, agent=row.data.get("agent")))
         event, found = observe_event(self._policies, self.state, read)
         self.lost |= self._rules.lost_by(event, redacted=bool(row.data.get("redacted")))
-        return self._observed(row, found, event=event)
+        return self._list_observed(row, found, event=event)
 
-    def _end(self, row: EventRow) -> Sequence[Found]:
+    def _end(self, row: EventRow) -> Sequence[RowViolation]:
         policies = [own.policy for own in self.state.policies.values()]
         found = end_session(self.state, complete=row.data.get("why") is None)
         lost = [(policy, id) for policy in policies for id in policy.rules if rule_key(policy, id) in self.lost]
-        ended = list(self._broken(row, found, lost, agent=None))
+        ended = list(self._list_violations(row, found, lost, agent=None))
         self.lost.clear()  # the state of the rules was reset, so it is known again
         return ended
 
-    def _observed(
+    def _list_observed(
         self,
         row: EventRow,
         found: Sequence[tuple[CompiledPolicy, Verdict]],
         *,
         event: Event,
         call: ToolCall | None = None,
-    ) -> Sequence[Found]:
+    ) -> Sequence[RowViolation]:
         lost: Sequence[tuple[CompiledPolicy, str]] = ()
         if self.lost:
             chain = concerned_chain(self._policies, event, self.state)
             lost = list(lost_rules(chain.reserving, event, self.lost))
-        return list(self._broken(row, found, lost, agent=event.origin.agent, call=call)) if found or lost else ()
+        return (
+            list(self._list_violations(row, found, lost, agent=event.origin.agent, call=call)) if found or lost else ()
+        )
 
-    def _broken(
+    def _list_violations(
         self,
         row: EventRow,
         found: Iterable[tuple[CompiledPolicy, Verdict]],
@@ -289,7 +291,7 @@ class Fold:
         *,
         agent: str | None,
         call: ToolCall | None = None,
-    ) -> Iterator[Found]:
+    ) -> Iterator[RowViolation]:
         """The rules that an event broke; for rules with unknown state, those that the guard found broken."""
         agent = self._policies.named(agent)
         broken = [(p, v.rule.id, v.message) for p, v in found if rule_key(p, v.rule.id) not in self.lost]
@@ -302,14 +304,16 @@ class Fold:
         for policy, id, message in broken:
             guarded = policy.rules[id]
             if not guarded.shadow and guarded.then.restricts:
-                yield Found(row=row, rule=policy.rule_name(id, agent), guarded=guarded, message=message, call=call)
+                yield RowViolation(
+                    row=row, rule=policy.rule_name(id, agent), guarded=guarded, message=message, call=call
+                )
 
 
 def counters_of(rules: Rules, session: str, rows: Iterable[EventRow]) -> dict[str | None, dict[str, int]]:
     """Run → `rule: counter` → its value at the last attempt of the run. Windows of the session are among them, which
     the guard does not evaluate before a call; counters over an agent or over all are not."""
     fold, shown = Fold(rules, SessionState(session)), dict[str | None, dict[str, int]]()
-    for at, _, row in sorted(map(timed, rows), key=lambda one: one[:2]):
+    for at, _, row in sorted(map(add_time, rows), key=lambda one: one[:2]):
         fold.judged = None
         with suppress(Unreadable):
             fold.step(row, at)
@@ -321,9 +325,9 @@ def counters_of(rules: Rules, session: str, rows: Iterable[EventRow]) -> dict[st
     return shown
 
 
-def found_match(
+def violation_of_match(
     row: EventRow, decision: RecordedDecision, guarded: GuardRule, match: Match, call: ToolCall
-) -> Iterator[Found]:
+) -> Iterator[RowViolation]:
     """The finding of a match, unless the rule has no effect, or the guard did what it demands."""
     was_matched = match.rule in decision.matched
     stopped = was_matched and decision.action != "allow"
@@ -331,7 +335,7 @@ def found_match(
         return
     if stopped and match.then is Action.PAUSE:  # a person was asked, as the rule demands
         return
-    yield Found(
+    yield RowViolation(
         row=row,
         rule=match.rule,
         guarded=guarded,

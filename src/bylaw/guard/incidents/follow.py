@@ -21,10 +21,10 @@ from msgspec.structs import replace
 
 from bylaw.files import clean_up_on_signals
 from bylaw.files.temporary import TemporaryFolder
-from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, timed
+from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, add_time
 from bylaw.guard.incidents.incidents import IncidentWriter
 from bylaw.guard.incidents.notifications import Outbox, Patience, Reminders, ReminderTimes, about_review, enqueue
-from bylaw.guard.incidents.sessions import Followed, SessionCache, Sessions, WideWindows
+from bylaw.guard.incidents.sessions import SessionBatch, SessionCache, Sessions, WideWindows
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import (
     GuardStore,
@@ -131,14 +131,14 @@ class Correlator:
         self._cache.clear()
         self._wide.clear()
 
-    def _follow(self, rows: Sequence[EventRow], *, before: int) -> list[Followed]:
+    def _follow(self, rows: Sequence[EventRow], *, before: int) -> list[SessionBatch]:
         by_session: dict[str, list[TimedRow]] = {}
         for row in rows:
             if row.kind in FOLDED:
-                by_session.setdefault(row.session, []).append(timed(row))
+                by_session.setdefault(row.session, []).append(add_time(row))
         return [self._sessions.follow(key, own, before) for key, own in by_session.items()]
 
-    def _write(self, at: Position, rows: Sequence[EventRow], followed: Sequence[Followed]) -> Step:
+    def _write(self, at: Position, rows: Sequence[EventRow], followed: Sequence[SessionBatch]) -> Step:
         now = self._clock()
         states = self._cache.to_write(followed, len(rows), now)
         wide = self._wide.count([one for each in followed for one in each.attempted])

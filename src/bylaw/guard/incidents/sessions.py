@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from bylaw.guard.decide.attempts import count_attempt, judge
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
-from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, Unreadable, digest, rule_key, time_of, timed
-from bylaw.guard.incidents.fold import Attempted, Fold, Found, found_match
+from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, Unreadable, add_time, digest, rule_key, time_of
+from bylaw.guard.incidents.fold import CountedAttempt, Fold, RowViolation, violation_of_match
 from bylaw.guard.stores.ports import GuardStore, each_event, each_followed
 from bylaw.guard.stores.records import Detection, EventRow, Following, WideWindow
 from bylaw.model.condition import Reach
@@ -45,7 +45,7 @@ _SHORT = 32
 """events of a session whose rules cannot hold much state"""
 
 
-class Followed(Struct, kw_only=True):
+class SessionBatch(Struct, kw_only=True):
     """The result of a batch in one session."""
 
     record: Following
@@ -61,7 +61,7 @@ class Followed(Struct, kw_only=True):
     """characters of arguments and contents in its rows"""
     unjudged: dict[str, int] = {}
     """rule → how often it could not be judged in this batch; negative if a new fold found fewer"""
-    attempted: list[Attempted] = []
+    attempted: list[CountedAttempt] = []
     """for the rules that count over more than a session"""
 
 
@@ -70,7 +70,7 @@ class Sessions:
         self._rules, self._cache = rules, cache
         self._source, self._target = source, target
 
-    def follow(self, key: str, rows: list[TimedRow], before: int) -> Followed:
+    def follow(self, key: str, rows: list[TimedRow], before: int) -> SessionBatch:
         """`before`: the number of the last event before this batch."""
         record, state = self._cache.take(key)
         rows.sort()
@@ -90,9 +90,9 @@ class Sessions:
                 record = replace(record, inexact=True)
         return self._onward(record, state or SessionState(key), rows, before)
 
-    def _onward(self, record: Following, state: SessionState, rows: Sequence[TimedRow], before: int) -> Followed:
+    def _onward(self, record: Following, state: SessionState, rows: Sequence[TimedRow], before: int) -> SessionBatch:
         fold = Fold(self._rules, state, asked=record.asked, lost=record.lost, unjudged=record.unjudged, after=before)
-        fresh, unreadable, found = _FreshRows(record), list[str](), list[Found]()
+        fresh, unreadable, found = _FreshRows(record), list[str](), list[RowViolation]()
         for at, _, row in fresh.only(rows):
             try:
                 found += fold.step(row, at)
@@ -108,7 +108,7 @@ class Sessions:
             lost=tuple(sorted(fold.lost)),
             unjudged=fold.unjudged,
         )
-        return Followed(
+        return SessionBatch(
             record=after,
             state=state,
             added=list(added.values()),
@@ -118,13 +118,13 @@ class Sessions:
             attempted=fold.attempted,
         )
 
-    def _again(self, record: Following, rows: Sequence[TimedRow], before: int) -> Followed | None:
+    def _again(self, record: Following, rows: Sequence[TimedRow], before: int) -> SessionBatch | None:
         """None if the log no longer holds the whole session, or too many events of it."""
         through = max(seq for _, seq, _ in rows)
         if record.folded + len(rows) > MOST_REFOLDED:
             return None
         log = takewhile(lambda row: row.seq <= through, each_event(self._source, session=record.id))
-        everything = sorted(timed(row) for row in log if row.kind in FOLDED)
+        everything = sorted(add_time(row) for row in log if row.kind in FOLDED)
         if len(everything) < record.folded + len(rows):
             return None
         blank = replace(record, last=None, newest=(), folded=0, asked={}, lost=(), unjudged={})
@@ -181,7 +181,7 @@ class _FreshRows:
         return tuple(self._digests())[-MOST_NEWEST:] if self.last is not None else ()
 
 
-def detection(found: Found) -> Detection:
+def detection(found: RowViolation) -> Detection:
     """The finding as a record. Its id is derived from the rule, the session and the deciding event, so it is unique."""
     row, call, guarded = found.row, found.call, found.guarded
     event, span = digest(row), guarded.rule.span
@@ -259,7 +259,7 @@ class SessionCache:
         state = load(key, record.state, self._rules.policies.all) if same else None
         return replace(record, state=b""), state
 
-    def to_write(self, batch: Sequence[Followed], events: int, at: float) -> list[Following]:
+    def to_write(self, batch: Sequence[SessionBatch], events: int, at: float) -> list[Following]:
         """The records that have to be written now. `events`: the size of the batch."""
         self._events += events
         if self._write_each:
@@ -268,7 +268,7 @@ class SessionCache:
             self._add(one.record, one.state, one.growth)
         return [replace(one.record, state=dump(one.state), at=at) for one in self._evict()]
 
-    def commit(self, batch: Sequence[Followed], records: Sequence[Following]) -> None:
+    def commit(self, batch: Sequence[SessionBatch], records: Sequence[Following]) -> None:
         """After the commit: only committed states may be used again."""
         if self._write_each:
             for one, record in zip(batch, records, strict=True):
@@ -353,7 +353,7 @@ class _Window(Struct):
     state: SessionState
 
 
-class Counted(Struct):
+class BatchResult(Struct):
     """The result of a batch."""
 
     added: list[Detection] = []
@@ -382,9 +382,9 @@ class WideWindows:
         """rules over all agents that several agents have under one name"""
         self._cached: dict[str, _Window] = {}
 
-    def count(self, attempts: Sequence[Attempted]) -> Counted:
+    def count(self, attempts: Sequence[CountedAttempt]) -> BatchResult:
         """Judge the attempts of a batch."""
-        counted = Counted()
+        counted = BatchResult()
         touched: dict[str, _Window] = {}
         for attempted in sorted(attempts, key=lambda one: one.row.seq):
             key = attempted.call.origin.agent or "" if attempted.reach == "agent" else ""
@@ -422,7 +422,7 @@ class WideWindows:
         state = load(key, stored[0].state, self._rules.wide[reach].all)
         return _Window(replace(stored[0], state=b""), state)
 
-    def _judge(self, attempted: Attempted, state: SessionState, unjudged: dict[str, int]) -> list[Found]:
+    def _judge(self, attempted: CountedAttempt, state: SessionState, unjudged: dict[str, int]) -> list[RowViolation]:
         chain, call, partial = attempted.chain, attempted.call, attempted.partial
         at = min(time_of(attempted.row), attempted.row.at)
         there = replace(call, origin=replace(call.origin, session=state.key), at=at)
@@ -431,7 +431,7 @@ class WideWindows:
                 count_attempt(chain.judging, state, there)
             return []
         rules = chain.rules_by_name(call.origin.agent)
-        found: list[Found] = []
+        found: list[RowViolation] = []
         for match in judge(chain, state, there, Action.BLOCK):
             policy, guarded = rules[match.rule]
             doubtful = partial is not None and rule_key(policy, guarded.rule.id) in partial.doubtful
@@ -443,5 +443,5 @@ class WideWindows:
                     name = guarded.rule.id
                     if name in self._shared and policy.agent is not None:
                         name = f"{policy.agent}/{name}"
-                found += found_match(attempted.row, attempted.decision, guarded, replace(match, rule=name), call)
+                found += violation_of_match(attempted.row, attempted.decision, guarded, replace(match, rule=name), call)
         return found
