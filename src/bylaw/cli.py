@@ -50,6 +50,13 @@ COMMANDS = {
     "schema": LazyCommand("bylaw.lint.commands:schema", "print the JSON Schema of the rule file, for editors"),
 }
 
+_SECTIONS = {
+    "Check agents": "check diff contract comply ci",
+    "Guard tool calls": "guard hook",
+    "Get and look at traces": "record receive pull inspect convert",
+    "Write rules": "demo lint explain schema",
+}
+
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
@@ -60,7 +67,10 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 
 
 @click.group(
-    cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80}
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    sections=_SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.option(
     "--version",
@@ -72,7 +82,7 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Check AI agents against rules.
+    """Check AI agents against rules. Start with `bylaw demo`: it writes an example, and shows what to try.
 
     Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 something needed was out of
     reach, 130 interrupted.

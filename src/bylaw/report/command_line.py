@@ -97,12 +97,15 @@ class CommandGroup(click.Group):
 class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called; `--help` lists them without importing any.
 
-    Every command gets the flags `--color` and `--no-color`.
+    Every command gets the flags `--color` and `--no-color`. `sections`: heading in `--help` → names of commands.
     """
 
-    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **more: Any) -> None:
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, LazyCommand], sections: Mapping[str, str] | None = None, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
         self.lazy = lazy
+        self.sections = sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self.lazy)
@@ -117,8 +120,11 @@ class LazyGroup(CommandGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self.lazy[name].summary) for name in self.list_commands(ctx)])
+        listed = self.list_commands(ctx)
+        width = max(map(len, listed))
+        for heading, names in (self.sections or {"Commands": " ".join(listed)}).items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), self.lazy[name].summary) for name in names.split()])
 
 
 def _add_shared_options(command: click.Command) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -107,6 +108,13 @@ def test_every_help_page_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_every_command_has_the_colour_flags() -> None:
     assert [path for path, page in _help_pages(cli, "bylaw") if "--color / --no-color" not in page] == []
+
+
+def test_every_help_page_lists_each_command_once() -> None:
+    pages = dict(_help_pages(cli, "bylaw"))
+    for path in pages:
+        group, _, name = path.rpartition(" ")
+        assert not group or len(re.findall(rf"^  {name}  ", pages[group], re.MULTILINE)) == 1, path
 
 
 def test_every_group_proposes_the_command_that_was_probably_meant() -> None:

@@ -34,6 +34,13 @@ COMMANDS = {
     "terminate": LazyCommand(f"{_HERE}.operators:terminate", "end a session"),
 }
 
+_SECTIONS = {
+    "Decide calls": "decide mcp serve keys",
+    "Answer reviews, stop agents": "reviews approve reject kill revive switches terminate",
+    "Try rules": "backtest propose shadow promote export",
+    "Look at what happened": "follow incidents replay audit prune",
+}
+
 
 class GuardGroup(LazyGroup):
     """Exits with 4 if the store cannot be used, and with 2 after printing what is wrong with rules or traces."""
@@ -53,6 +60,6 @@ class GuardGroup(LazyGroup):
             return ExitCode.OUT_OF_REACH
 
 
-@click.group(name="guard", cls=GuardGroup, lazy=COMMANDS)
+@click.group(name="guard", cls=GuardGroup, lazy=COMMANDS, sections=_SECTIONS)
 def command() -> None:
     """Decide whether a tool call may run. Also reviews, kill switches, the audit, incidents and backtests."""
