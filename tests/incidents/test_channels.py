@@ -26,7 +26,7 @@ from bylaw.guard.incidents.channels import (
     read_notify,
 )
 from bylaw.guard.incidents.follow import make_follower
-from bylaw.guard.incidents.notifications import Outbox, Patience
+from bylaw.guard.incidents.notifications import Outbox, RetryPolicy
 from bylaw.guard.incidents.webhook import chat_text, verify_webhook
 from bylaw.guard.stores.records import Notification
 from bylaw.model.canonical import canonical_json
@@ -110,7 +110,7 @@ def test_a_channel_that_takes_long_to_fail_is_left_alone_for_longer() -> None:
         time.sleep(0.01)
         return DeliveryResult(problem="no answer")
 
-    sender = Outbox(world.store, {"first": {"slack": hangs}}, patience=Patience(wait=0.0), clock=world.clock)
+    sender = Outbox(world.store, {"first": {"slack": hangs}}, patience=RetryPolicy(wait=0.0), clock=world.clock)
     sender.deliver()
     sender.deliver()  # it is due again, but the channel is not asked
     assert len(tried) == 1

@@ -11,7 +11,7 @@ import pytest
 
 import bylaw
 from bylaw.guard.incidents.follow import Correlator, Follower
-from bylaw.guard.incidents.notifications import AT_ONCE, Outbox, Patience, Reminders, ReminderTimes
+from bylaw.guard.incidents.notifications import AT_ONCE, Outbox, Reminders, ReminderTimes, RetryPolicy
 from bylaw.guard.incidents.webhook import Webhook, sign
 from bylaw.guard.stores.ports import PAGE
 from bylaw.guard.stores.records import Notification, Recipient
@@ -39,7 +39,7 @@ def broken(**given: Any) -> World:
 
 def make_outbox(world: World, receiver: Receiver, *, timeout: float = 5.0, **patience: Any) -> Outbox:
     posters = {"first": {"webhook": Webhook(receiver.address, SECRET, seconds=timeout)}}
-    return Outbox(world.store, posters, patience=Patience(**patience), clock=world.clock)  # type: ignore[arg-type]
+    return Outbox(world.store, posters, patience=RetryPolicy(**patience), clock=world.clock)  # type: ignore[arg-type]
 
 
 def outbox(world: World) -> list[Notification]:
@@ -286,7 +286,7 @@ def test_a_recipient_that_is_down_is_left_alone_for_a_while() -> None:
     for _ in range(3):
         assert waiting.outbox.deliver() == 0
     assert waiting.tried["first"] == 1
-    waiting.world.clock.now += Patience().wait
+    waiting.world.clock.now += RetryPolicy().wait
     waiting.outbox.deliver()
     assert waiting.tried["first"] == 2
 

@@ -21,7 +21,7 @@ from bylaw.guard.policies import (
     decide_nothing,
     refuse_pausing_options,
 )
-from bylaw.guard.scope import GuardSession, Lives, in_current_session
+from bylaw.guard.scope import GuardSession, OpenSessions, in_current_session
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.tools import Handling, OnDenied, OnError, Tool, arun_call, invoke_with_arguments, run_call
@@ -29,7 +29,7 @@ from bylaw.model.rule import GuardPolicy
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.report import ShadowReport
-    from bylaw.guard.incidents.follow import Follower, Replayed
+    from bylaw.guard.incidents.follow import Follower, ReplayResult
     from bylaw.guard.incidents.incidents import Incidents
     from bylaw.guard.stores.records import Incident
     from bylaw.model.verdict import Verdict
@@ -105,7 +105,7 @@ class Guard(BaseGuard):
             tool_schemas=tool_schemas,
         )
         self._owns_store = opened is not store
-        self._lives = Lives()
+        self._lives = OpenSessions()
         self.tools: dict[str, Tool] = {}
         """functions with `@guard.tool`, by the name of their tool"""
         if watched is not None:
@@ -271,7 +271,7 @@ class Guard(BaseGuard):
 
     def replay(
         self, *, since: float | None = None, write: bool = False, each: Callable[[Incident], object] | None = None
-    ) -> Replayed:
+    ) -> ReplayResult:
         """The incidents that this guard's rules find in the whole event log, as `bylaw guard replay` does, with their
         `count` and what was `unjudged`. `each` receives them one by one, instead of the list `incidents`."""
         from bylaw.guard.incidents.follow import replay

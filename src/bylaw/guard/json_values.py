@@ -51,16 +51,16 @@ def own_json(value: Any, limits: Limits) -> Any:
     return _copy_all(own, limits)
 
 
-def copied(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """A copy of JSON that was checked."""
     kind = type(value)
     if kind is dict:
         own = value.copy()
         for key, one in value.items():
             if type(one) in _NESTS:
-                own[key] = copied(one)
+                own[key] = copy_json(one)
         return own
-    return kind([copied(one) for one in value]) if kind is list or kind is tuple else value
+    return kind([copy_json(one) for one in value]) if kind is list or kind is tuple else value
 
 
 _NESTS = frozenset({dict, list, tuple})

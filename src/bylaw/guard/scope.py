@@ -36,7 +36,7 @@ _entered: ContextVar[tuple[GuardSession, ...]] = ContextVar("bylaw sessions", de
 """sessions of any guard, outermost first"""
 
 
-class Life(Struct):
+class OpenSession(Struct):
     """A session between its first block and its end, in one process."""
 
     process: int
@@ -50,14 +50,14 @@ class Life(Struct):
     ended: bool = False
 
 
-class Lives:
+class OpenSessions:
     """The sessions of a guard with open blocks."""
 
     fork_rank = 0
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, OpenSession] = {}
         forks.add(self)
 
     def before_fork(self) -> None: ...
@@ -66,13 +66,13 @@ class Lives:
         if in_child:
             self._lock = threading.Lock()
 
-    def enter(self, key: str) -> Life:
+    def enter(self, key: str) -> OpenSession:
         with self._lock:
-            life = self._lives.setdefault(key, Life(os.getpid()))
+            life = self._lives.setdefault(key, OpenSession(os.getpid()))
             life.blocks += 1
             return life
 
-    def leave(self, key: str, life: Life, *, end: bool, complete: bool) -> bool:
+    def leave(self, key: str, life: OpenSession, *, end: bool, complete: bool) -> bool:
         """A block was left. Returns whether the session has to be ended."""
         with self._lock:
             life.blocks -= 1
@@ -85,7 +85,7 @@ class Lives:
                 self._lives.pop(key, None)
             return life.to_end
 
-    def is_over(self, key: str, life: Life) -> bool:
+    def is_over(self, key: str, life: OpenSession) -> bool:
         """Whether no block was entered meanwhile; then the session ends now."""
         with self._lock:
             if life.blocks or life.ended:
@@ -110,7 +110,7 @@ class GuardSession:
     def __init__(
         self,
         guard: BaseGuard,
-        lives: Lives,
+        lives: OpenSessions,
         key: str,
         agent: str | None = None,
         *,
@@ -123,7 +123,7 @@ class GuardSession:
         self.guard, self.key, self.agent = guard, key, agent
         self.run = run
         self.broken: tuple[Verdict, ...] = ()
-        self._lives, self._life = lives, Life(0)
+        self._lives, self._life = lives, OpenSession(0)
         self._left = False
         self._above, self._ends = above, end
         self._token: Token[tuple[GuardSession, ...]] | None = None

@@ -26,7 +26,7 @@ from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.json_values import Refused, copied
+from bylaw.guard.json_values import Refused, copy_json
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match, Options
 from bylaw.guard.reviews import (
     ReviewTerms,
@@ -124,7 +124,7 @@ class Decider:
         if attempt.call_id is not None:
             state.use_call_id(attempt.call_id)
         # what the session remembers of the call must not change with what the host runs
-        allowed = Call(call.name, copied(call.arguments) if chain.reserving else call.arguments)
+        allowed = Call(call.name, copy_json(call.arguments) if chain.reserving else call.arguments)
         decision = Decision(action=_ALLOW, policy=self._policy, call=allowed)  # most have nothing else to say
         if chain.can_be_blind:
             decision.blind = chain.blind(state.fed)
@@ -184,7 +184,7 @@ class Decider:
         """Name the agent and the call that was judged, and apply shadow mode and the effect of the decision on the
         session."""
         if call is not None:
-            decision.call = Call(call.name, copied(call.arguments))
+            decision.call = Call(call.name, copy_json(call.arguments))
         agent = attempt.agent
         decision.agent = agent if agent is None or type(agent) is str else text_of(agent)
         decision.version = chain.version

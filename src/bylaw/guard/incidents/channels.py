@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from bylaw.guard.incidents.notifications import ReminderTimes
 from bylaw.guard.incidents.webhook import (
     KEY_HEADER,
-    ChatRoom,
+    SlackWebhook,
     Webhook,
     leads_to_link_local,
     line,
@@ -47,7 +47,7 @@ PASSWORD = "BYLAW_SMTP_PASSWORD"
 Channels: TypeAlias = Mapping[Recipient, Mapping[str, Poster]]
 
 
-class Reached(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecipientChannels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The channels of one recipient."""
 
     webhook: str | None = None
@@ -57,10 +57,10 @@ class Reached(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     email: MailSettings | None = None
 
 
-class Notify(Reached, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Notify(RecipientChannels, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is told of incidents and reviews, and when."""
 
-    escalation: Reached = Reached()
+    escalation: RecipientChannels = RecipientChannels()
     """who is told of reviews that nobody answers"""
     escalate_after: float = 1800.0
     """seconds that a review may wait before"""
@@ -85,7 +85,7 @@ class Notify(Reached, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def times(self) -> ReminderTimes:
-        is_second = self.escalation != Reached()
+        is_second = self.escalation != RecipientChannels()
         after = self.escalate_after if is_second else None
         return ReminderTimes(expiring_seconds=self.warn_before, escalate_seconds=after)
 
@@ -122,13 +122,13 @@ def open_channels(
     notify: Notify, *, secret: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> Channels:
     """Empty if nobody is to be told. Raises ValueError for what cannot be used, and for a secret that is missing."""
-    recipients: dict[Recipient, Reached] = {"first": notify, "second": notify.escalation}
+    recipients: dict[Recipient, RecipientChannels] = {"first": notify, "second": notify.escalation}
     key = environment.get(SECRET, "") if secret is None else secret
     opened = {to: _open(one, notify, key, environment) for to, one in recipients.items()}
     return {to: channels for to, channels in opened.items() if channels}
 
 
-def _open(reached: Reached, notify: Notify, key: str, environment: Mapping[str, str]) -> dict[str, Poster]:
+def _open(reached: RecipientChannels, notify: Notify, key: str, environment: Mapping[str, str]) -> dict[str, Poster]:
     channels: dict[str, Poster] = {}
     if reached.webhook is not None:
         if not key:
@@ -139,7 +139,7 @@ def _open(reached: Reached, notify: Notify, key: str, environment: Mapping[str, 
         if not address:
             raise ValueError(f"slack: ${reached.slack} holds no address")
         try:
-            channels["slack"] = ChatRoom(address, public_url=notify.public_url, seconds=notify.timeout)
+            channels["slack"] = SlackWebhook(address, public_url=notify.public_url, seconds=notify.timeout)
         except ValueError as problem:
             raise ValueError(f"slack: ${reached.slack}: {problem}") from None
     if reached.email is not None:
@@ -242,7 +242,7 @@ class Mailer:
                     server.starttls(context=self._tls)
                 if settings.user is not None:
                     server.login(settings.user, self._password)
-                results.append(_taken(server.send_message(mail, settings.sender, list(settings.to))))
+                results.append(_read_smtp_result(server.send_message(mail, settings.sender, list(settings.to))))
                 server.quit()
         except (OSError, smtplib.SMTPException, ValueError) as problem:
             results.append(_failure(problem))  # which counts only if the mail was not taken before
@@ -261,7 +261,7 @@ class Mailer:
         return mail
 
 
-def _taken(refused: Mapping[str, object]) -> DeliveryResult:
+def _read_smtp_result(refused: Mapping[str, object]) -> DeliveryResult:
     if not refused:
         return DeliveryResult(answer=250)
     names = ", ".join(map(line, refused))  # the others have it, so it is not sent again
@@ -271,9 +271,9 @@ def _taken(refused: Mapping[str, object]) -> DeliveryResult:
 def _failure(problem: Exception) -> DeliveryResult:
     match problem:
         case smtplib.SMTPRecipientsRefused():
-            return _answered(*next(iter(problem.recipients.values())))
+            return _read_answer(*next(iter(problem.recipients.values())))
         case smtplib.SMTPResponseException():
-            return _answered(problem.smtp_code, problem.smtp_error)
+            return _read_answer(problem.smtp_code, problem.smtp_error)
         case smtplib.SMTPNotSupportedError():
             return DeliveryResult(problem="the mail server offers no encryption, or no sign-in", final=True)
         case ssl.SSLCertVerificationError():
@@ -284,7 +284,7 @@ def _failure(problem: Exception) -> DeliveryResult:
     return DeliveryResult(problem=f"cannot be reached: {line(reason)}")
 
 
-def _answered(code: int, text: bytes | str) -> DeliveryResult:
+def _read_answer(code: int, text: bytes | str) -> DeliveryResult:
     said = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return DeliveryResult(
         answer=code, problem=f"the mail server answered {code}: {line(said)}", final=500 <= code < 600

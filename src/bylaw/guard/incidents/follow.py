@@ -23,7 +23,7 @@ from bylaw.files import clean_up_on_signals
 from bylaw.files.temporary import TemporaryFolder
 from bylaw.guard.incidents.event_rows import FOLDED, Rules, TimedRow, add_time
 from bylaw.guard.incidents.incidents import IncidentWriter
-from bylaw.guard.incidents.notifications import Outbox, Patience, Reminders, ReminderTimes, about_review, enqueue
+from bylaw.guard.incidents.notifications import Outbox, Reminders, ReminderTimes, RetryPolicy, about_review, enqueue
 from bylaw.guard.incidents.sessions import SessionBatch, SessionCache, Sessions, WideWindows
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import (
@@ -269,7 +269,7 @@ def make_follower(
     notify: Notify | None = None,
     secret: str | None = None,
     reminding: ReminderTimes | None = None,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
     redactor: Redactor | None = None,
     poll: float = 1.0,
     batch: int = BATCH,
@@ -294,7 +294,7 @@ def make_follower(
     return Follower(correlator, reminders=reminders, outbox=outbox, poll=poll, each=each, trouble=trouble)
 
 
-class Replayed(Struct):
+class ReplayResult(Struct):
     """The results of a replay."""
 
     events: int
@@ -322,7 +322,7 @@ def replay(
     each: Callable[[Incident], object] | None = None,
     batch: int = REPLAY_BATCH,
     clock: Callable[[], float] = time.time,
-) -> Replayed:
+) -> ReplayResult:
     """The incidents that these rules find in the whole log, independent of what was followed live.
 
     `scratch`: an empty store for intermediate results (default: a temporary file). `since`: only incidents last seen
@@ -334,7 +334,7 @@ def replay(
             stack.enter_context(clean_up_on_signals())
             folder = stack.enter_context(TemporaryFolder("bylaw-replay-"))
             scratch = stack.enter_context(closing(SqliteStore(Path(folder) / "replay.db")))
-        replayed = Replayed(0)
+        replayed = ReplayResult(0)
 
         def count_unreadable(step: Step) -> None:
             replayed.unreadable += len(step.unreadable)

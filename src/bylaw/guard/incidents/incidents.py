@@ -62,7 +62,7 @@ class IncidentWriter:
             incident = self._open(replace(new, over=detected.over), detected)
         elif incident.status == "solved":  # withdrawn, but it did happen
             incident = self._open(replace(incident, status="unresolved"), detected)
-        incident = self._last[key] = _counted(incident, detected)
+        incident = self._last[key] = _count_detection(incident, detected)
         self._transaction.put_followed(replace(detected, incident=incident.id, at=self._now))
         self.detections += 1
         if incident.count == 1:
@@ -92,7 +92,7 @@ class IncidentWriter:
 
     def _open(self, incident: Incident, first: Detection) -> Incident:
         change = Change(at=self._now, by=FOLLOW_UP, what="opened")
-        _write_change(self._transaction, _counted(incident, first), change)
+        _write_change(self._transaction, _count_detection(incident, first), change)
         return replace(incident, history=(*incident.history, change), notify=incident.notify or self._notify)
 
     def _alert(self, incident: Incident, detected: Detection) -> None:
@@ -119,7 +119,7 @@ class IncidentWriter:
     def _recount(self, incident: Incident, standing: list[Detection]) -> None:
         counted = replace(incident, count=0, stopped=0)
         for detected in standing:
-            counted = _counted(counted, detected)
+            counted = _count_detection(counted, detected)
         if not standing and incident.status != "solved":
             change = Change(at=self._now, by=FOLLOW_UP, what="withdrawn", note=_WITHDRAWN)
             _write_change(self._transaction, incident, change)
@@ -163,7 +163,7 @@ def _write_row(transaction: Transaction, about: Incident | Alert, change: Change
     transaction.append_to_both(EventRow(about.session, "incident", change.at, row))
 
 
-def _counted(incident: Incident, detected: Detection) -> Incident:
+def _count_detection(incident: Incident, detected: Detection) -> Incident:
     """The incident with one more detection. Its details are those of the earliest, whichever arrived first."""
     if not incident.count or (detected.when, detected.event) < (incident.first_seen, incident.first_event):
         details = {name: getattr(detected, name) for name in _DETAILS}
@@ -244,12 +244,12 @@ class Incidents:
             incident = transaction.followed(Incident, alert.incident)
             change = Change(at=self._clock(), by=by, what="acknowledged", note=redacted(note))
             if incident is not None and incident.status == "unresolved":
-                incident = _changed(incident, change)
+                incident = _change_incident(incident, change)
                 _write_change(transaction, incident, change)
                 transaction.put_followed(replace(incident, status="acknowledged"))
             else:
                 _write_row(transaction, alert, change, alert.incident, "alert acknowledged")
-            return _acknowledged(transaction, alert, change)
+            return _acknowledge_alert(transaction, alert, change)
 
     def assign(self, incident_id: str, to: str, *, by: str, note: str | None = None) -> Incident:
         if not to:
@@ -278,13 +278,13 @@ class Incidents:
                 raise NotChanged(f"the incident is {incident.status} already")
             text = f"to {to}" + (f": {note}" if note else "") if to is not None else note
             change = Change(at=self._clock(), by=by, what=what, note=redacted(text))
-            incident = replace(_changed(incident, change), assignee=to or incident.assignee)
+            incident = replace(_change_incident(incident, change), assignee=to or incident.assignee)
             _write_change(transaction, incident, change)
             if what in ("acknowledged", "solved"):
                 incident = replace(incident, status="acknowledged" if what == "acknowledged" else "solved")
                 alert = transaction.followed(Alert, _alert_id(incident))
                 if alert is not None and alert.status == "pending":
-                    _acknowledged(transaction, alert, change)
+                    _acknowledge_alert(transaction, alert, change)
             if what == "solved" and incident.notify:
                 enqueue(transaction, about_incident(incident, "incident.solved", change.at))
             return transaction.put_followed(incident)
@@ -295,11 +295,11 @@ def _check_note(note: str | None) -> None:
         raise NotChanged(f"a note has at most {LONGEST_NOTE:,} characters")
 
 
-def _changed(incident: Incident, change: Change) -> Incident:
+def _change_incident(incident: Incident, change: Change) -> Incident:
     history = (*incident.history[:1], *incident.history[1:][-MOST_CHANGES:], change)
     return replace(incident, history=history, at=change.at)
 
 
-def _acknowledged(transaction: Transaction, alert: Alert, change: Change) -> Alert:
+def _acknowledge_alert(transaction: Transaction, alert: Alert, change: Change) -> Alert:
     done = replace(alert, status="acknowledged", acknowledged_by=change.by, acknowledged_at=change.at)
     return transaction.put_followed(replace(done, at=change.at))

@@ -115,7 +115,7 @@ class Reminders:
             yield about_review(review, "review.escalated", now, to="second")
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class RetryPolicy(Struct, frozen=True, kw_only=True):
     """How long delivery of a notification is attempted."""
 
     attempts: int = 8
@@ -139,7 +139,7 @@ class Outbox:
         store: GuardStore,
         channels: Mapping[Recipient, Mapping[str, Poster]],
         *,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         redactor: Redactor | None = None,
         undelivered: Callable[[Notification], object] = lambda notification: None,
         clock: Callable[[], float] = time.time,
@@ -147,7 +147,7 @@ class Outbox:
         """`channels`: how each recipient is reached. `undelivered`: called after each failed attempt."""
         self._store, self._channels, self._clock = store, channels, clock
         self._undelivered, self._redactor = undelivered, redactor or Redactor()
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._down_until: dict[tuple[Recipient, str], float] = {}
 
     def deliver(self, *, stopped: Callable[[], bool] = lambda: False) -> int:

@@ -76,21 +76,23 @@ class Sessions:
         rows.sort()
         if record is None:
             new = Following(id=key, session=key, policy=self._rules.hash)
-            return self._onward(new, SessionState(key), rows, before)
+            return self._follow_new_rows(new, SessionState(key), rows, before)
         if record.policy != self._rules.hash:
             changed = replace(record, policy=self._rules.hash, since=before)
-            again = self._again(changed, rows, before)
-            return again or self._onward(replace(changed, lost=()), SessionState(key), rows, before)
+            again = self._follow_from_start(changed, rows, before)
+            return again or self._follow_new_rows(replace(changed, lost=()), SessionState(key), rows, before)
         if record.last is not None:
             first = rows[0][0]
             if first < record.last or (first == record.last and len(record.newest) >= MOST_NEWEST):
-                again = self._again(record, rows, before)
+                again = self._follow_from_start(record, rows, before)
                 if again is not None:
                     return again
                 record = replace(record, inexact=True)
-        return self._onward(record, state or SessionState(key), rows, before)
+        return self._follow_new_rows(record, state or SessionState(key), rows, before)
 
-    def _onward(self, record: Following, state: SessionState, rows: Sequence[TimedRow], before: int) -> SessionBatch:
+    def _follow_new_rows(
+        self, record: Following, state: SessionState, rows: Sequence[TimedRow], before: int
+    ) -> SessionBatch:
         fold = Fold(self._rules, state, asked=record.asked, lost=record.lost, unjudged=record.unjudged, after=before)
         fresh, unreadable, found = _FreshRows(record), list[str](), list[RowViolation]()
         for at, _, row in fresh.only(rows):
@@ -118,7 +120,7 @@ class Sessions:
             attempted=fold.attempted,
         )
 
-    def _again(self, record: Following, rows: Sequence[TimedRow], before: int) -> SessionBatch | None:
+    def _follow_from_start(self, record: Following, rows: Sequence[TimedRow], before: int) -> SessionBatch | None:
         """None if the log no longer holds the whole session, or too many events of it."""
         through = max(seq for _, seq, _ in rows)
         if record.folded + len(rows) > MOST_REFOLDED:
@@ -128,7 +130,7 @@ class Sessions:
         if len(everything) < record.folded + len(rows):
             return None
         blank = replace(record, last=None, newest=(), folded=0, asked={}, lost=(), unjudged={})
-        followed = self._onward(blank, SessionState(record.id), everything, before)
+        followed = self._follow_new_rows(blank, SessionState(record.id), everything, before)
         known = [one for one in each_followed(self._target, Detection, session=record.id) if one.over == "session"]
         old = {one.id: one for one in known if one.seq > record.since}
         new = {one.id: one for one in followed.added}

@@ -207,7 +207,7 @@ def line(value: Any) -> str:
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "'"})
 
 
-class ChatRoom(HttpPoster):
+class SlackWebhook(HttpPoster):
     """The incoming webhook of Slack, and of what understands it, such as Mattermost. Raises ValueError for an address
     that cannot be used.
 

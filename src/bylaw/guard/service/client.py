@@ -33,7 +33,7 @@ from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session
 from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, Match, check_names, check_type
-from bylaw.guard.scope import Lives, in_current_session
+from bylaw.guard.scope import OpenSessions, in_current_session
 from bylaw.guard.service.client_link import AsyncLink, Link, RemoteReviews, encode_body
 from bylaw.guard.service.messages import (
     NoAnswer,
@@ -87,7 +87,7 @@ class GuardClient(Guard):
         self._on_unreachable: OnUnreachable = on_unreachable
         self.reviews = RemoteReviews(self._link)  # type: ignore[assignment]  # the part that an agent needs
         self._sessions = SimpleNamespace(durable=True)  # type: ignore[assignment]  # so that asyncio uses threads
-        self._lives = Lives()
+        self._lives = OpenSessions()
         self.tools: dict[str, Tool] = {}
         self._prefix, self._numbers = uuid.uuid4().hex[:12], itertools.count(1)
         self._late: deque[tuple[str, dict[str, Any]]] = deque()
