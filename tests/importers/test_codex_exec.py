@@ -171,6 +171,12 @@ def test_what_was_started_and_never_completed_is_a_call_without_a_result() -> No
     assert [one.text for one in responses(read(THREAD, TURN, text))] == ["I am abo"]
 
 
+def test_many_calls_that_run_at_once_count_once() -> None:
+    started = [ran(f"item_{number}", "ls") for number in range(1_500)]
+    trace = read(THREAD, TURN, *started, *(ran(f"item_{number}", "ls", "x", 0) for number in range(1_500)), done(1, 1))
+    assert (len(trace.turns), len(calls(trace)), len(results(trace))) == (2, 1_500, 1_500)
+
+
 def test_a_result_that_comes_late_belongs_to_its_call() -> None:
     trace = read(THREAD, TURN, ran("a", "sleep"), said("b", "bye"), ran("a", "sleep", "x", 0), done(5, 5))
     assert [(one.turn, one.content) for one in results(trace)] == [(0, "x")]

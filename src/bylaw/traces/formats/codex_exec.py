@@ -48,6 +48,8 @@ _NO_ARGUMENTS = frozenset(
 )
 _ASKS = "request_user_input"
 _UNREAD = "{} of type `{}` is stored, but rules do not look into it"
+_MOST_ITEMS = 1 << 16
+"""items of a thread whose start is remembered"""
 _NO_USAGE = "`usage` is {}, not an object, so it counts as not recorded"
 _NO_COUNT = "usage `{}` is {}, not a count, so it counts as not recorded"
 _UNPRINTED = (
@@ -84,6 +86,8 @@ class _PendingAnswer(Struct, eq=False):
     """where each call stands"""
     unread: tuple[str, ...] = ()
     usage: Usage | None = None
+    ran: dict[str | None, bool] = {}
+    """its calls by their ids: whether Codex ran them, or the provider of the model, whose answer goes on after them"""
     has_run: bool = False
     """Codex ran a tool for it, so that what the model says next is another answer"""
     is_over: bool = False
@@ -254,7 +258,7 @@ class CodexExecReader(AssemblingReader):
         if is_over and kind != _PLAN:
             self._items.pop(id, None)
         else:
-            remember(self._items, id, (record, path, item))
+            remember(self._items, id, (record, path, item), _MOST_ITEMS)
 
     def _add_output(self, record: Record, path: Path, item: dict[str, Any]) -> None:
         kind, id, source = item["type"], item["id"], record.locator(item_of(path))
@@ -267,7 +271,7 @@ class CodexExecReader(AssemblingReader):
             if name is None:
                 raise MalformedRecord(f"a `{kind}` has no `tool`", path[-1:])
             arguments = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
-            remember(self._versions, id, self._versions.get(id, 0) + 1)
+            remember(self._versions, id, self._versions.get(id, 0) + 1, _MOST_ITEMS)
             if kind == "mcp_tool_call":
                 self._add_call(source, self._id_of(id), name, item.get("arguments"), server=item.get("server"))
             else:
@@ -283,7 +287,6 @@ class CodexExecReader(AssemblingReader):
     def _add_call(
         self, source: Locator, id: str | None, name: str, arguments: Any, *, is_run: bool = True, server: Any = None
     ) -> None:
-        """`is_run`: Codex runs it, not the provider of the model, whose answer goes on after it."""
         pending = self._answer(source)
         more = {} if server is None else {"server_name": server}
         block = "tool_use" if is_run else "server_tool_use"
@@ -291,12 +294,12 @@ class CodexExecReader(AssemblingReader):
         pending.places.append(source)
         if id is not None and pending.later:  # it follows a result in the same answer: the provider ran that call
             pending.later.append(lambda: self._conversation().place_calls((id,)))
+        pending.ran[id] = is_run
         pending.has_run = pending.has_run or is_run
 
     def _add_result(self, source: Locator, item: dict[str, Any]) -> None:
         pending, id = self._pending, self._id_of(item["id"])
-        use = next((use for use in (pending.answer.uses if pending else ()) if use["id"] == id), None)
-        is_input = pending is not None and use is not None and use["type"] == "tool_use"
+        is_input = pending is not None and pending.ran.get(id, False)
         if pending is not None and is_input:
             pending.is_over = True
         self._after(partial(self._read_result, source, id, item, is_input=is_input))

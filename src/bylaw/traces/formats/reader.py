@@ -337,8 +337,8 @@ class LoggedRecords:
         return known == digest
 
 
-def remember(recent: dict[Key, Value], key: Key, value: Value) -> None:
+def remember(recent: dict[Key, Value], key: Key, value: Value, most: int = MOST_RECENT) -> None:
     """Add to a map of the most recent items; the oldest is dropped if there are too many."""
     recent[key] = value
-    if len(recent) > MOST_RECENT:
+    if len(recent) > most:
         del recent[next(iter(recent))]
