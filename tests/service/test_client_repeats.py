@@ -128,6 +128,6 @@ def test_what_was_refused_can_be_told_again_under_its_id() -> None:
 def test_requests_are_remembered_in_bounds() -> None:
     state = SessionState("s")
     for number in range(MOST_TOLD + 1):
-        state.note_told(f"r-{number}")
-    assert len(state.told) == MOST_TOLD and state.is_told(f"r-{MOST_TOLD}") and not state.is_told("r-0")
+        state.mark_reported(f"r-{number}")
+    assert len(state.told) == MOST_TOLD and state.is_reported(f"r-{MOST_TOLD}") and not state.is_reported("r-0")
     assert load("s", dump(state), ()).told == state.told

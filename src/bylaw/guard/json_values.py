@@ -19,7 +19,7 @@ _MOST_BITS = 14_000
 """of an integer: Python prints none of more than 4,300 digits"""
 
 
-class Refused(Exception):
+class RefusedAttempt(Exception):
     """The attempt cannot be judged. The message is meant for the model."""
 
 
@@ -71,7 +71,7 @@ def _copy_all(value: Any, limits: Limits) -> Any:
         copy = _Copy(limits).of(value, 0)
         return value if type(value) is RedactedArguments else copy  # an audit has made it, of values that were copied
     except RecursionError:
-        raise Refused("the arguments are nested too deeply to be judged") from None
+        raise RefusedAttempt("the arguments are nested too deeply to be judged") from None
 
 
 class _Copy:
@@ -86,7 +86,7 @@ class _Copy:
             self._spend(len(one))
             return one
         if depth > self._limits.depth:
-            raise Refused(f"the arguments are nested more than {self._limits.depth} levels deep")
+            raise RefusedAttempt(f"the arguments are nested more than {self._limits.depth} levels deep")
         if isinstance(one, dict):
             return self._dict(one, depth)
         if isinstance(one, list | tuple):
@@ -102,7 +102,7 @@ class _Copy:
         copy: dict[str, Any] = {}
         for key, inner in own.items():
             if not isinstance(key, str) or not is_text(key):
-                raise Refused("the arguments have a key that is not text")
+                raise RefusedAttempt("the arguments have a key that is not text")
             self._spend(len(key))
             copy[key if type(key) is str else str.__str__(key)] = self.of(inner, depth + 1)
         return copy
@@ -113,23 +113,23 @@ class _Copy:
             return one
         if isinstance(one, str):
             if not is_text(one):
-                raise Refused("the arguments hold half a surrogate pair, which is not a character")
+                raise RefusedAttempt("the arguments hold half a surrogate pair, which is not a character")
             self._spend(len(one))
             return one if type(one) is str else str.__str__(one)
         if isinstance(one, int):
             bits = int.bit_length(one)
             if bits > _MOST_BITS:
-                raise Refused("the arguments hold a number of thousands of digits")
+                raise RefusedAttempt("the arguments hold a number of thousands of digits")
             self._spend(4 + bits // 4)
             return one if type(one) is int else int.__int__(one)
         if isinstance(one, float):
             if not isfinite(one):
-                raise Refused(f"`{one}` is not a JSON number")
+                raise RefusedAttempt(f"`{one}` is not a JSON number")
             self._spend(8)
             return one if type(one) is float else float.__float__(one)
-        raise Refused(f"the arguments hold a value of type `{type(one).__name__}`, which is not JSON")
+        raise RefusedAttempt(f"the arguments hold a value of type `{type(one).__name__}`, which is not JSON")
 
     def _spend(self, size: int, *, holds: int = 0) -> None:
         self._left -= size
         if self._left < 4 * holds:  # before any of them is looked at
-            raise Refused(f"the arguments are larger than {self._limits.bytes:,} bytes")
+            raise RefusedAttempt(f"the arguments are larger than {self._limits.bytes:,} bytes")

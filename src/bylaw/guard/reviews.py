@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.json_values import Refused, check_json
+from bylaw.guard.json_values import RefusedAttempt, check_json
 from bylaw.guard.model import Attempt, Decision, Limits, Options, is_name
 from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
@@ -224,7 +224,7 @@ def _check_call(edited: Any, limits: Limits) -> None:
         raise NotAnswered("edited=…: `tool` is the name of a tool")
     try:
         check_json(edited["arguments"], limits)
-    except Refused as why:
+    except RefusedAttempt as why:
         raise NotAnswered(f"edited=…: {why}") from None
 
 

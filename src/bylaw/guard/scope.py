@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import StoreUnavailable
@@ -282,6 +282,6 @@ def in_current_session(guard: BaseGuard, attempt: Attempt) -> Attempt:
     for session in reversed(_entered.get()):
         if session.guard is guard:
             if session.is_over:
-                raise Refused(session.why_over)
+                raise RefusedAttempt(session.why_over)
             return session.placed(attempt)
     return attempt

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.json_values import Refused, own_json
+from bylaw.guard.json_values import RefusedAttempt, own_json
 from bylaw.guard.model import Attempt, Call, Denied, Limits
 from bylaw.model.canonical import prepared
 
@@ -115,7 +115,7 @@ def plain_json(value: Any) -> Any:
     encode. Anything else is returned as it is, and the guard says that it is not JSON."""
     try:
         return _with_texts(msgspec.to_builtins(value, enc_hook=_other_json, builtin_types=_BYTES))
-    except (TypeError, ValueError, NotImplementedError, RecursionError, Refused):
+    except (TypeError, ValueError, NotImplementedError, RecursionError, RefusedAttempt):
         return value
 
 

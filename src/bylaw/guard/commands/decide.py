@@ -110,7 +110,7 @@ def _guard(
 
 
 def _read_history(guard: BaseGuard, path: Path, needs_session: bool) -> None:
-    from bylaw.guard.json_values import Refused
+    from bylaw.guard.json_values import RefusedAttempt
 
     try:
         text = path.read_text("utf-8")
@@ -133,7 +133,7 @@ def _read_history(guard: BaseGuard, path: Path, needs_session: bool) -> None:
                 )
             else:
                 guard.record_past_call(_attempt(value, where, needs_session))
-        except (Refused, ValueError) as why:
+        except (RefusedAttempt, ValueError) as why:
             raise BadInput(f"{where}: {why}") from None
 
 

@@ -17,7 +17,7 @@ from bylaw.guard.decide.chain import Chain, Runs
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.redaction import StoredArguments
 from bylaw.guard.decide.session import PolicyState, SessionState
-from bylaw.guard.json_values import Refused, own_json
+from bylaw.guard.json_values import RefusedAttempt, own_json
 from bylaw.guard.model import LONGEST_NAME, Attempt, Decision, DenialClass, Limits, Match, Options, check_names, is_name
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores.ports import GuardStore, each_event
@@ -46,7 +46,7 @@ def call_of(
     if ts is None:
         ts = clock()
     elif not is_time(ts):
-        raise Refused("`ts` is a finite number of seconds since 1970")
+        raise RefusedAttempt("`ts` is a finite number of seconds since 1970")
     # `None` says that there are none, not that nobody recorded them
     known = {} if arguments is None else own_json(arguments, limits)
     return ToolCall(origin=origin, turn=turn, at=ts, name=tool, call_id=call_id, arguments=known)
@@ -55,25 +55,25 @@ def call_of(
 def _check_names(attempt: Attempt) -> None:
     """A host may construct an Attempt with values of any type."""
     if not (attempt.tool and is_name(attempt.tool) and is_name(attempt.session)):
-        raise Refused(f"`tool` and `session` are texts of at most {LONGEST_NAME} characters")
+        raise RefusedAttempt(f"`tool` and `session` are texts of at most {LONGEST_NAME} characters")
     if not isinstance(attempt.ancestors, tuple | list):  # a text would be taken for a list of letters
-        raise Refused("`ancestors` are a tuple of names")
+        raise RefusedAttempt("`ancestors` are a tuple of names")
     others = (attempt.agent, attempt.run, attempt.parent_run, attempt.call_id, *attempt.ancestors)
     if not all(name is None or is_name(name) for name in others):
-        raise Refused(f"agents, runs and the id of a call are texts of at most {LONGEST_NAME} characters")
+        raise RefusedAttempt(f"agents, runs and the id of a call are texts of at most {LONGEST_NAME} characters")
 
 
 def in_session(attempt: Attempt, review: str | None, default: str | None) -> Attempt:
     """The attempt in the default session, if it names none. Raises Refused."""
     session: Any = attempt.session
     if review is not None and not is_name(review):
-        raise Refused("`review` is the id of a review")
+        raise RefusedAttempt("`review` is the id of a review")
     if session is not None and not is_name(session):
-        raise Refused(f"`session` is a text of at most {LONGEST_NAME} characters")
+        raise RefusedAttempt(f"`session` is a text of at most {LONGEST_NAME} characters")
     if session:
         return attempt
     if default is None:
-        raise Refused("the attempt names no session: pass `session`, or make the guard with `default_session`")
+        raise RefusedAttempt("the attempt names no session: pass `session`, or make the guard with `default_session`")
     return replace(attempt, session=default)
 
 
@@ -109,7 +109,7 @@ class ToolSchemas:
             return
         problem = next(validator.iter_errors(call.arguments if call.arguments is not None else {}), None)
         if problem is not None:
-            raise Refused(f"the arguments do not fit the tool's schema: {problem.message}")
+            raise RefusedAttempt(f"the arguments do not fit the tool's schema: {problem.message}")
 
 
 def _validator(tool: str, schema: Any) -> Any:
@@ -127,7 +127,7 @@ def _validator(tool: str, schema: Any) -> Any:
 # what was found then. Any other call would run without being counted or judged, so it is refused.
 
 
-class CallIdUsed(Refused):
+class CallIdUsed(RefusedAttempt):
     """The id is that of another call, or it is not known of which."""
 
 
@@ -214,11 +214,13 @@ def judge_approved(chain: Chain, state: SessionState, call: ToolCall, on_error: 
     matches: list[Match] = []
     for policy in chain.judging:
         own = state.of(policy)
-        matches += [_match(policy, verdict, call, on_error) for verdict in (*_look(own, call), *own.calls.peek(call))]
+        matches += [
+            _match(policy, verdict, call, on_error) for verdict in (*_peek_verdicts(own, call), *own.calls.peek(call))
+        ]
     return matches
 
 
-def _look(state: PolicyState, call: ToolCall) -> list[Verdict]:
+def _peek_verdicts(state: PolicyState, call: ToolCall) -> list[Verdict]:
     """The verdicts of the rules about attempts, without counting this one."""
     program, states = state.policy.attempts, state.attempts.states_of(call.origin.session)
     verdicts: list[Verdict] = []
@@ -283,7 +285,7 @@ def block(policy: str, by: str, why: str, denial: DenialClass = DenialClass.PERM
 def refusal(policy: str, why: str, *, shadow: bool) -> Decision:
     """The decision on an attempt that cannot be assigned to a session."""
     decision = block(policy, "arguments", why, DenialClass.STRUCTURAL)
-    return without_effect(decision) if shadow else decision
+    return as_shadow_decision(decision) if shadow else decision
 
 
 def count_repeat(decision: Decision, digest: str, state: SessionState, options: Options) -> Decision:
@@ -300,11 +302,11 @@ def fallback(policy: str, then: str, by: str, why: str, *, shadow: bool) -> Deci
     """The decision after an error."""
     decision = replace(block(policy, by, why, DenialClass.TRANSIENT), action=Action(then))
     if shadow:
-        return without_effect(decision)
+        return as_shadow_decision(decision)
     return decision if then != "allow" else replace(decision, denial=None, advice=None)
 
 
-def without_effect(decision: Decision) -> Decision:
+def as_shadow_decision(decision: Decision) -> Decision:
     """The decision of a guard in shadow: it allows, and names the action it would have taken."""
     if decision.action is Action.ALLOW:
         return decision

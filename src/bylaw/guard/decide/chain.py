@@ -12,7 +12,7 @@ from typing import TypeAlias
 from bylaw.engine.compile import NOBODY as NO_RULE
 from bylaw.engine.compile import Memo
 from bylaw.guard.decide.policy import MOST_SEEN, CompiledPolicy
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt
 from bylaw.guard.policies import decide_nothing
 from bylaw.model.condition import Nothing
@@ -148,7 +148,7 @@ class Policies:
         unknown_parent = not attempt.ancestors and attempt.parent_run and attempt.parent_run not in runs
         _refuse_other_agent(attempt, runs)
         if self._by_agent and unknown_parent:
-            raise Refused(f"the parent run `{attempt.parent_run}` is not known, so neither are the rules above")
+            raise RefusedAttempt(f"the parent run `{attempt.parent_run}` is not known, so neither are the rules above")
         stated, possible = lineage(attempt, runs, family, self._depth)
         agents = (*stated, attempt.agent)
         chain = self._chains.get(agents) or self._build(agents)
@@ -185,13 +185,13 @@ class Policies:
 
     def _build(self, agents: tuple[str | None, ...]) -> Chain:
         if len(agents) - 1 > self._depth:
-            raise Refused(f"the agent stands more than {self._depth} levels below the root")
+            raise RefusedAttempt(f"the agent stands more than {self._depth} levels below the root")
         named = [agent for agent in agents if agent is not None]
         if len(set(named)) < len(named):
             twice = next(agent for place, agent in enumerate(named) if agent in named[:place])
             if len(set(named)) == 1:
-                raise Refused(f"the agent `{twice}` is named as its own parent")
-            raise Refused(f"agents call each other in a circle: {' → '.join(named)}")
+                raise RefusedAttempt(f"the agent `{twice}` is named as its own parent")
+            raise RefusedAttempt(f"agents call each other in a circle: {' → '.join(named)}")
         policies = (*self._everyone, *(policy for agent in named for policy in self._by_agent.get(agent, ())))
         agent_policies = self._by_agent.get(agents[-1] or "", ())
         own = self._own(agents[-1])
@@ -245,7 +245,7 @@ def _refuse_other_agent(attempt: Attempt, runs: Runs) -> None:
     """A run is of one agent: a call of it that names another would escape the rules of either."""
     known = runs.get(attempt.run, (None, None))[0] if attempt.run is not None else None
     if known is not None and attempt.agent is not None and known != attempt.agent:
-        raise Refused(
+        raise RefusedAttempt(
             f"the run `{attempt.run}` is of the agent `{known}`, and the call names the agent `{attempt.agent}`"
         )
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from bylaw.guard.decide.attempts import (
     NotListed,
     ToolSchemas,
+    as_shadow_decision,
     block,
     call_of,
     count_attempt,
@@ -18,7 +19,6 @@ from bylaw.guard.decide.attempts import (
     judge_approved,
     reserve_call,
     strictest,
-    without_effect,
 )
 from bylaw.guard.decide.chain import NOBODY, Chain, Policies, lineage
 from bylaw.guard.decide.policy import CompiledPolicy
@@ -26,7 +26,7 @@ from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.json_values import Refused, copy_json
+from bylaw.guard.json_values import RefusedAttempt, copy_json
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match, Options
 from bylaw.guard.reviews import (
     ReviewTerms,
@@ -85,7 +85,7 @@ class Decider:
         chain, call = NOBODY, None
         try:
             if transaction is not None or self.switches or record.terminated is not None:
-                stopped = self._stopped(attempt, transaction, record, state)
+                stopped = self._decide_stopped(attempt, transaction, record, state)
                 if stopped is not None:
                     stopped.agent = None if attempt.agent is None else text_of(attempt.agent)
                     return stopped
@@ -99,11 +99,11 @@ class Decider:
                 self._schemas.check(call)
             if attempt.agent is not None:
                 state.remember_agent(attempt)
-        except Refused as why:
+        except RefusedAttempt as why:
             malformed = block(self._policy, "arguments", str(why), DenialClass.STRUCTURAL)
-            return self._effective(self._refused(malformed, call, chain, state), attempt, call, chain, record)
+            return self._effective(self._decide_refused(malformed, call, chain, state), attempt, call, chain, record)
         except NotListed as why:
-            refused = self._refused(block(self._policy, why.by, str(why)), call, chain, state)
+            refused = self._decide_refused(block(self._policy, why.by, str(why)), call, chain, state)
             return self._effective(refused, attempt, call, chain, record)
         if review is not None:
             resumed = self._resumed(_judged(attempt, call), call, review, chain, transaction, state)
@@ -150,7 +150,7 @@ class Decider:
         """Everything that would have stopped a call that has run. The attempt is counted, and the session ends if a
         rule says so that is certain to match."""
         found: list[Match] = []
-        stopped = self._stopped(attempt, transaction, record, state)
+        stopped = self._decide_stopped(attempt, transaction, record, state)
         if stopped is not None:
             found.append(Match(rule=stopped.decided_by or "session", then=stopped.action, message=stopped.reason))
         try:
@@ -175,7 +175,7 @@ class Decider:
                 attempt = replace(attempt, agent=state.agent_of(attempt))
             call = call_of(attempt, "-", state.origin, state.turn, self._limits, self._clock)
             return redacted_predicates(self._policies.chain(attempt, state.runs, state.above), call, places)
-        except Refused:  # no rule was evaluated
+        except RefusedAttempt:  # no rule was evaluated
             return {}
 
     def _effective(
@@ -189,12 +189,12 @@ class Decider:
         decision.agent = agent if agent is None or type(agent) is str else text_of(agent)
         decision.version = chain.version
         if self._options.shadow:
-            return without_effect(decision)
+            return as_shadow_decision(decision)
         if decision.action is Action.TERMINATE and record.terminated is None:
             record.terminated = decision.decided_by or "a rule"
         return decision
 
-    def _stopped(
+    def _decide_stopped(
         self, attempt: Attempt, transaction: Transaction | None, record: SessionRecord, state: SessionState
     ) -> Decision | None:
         """A terminated session and kill switches stop a call in shadow mode too."""
@@ -210,7 +210,7 @@ class Decider:
                 return block(self._policy, "kill-switch", switches[name])
         return None
 
-    def _refused(self, decision: Decision, call: ToolCall | None, chain: Chain, state: SessionState) -> Decision:
+    def _decide_refused(self, decision: Decision, call: ToolCall | None, chain: Chain, state: SessionState) -> Decision:
         """Refused before any rule. `call` is None if the attempt has no valid form."""
         decision = _annotated(decision, chain, state)
         if call is None or self._options.shadow:

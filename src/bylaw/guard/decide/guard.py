@@ -36,7 +36,7 @@ from bylaw.guard.decide.policy import CompiledPolicy, RuleChange, find_change
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_changes import SessionChanges
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Call, Decision, Match, Options
 from bylaw.guard.policies import joined_hash, without_repeats
 from bylaw.guard.reviews import NotAnswered, Reviews, edited_attempt, open_review, review_advice
@@ -211,7 +211,7 @@ class BaseGuard(SessionChanges):
             else:
                 with sessions.lock_of(attempt.session):
                     decision = self._decide(attempt, call_id, review, None, *sessions.live(attempt.session))
-        except Refused as why:
+        except RefusedAttempt as why:
             failed = decision = refusal(self.policy, str(why), shadow=self.options.shadow)
         except StoreUnavailable as problem:
             failed = decision = self._fallback("on_store_unavailable", str(problem))

@@ -46,7 +46,7 @@ _LIMITS = {"max_calls": "limit", "max_sum": "limit", "temporal": "at_most"}
 """kind → the parameter that limits a count and has no influence on how it is counted"""
 
 
-class Counted(Struct, frozen=True):
+class AttemptCounter(Struct, frozen=True):
     """A counter of a rule about attempts."""
 
     name: str
@@ -86,10 +86,10 @@ def agent_of(key: str) -> str:
     return key.rpartition(" ")[0]
 
 
-def _counters(monitor: object) -> tuple[Counted, ...]:
+def _counters(monitor: object) -> tuple[AttemptCounter, ...]:
     if not isinstance(monitor, AttemptMonitor):
         return ()
-    return tuple(Counted(_counter_name(counted), counted.value) for counted in monitor.counted)
+    return tuple(AttemptCounter(_counter_name(counted), counted.value) for counted in monitor.counted)
 
 
 def _counter_name(counted: CountOver) -> str:
@@ -116,7 +116,7 @@ class CompiledPolicy:
         self.calls = compile_rules([r for r in gating if not isinstance(r.demand, AttemptDemand)], excerpts=False)
         check_name = _name_doubts(policy)
         for program in (self.attempts, self.calls):  # a route is looked up once, so decisions cost no more
-            program.calls = Memo(_checking(program.calls, check_name))
+            program.calls = Memo(_check_names_of(program.calls, check_name))
         self.gates = bool(gating or policy.tools is not None)
         """whether anything here can refuse a call"""
         demands = [rule.demand for rule in self.attempts.rules if isinstance(rule.demand, AttemptDemand)]
@@ -192,7 +192,7 @@ def _name_doubts(policy: GuardPolicy) -> Callable[[str], None]:
     return check
 
 
-def _checking(routes: Mapping[str, Any], check: Callable[[str], None]) -> Callable[[str], Any]:
+def _check_names_of(routes: Mapping[str, Any], check: Callable[[str], None]) -> Callable[[str], Any]:
     def route(tool: str) -> Any:
         check(tool)
         return routes[tool]
@@ -228,7 +228,7 @@ def inline_form(rule: GuardRule) -> Rule | None:
         return rule.rule
     if _negates_window(demand.when, negated=False):
         return None
-    when = _without_windows(demand.when)
+    when = _drop_windows(demand.when)
     if isinstance(when, Nothing):
         return None
     return replace(rule.rule, demand=AttemptDemand(when, demand.marks), scope=Scope.SESSION)
@@ -246,16 +246,16 @@ def _negates_window(predicate: Predicate, *, negated: bool) -> bool:
             return False
 
 
-def _without_windows(predicate: Predicate) -> Predicate:
+def _drop_windows(predicate: Predicate) -> Predicate:
     """The predicate at attempt time, when a window counter is never true."""
     match predicate:
         case CountOver(over="window"):
             return Nothing()
         case AllOf(of=of):
-            parts = [_without_windows(part) for part in of]
+            parts = [_drop_windows(part) for part in of]
             return Nothing() if any(isinstance(part, Nothing) for part in parts) else AllOf(tuple(parts))
         case AnyOf(of=of):
-            parts = [part for part in map(_without_windows, of) if not isinstance(part, Nothing)]
+            parts = [part for part in map(_drop_windows, of) if not isinstance(part, Nothing)]
             return AnyOf(tuple(parts)) if parts else Nothing()
         case _:
             return predicate
@@ -398,10 +398,10 @@ def _compare(
     if before is None:
         return None, (), ()
     try:
-        old = _remembered(map(CompiledPolicy, load_content(before)))
+        old = _state_names(map(CompiledPolicy, load_content(before)))
     except UNUSABLE:  # msgspec's errors are ValueErrors
         return None, (), ()
-    new = _remembered(policies)
+    new = _state_names(policies)
     known = {name for names in old.values() for name in names}
     begun = {rule for rule, names in new.items() if not names <= known}
     return (
@@ -411,7 +411,7 @@ def _compare(
     )
 
 
-def _remembered(policies: Iterable[CompiledPolicy]) -> dict[str, set[tuple[str | None, str]]]:
+def _state_names(policies: Iterable[CompiledPolicy]) -> dict[str, set[tuple[str | None, str]]]:
     """Rule → the names of what it remembers, for each agent."""
     found: dict[str, set[tuple[str | None, str]]] = {}
     for policy in policies:

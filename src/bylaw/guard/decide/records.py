@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.probes import text_blocks
 from bylaw.guard.decide.redaction import Place, redacted_paths
-from bylaw.guard.json_values import Refused, check_json
+from bylaw.guard.json_values import RefusedAttempt, check_json
 from bylaw.guard.model import Attempt, Decision, DenialClass, Limits, Match
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow
@@ -338,7 +338,7 @@ def writable(value: Any, limits: Limits = _WRITABLE) -> Any:
         return value
     try:
         check_json(value, limits)
-    except Refused as why:
+    except RefusedAttempt as why:
         return {"unwritable": type(value).__name__, "why": str(why)}
     return value
 

@@ -24,7 +24,7 @@ from bylaw.engine.scope import NOTHING_MOVED, Undo, join_undos
 from bylaw.guard.decide.chain import Chain, Policies, ancestors, lineage
 from bylaw.guard.decide.policy import MESSAGES, RESPONSES, RESULTS, CompiledPolicy
 from bylaw.guard.decide.records import REDACT
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt
 from bylaw.model.events import Event, Message, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.verdict import Outcome, Verdict
@@ -45,7 +45,7 @@ MOST_DENIED = 256
 """denied calls that are counted separately"""
 
 
-class Logged(Struct):
+class LoggedEvent(Struct):
     """An event since the oldest reservation that is not settled."""
 
     event: Event
@@ -63,7 +63,7 @@ class PolicyState:
         self.policy = policy
         self.attempts = Evaluation(policy.attempts)
         self.calls = Evaluation(policy.calls)
-        self.log: list[Logged] = []
+        self.log: list[LoggedEvent] = []
         """from the oldest unsettled reservation on"""
         self._settled = 0
         """events at the beginning of the log that are settled"""
@@ -90,14 +90,14 @@ class PolicyState:
             self._joined = len(self.log), undo if joined and longer == undo else longer
         return self._joined[1]
 
-    def read_log(self, log: list[Logged], undo: Undo) -> None:
+    def read_log(self, log: list[LoggedEvent], undo: Undo) -> None:
         """The log as it was written down, with what takes it back."""
         self.log, self._joined = log, (len(log), undo)
         self._settled = next((i for i, one in enumerate(log) if not one.settled), len(log))
 
     def reserve(self, call: ToolCall) -> None:
         log = self.log
-        log.append(Logged(call, self.calls.reserve(call), False))
+        log.append(LoggedEvent(call, self.calls.reserve(call), False))
         if len(log) - self._settled > MOST_UNSETTLED:
             log[self._settled].settled = True
             self._drop_settled()
@@ -111,7 +111,7 @@ class PolicyState:
         if self.policy.calls.route(event) is NOBODY:
             return self.calls.step(event)
         verdicts, undo = self.calls.retractable(event)
-        self.log.append(Logged(event, undo))
+        self.log.append(LoggedEvent(event, undo))
         return verdicts
 
     def settle(self, call_id: str | None) -> None:
@@ -134,7 +134,7 @@ class PolicyState:
         del log[since:]
         self._settled, self._joined = min(self._settled, since), (0, NOTHING_MOVED)
         for one in again:
-            log.append(Logged(one.event, self.calls.retractable(one.event)[1], one.settled))
+            log.append(LoggedEvent(one.event, self.calls.retractable(one.event)[1], one.settled))
         self._drop_settled()
         return True
 
@@ -160,15 +160,15 @@ class PolicyState:
             one.undo = replayed.retractable(one.event)[1]
 
 
-def _is_reservation(one: Logged, call_id: str) -> bool:
+def _is_reservation(one: LoggedEvent, call_id: str) -> bool:
     return not one.settled and isinstance(one.event, ToolCall) and one.event.call_id == call_id
 
 
-def _undos(log: list[Logged]) -> list[Undo]:
+def _undos(log: list[LoggedEvent]) -> list[Undo]:
     return [one.undo for one in log if one.undo is not None]
 
 
-class ToldBefore(Exception):
+class AlreadyReported(Exception):
     """What happened was told before, under the same id: nothing has changed."""
 
 
@@ -264,10 +264,10 @@ class SessionState:
         if len(self.used) > MOST_USED:
             del self.used[next(iter(self.used))]
 
-    def is_told(self, request: str) -> bool:
+    def is_reported(self, request: str) -> bool:
         return _digest(request) in self.told
 
-    def note_told(self, request: str) -> None:
+    def mark_reported(self, request: str) -> None:
         self.told[_digest(request)] = None
         if len(self.told) > MOST_TOLD:
             del self.told[next(iter(self.told))]
@@ -387,7 +387,7 @@ def concerned_chain(policies: Policies, event: Event, state: SessionState) -> Ch
     is_placed = isinstance(event, ToolResult) or agent in state.above  # a call reaches every rule that it could concern
     try:
         return policies.chain(attempt, state.runs, state.above if is_placed else {})
-    except Refused:
+    except RefusedAttempt:
         return policies.without_ancestors(agent)
 
 

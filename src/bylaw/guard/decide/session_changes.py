@@ -15,8 +15,8 @@ from bylaw.guard.decide.attempts import call_key, is_time
 from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider
 from bylaw.guard.decide.session import (
+    AlreadyReported,
     SessionState,
-    ToldBefore,
     concerned_chain,
     doubt_call,
     end_session,
@@ -150,10 +150,10 @@ class SessionChanges:
         def change_once(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> T:
             if request is None:
                 return change(transaction, record, state)
-            if state.is_told(request):
-                raise ToldBefore("it was told before")
+            if state.is_reported(request):
+                raise AlreadyReported("it was told before")
             done = change(transaction, record, state)
-            state.note_told(request)
+            state.mark_reported(request)
             return done
 
         return self._sessions.change_now_or_later(key, change_once, later=later)

@@ -14,7 +14,7 @@ from bylaw.engine.scope import NOTHING_MOVED, Undo, dumped_undo, revived_undo
 from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.policy import CompiledPolicy, agent_of
 from bylaw.guard.decide.redaction import StoredArguments, redacted_paths, unread_places
-from bylaw.guard.decide.session import Logged, PolicyState, SessionState
+from bylaw.guard.decide.session import LoggedEvent, PolicyState, SessionState
 from bylaw.guard.stores.ports import SessionUnreadable
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
 from bylaw.text.redaction.redactor import Redactor
@@ -155,7 +155,7 @@ def _dump_undo(state: PolicyState) -> Raw:
     return known[1]
 
 
-def _dump_logged(logged: Logged, session: SessionState) -> Raw:
+def _dump_logged(logged: LoggedEvent, session: SessionState) -> Raw:
     event = logged.event
     if isinstance(event, ToolCall) and session.open.get(event.call_id) is event:
         return Raw(_encode(event.call_id))
@@ -262,11 +262,11 @@ def _without_own(saved: dict[str, PolicyData], policies: Sequence[CompiledPolicy
     return dict(list(others.items())[-MOST_OTHERS:])
 
 
-def _load_logged(text: Raw, settled: bool, session: SessionState, policies: Sequence[CompiledPolicy]) -> Logged:
+def _load_logged(text: Raw, settled: bool, session: SessionState, policies: Sequence[CompiledPolicy]) -> LoggedEvent:
     entry = _decode_entry(text)
     if isinstance(entry, str):
-        return Logged(session.open[entry], None, settled)
-    return Logged(_revive(entry, session.key, policies), None, settled, text.copy())
+        return LoggedEvent(session.open[entry], None, settled)
+    return LoggedEvent(_revive(entry, session.key, policies), None, settled, text.copy())
 
 
 def _event(event: Event, redact: Redactor) -> list[Any]:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 _Change: TypeAlias = Callable[[Transaction | None, SessionRecord, SessionState], T]
 
 
-class _Torn:
+class _UnusableLock:
     """In place of the lock of sessions that another thread was changing when this process was forked."""
 
     def __enter__(self) -> None:
@@ -333,7 +333,7 @@ class Sessions:
         self._dropped = Counter()
         self._beginning, self._applying, self._dropping = (threading.Lock() for _ in range(3))
         if not self.durable:
-            self._locks = [_Torn()] * LOCKS  # type: ignore[list-item]
+            self._locks = [_UnusableLock()] * LOCKS  # type: ignore[list-item]
             for i in held:
                 self._locks[i] = threading.RLock()
 

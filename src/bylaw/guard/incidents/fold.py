@@ -38,7 +38,7 @@ from bylaw.guard.incidents.event_rows import (
     rule_key,
     text_at,
 )
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Limits, Match
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.condition import Reach
@@ -170,7 +170,7 @@ class Fold:
             call = call_of(attempt, decision.call_id, state.origin, state.turn, _ANY_SIZE, _no_clock)
             chain = self._policies.chain(attempt, state.runs, state.above)
             state.remember_agent(attempt)
-        except Refused:
+        except RefusedAttempt:
             return None
         if self._rules.wide and row.seq > self._after and not decision.resumed:
             self.attempted += self._list_attempts(row, decision, replace(attempt, agent=call.origin.agent), call)

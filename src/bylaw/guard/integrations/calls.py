@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide.attempts import is_time
 from bylaw.guard.guard import Guard
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Call, Decision, Denied, Match
 from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.scope import in_current_session
@@ -155,7 +155,7 @@ class Calls:
             return replace(attempt, session=above.session, agent=agent, ancestors=ancestors)
         try:
             attempt = in_current_session(self.guard, attempt)
-        except Refused:  # the session has ended, and the guard says so when it decides
+        except RefusedAttempt:  # the session has ended, and the guard says so when it decides
             return attempt
         return attempt if attempt.session or not default else replace(attempt, session=default)
 

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide.attempts import call_key, call_of, id_as_run, in_session, is_time, no_attempt, refusal
 from bylaw.guard.guard import Guard
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, Match, check_names, check_type
 from bylaw.guard.scope import OpenSessions, in_current_session
 from bylaw.guard.service.client_link import AsyncLink, Link, RemoteReviews, encode_body
@@ -104,7 +104,7 @@ class GuardClient(Guard):
         """As `Guard.decide`: never raises for any content of the attempt, nor if the service is away."""
         try:
             prepared, body = self._prepare(attempt, review)
-        except Refused as why:
+        except RefusedAttempt as why:
             return refusal("", str(why), shadow=False)
         try:
             self._deliver()
@@ -128,7 +128,7 @@ class GuardClient(Guard):
         try:
             return attempt, encode_body({**attempt_body(attempt), "review": review})
         except (TypeError, ValueError):
-            raise Refused("the attempt has no JSON form") from None
+            raise RefusedAttempt("the attempt has no JSON form") from None
 
     def _without_service(self, attempt: Attempt, problem: Exception) -> Decision:
         """The call may have been counted nevertheless: it is released as soon as the service answers."""
@@ -327,7 +327,7 @@ class AsyncGuardClient(GuardClient):
     async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
         try:
             prepared, body = self._prepare(attempt, review)
-        except Refused as why:
+        except RefusedAttempt as why:
             return refusal("", str(why), shadow=False)
         try:
             await self._adeliver()

@@ -19,8 +19,8 @@ from msgspec.structs import asdict, replace
 
 from bylaw.guard.decide.attempts import CallIdUsed
 from bylaw.guard.decide.records import decision_json
-from bylaw.guard.decide.session import ToldBefore
-from bylaw.guard.json_values import Refused
+from bylaw.guard.decide.session import AlreadyReported
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.reviews import edited_attempt, review_advice
 from bylaw.guard.service.api import Asked, Done, Endpoint, Given, Group
@@ -191,7 +191,7 @@ def record(asked: Asked[RecordBody]) -> Found:
     _known(sessions.check(asked.who, given.session))
     about: dict[str, Any] = {"session": given.session, "request": given.request_id}
     tell = partial(guard.record, given.call_id, given.content, is_error=given.is_error, **about)
-    with _refusals(), suppress(ToldBefore):
+    with _refusals(), suppress(AlreadyReported):
         return _found(_tell_about_call(asked, tell))
     return Found(repeated=True)
 
@@ -202,7 +202,7 @@ def release(asked: Asked[ReleaseBody]) -> Released:
     given, sessions, guard = asked.given, asked.context.sessions, asked.operations.guard
     _known(sessions.check(asked.who, given.session))
     tell = partial(guard.release, given.call_id, session=given.session, request=given.request_id)
-    with _refusals(), suppress(ToldBefore):
+    with _refusals(), suppress(AlreadyReported):
         try:
             return Released(_tell_about_call(asked, tell))
         except NotOpen:
@@ -245,7 +245,7 @@ def observe(asked: Asked[ObserveBody]) -> Found:
     _check_time(asked, given.at)
     asked.context.sessions.check(asked.who, given.session)
     asked.context.sessions.check_place(asked.who, given.session, agent, given.parent_run)
-    with _refusals(), suppress(ToldBefore):
+    with _refusals(), suppress(AlreadyReported):
         event = event_of(given, agent, asked.operations.clock())
         found, blind = asked.operations.guard._observe_and_name_blind(event, request=given.request_id)
         return replace(_found(found), blind=blind or UNSET)
@@ -266,7 +266,7 @@ def start_run(asked: Asked[RunBody]) -> Done:
 def end(asked: Asked[EndBody]) -> Found:
     given = asked.given
     _known(asked.context.sessions.check_owner(asked.who, given.session))
-    with _refusals(), suppress(ToldBefore):
+    with _refusals(), suppress(AlreadyReported):
         guard = asked.operations.guard
         return _found(guard.end_session(given.session, complete=given.complete, request=given.request_id))
     return Found(repeated=True)
@@ -347,7 +347,7 @@ class _refusals:
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         if isinstance(problem, CallIdUsed):
             raise Conflict(str(problem)) from None
-        if isinstance(problem, ValueError | Refused):
+        if isinstance(problem, ValueError | RefusedAttempt):
             raise BadRequest(str(problem)) from None
 
 

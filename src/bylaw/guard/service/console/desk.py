@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from bylaw.guard.json_values import Refused, check_json
+from bylaw.guard.json_values import RefusedAttempt, check_json
 from bylaw.guard.model import Limits
 from bylaw.guard.service.console import Visit
 from bylaw.guard.service.console.plots import ACTIONS, Bucket, Lane, Mark, activity_plot, timeline_plot
@@ -140,7 +140,7 @@ def _arguments(text: str) -> Any:
         arguments = json.loads(text)
         check_json(arguments, _LIMITS)
         twice = repeated_key(text, arguments)
-    except (ValueError, RecursionError, Refused) as bad:
+    except (ValueError, RecursionError, RefusedAttempt) as bad:
         raise BadRequest(f"the arguments are not JSON: {bad}") from None
     if not isinstance(arguments, dict):
         raise BadRequest("the arguments of a call are a JSON object")

@@ -20,7 +20,7 @@ from bylaw.guard.decide.session_codec import load
 from bylaw.guard.guard import Guard
 from bylaw.guard.incidents.event_rows import Rules
 from bylaw.guard.incidents.fold import counters_of
-from bylaw.guard.json_values import Refused
+from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.service.auth import ANY, Principal
 from bylaw.guard.service.errors import Conflict, Forbidden, NotFound
@@ -182,7 +182,7 @@ class Sessions:
         attempt = Attempt(tool="-", agent=state.agent_of(attempt), run=run, session=session)
         try:
             chain = self._guard.policies.chain(attempt, state.runs, state.above)
-        except Refused as why:
+        except RefusedAttempt as why:
             raise NotFound(str(why)) from None
         return views_of([compiled.policy for compiled in chain.policies])
 
