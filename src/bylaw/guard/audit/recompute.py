@@ -190,7 +190,7 @@ class Recompute:
         decision = guard.decide(attempt, review=data.get("resumes"))
         if written["action"] == "pause" and written["review"] is not None:
             self._reviews.set_action(written["review"], decision.review, is_redacted="redacted" in data)
-        self._compare(row, decision, session, self._unfollowed(attempt, session, guard))
+        self._compare(row, decision, session, self._rules_with_unknown_state(attempt, session, guard))
 
     def _is_other_call(self, data: Mapping[str, Any], attempt: Attempt) -> bool:
         """Whether the guard has refused to resume it as another call than the approved one, and the difference may lie
@@ -233,7 +233,7 @@ class Recompute:
         state = self._sessions.for_guard(attempt.session, guard.policy, guard.policies.all).state
         return guard.policies.chain(attempt, state.runs, state.above)
 
-    def _unfollowed(self, attempt: Attempt, session: AuditSession, guard: BaseGuard) -> set[str]:
+    def _rules_with_unknown_state(self, attempt: Attempt, session: AuditSession, guard: BaseGuard) -> set[str]:
         """Names of the rules about this call whose state is unknown."""
         if not session.unfollowed:
             return set()
@@ -292,7 +292,7 @@ class Recompute:
         if "matches" not in row.data:
             guard.record_past_call(attempt)
             return
-        unfollowed = self._unfollowed(attempt, session, guard)
+        unfollowed = self._rules_with_unknown_state(attempt, session, guard)
         written = [[one["rule"], one["then"]] for one in row.data["matches"] if one["rule"] not in unfollowed]
         was_over = session.record.terminated is not None
         try:

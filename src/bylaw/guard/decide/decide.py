@@ -106,17 +106,17 @@ class Decider:
             refused = self._decide_refused(block(self._policy, why.by, str(why)), call, chain, state)
             return self._effective(refused, attempt, call, chain, record)
         if review is not None:
-            resumed = self._resumed(_judged(attempt, call), call, review, chain, transaction, state)
+            resumed = self._decide_resumed(_judged_attempt(attempt, call), call, review, chain, transaction, state)
             if resumed.action is _ALLOW and attempt.call_id is not None:
                 state.use_call_id(attempt.call_id)
-            return self._effective(_annotated(resumed, chain, state), attempt, call, chain, record)
+            return self._effective(_add_notes(resumed, chain, state), attempt, call, chain, record)
         matches = judge(chain, state, call, self._on_error)
         if chain.elsewhere:
             count_attempt(chain.elsewhere, state, call)
         if matches:
             if not chain.can_pause:
-                matches = [_blocking(match) for match in matches]
-            matched = self._matched(attempt, call, chain, matches, transaction, state)
+                matches = [_make_blocking(match) for match in matches]
+            matched = self._decide_matched(attempt, call, chain, matches, transaction, state)
             if matched.action is _ALLOW and attempt.call_id is not None:
                 state.use_call_id(attempt.call_id)
             return self._effective(matched, attempt, call, chain, record)
@@ -212,12 +212,12 @@ class Decider:
 
     def _decide_refused(self, decision: Decision, call: ToolCall | None, chain: Chain, state: SessionState) -> Decision:
         """Refused before any rule. `call` is None if the attempt has no valid form."""
-        decision = _annotated(decision, chain, state)
+        decision = _add_notes(decision, chain, state)
         if call is None or self._options.shadow:
             return decision
         return count_repeat(decision, _hash(call), state, self._options)
 
-    def _matched(
+    def _decide_matched(
         self,
         attempt: Attempt,
         call: ToolCall,
@@ -251,7 +251,7 @@ class Decider:
         with self._sessions.review_transaction(transaction, call.origin.session) as within:
             review = open_review(
                 within,
-                _judged(attempt, call),
+                _judged_attempt(attempt, call),
                 decision,
                 self._options,
                 self._clock(),
@@ -266,7 +266,7 @@ class Decider:
         rules = chain.rules_by_name(attempt.agent)
         matched = [match.rule for match in decision.matches if not match.shadow and match.then is not _ALLOW]
         paused_by = {name: rules[name] for name in matched if name in rules}
-        above = self._above(attempt, state)
+        above = self._ancestors(attempt, state)
         hashes = sorted(_rule_hash(policy, rule) for policy, rule in paused_by.values())
         return ReviewTerms(
             needs=needed_approvals((name, rule) for name, (_, rule) in paused_by.items()),
@@ -274,12 +274,12 @@ class Decider:
             bound_to=short_digest([hashes, sorted(above)] if above else hashes),
         )
 
-    def _above(self, attempt: Attempt, state: SessionState) -> tuple[str, ...]:
+    def _ancestors(self, attempt: Attempt, state: SessionState) -> tuple[str, ...]:
         """The agents that stand above the one of the attempt, or may."""
         stated, possible = lineage(attempt, state.runs, state.above, self._options.max_depth)
         return (*possible, *stated)
 
-    def _resumed(
+    def _decide_resumed(
         self,
         attempt: Attempt,
         call: ToolCall,
@@ -295,7 +295,7 @@ class Decider:
             review, problem = approved_review(within, review_id, attempt, self._clock())
             if review is None:
                 return replace(block(self._policy, "review", problem), review=review_id)
-            new_above = [name for name in self._above(attempt, state) if name not in review.above]
+            new_above = [name for name in self._ancestors(attempt, state) if name not in review.above]
             if new_above:
                 why = f"`{new_above[0]}` stands above its agent, and did not when the call was paused"
                 return _void(block(self._policy, "review", why), review_id)
@@ -306,14 +306,14 @@ class Decider:
                     return _void(block(self._policy, "review", _OTHER_RULES), review_id)
             if review.tool != call.name:
                 count_attempt(chain.judging, state, call)
-            stopped = self._still_stopped(attempt, call, review, chain, before, within, state)
+            stopped = self._recheck_approved(attempt, call, review, chain, before, within, state)
             if stopped is not None:
                 return stopped
             spend(within, review, self._clock())
         reserve_call(chain, state, call)
         return Decision(action=_ALLOW, decided_by="review", reason="approved", review=review_id, policy=self._policy)
 
-    def _still_stopped(
+    def _recheck_approved(
         self,
         attempt: Attempt,
         call: ToolCall,
@@ -329,7 +329,7 @@ class Decider:
             m for m in judge_approved(chain, state, call, self._on_error) if not m.shadow and m.then is not _ALLOW
         ]
         if not chain.can_pause:
-            matches = [_blocking(match) for match in matches]
+            matches = [_make_blocking(match) for match in matches]
         stops = [match for match in matches if match.then is not Action.PAUSE]
         best = strictest(stops, shadow=False)
         if best is not None:
@@ -351,7 +351,7 @@ class Decider:
         return replace(paused, review=review.id, advice=review_advice(pending))
 
 
-def _judged(attempt: Attempt, call: ToolCall) -> Attempt:
+def _judged_attempt(attempt: Attempt, call: ToolCall) -> Attempt:
     """The attempt with the arguments that are judged."""
     return attempt if attempt.arguments is None else replace(attempt, arguments=call.arguments)
 
@@ -383,7 +383,7 @@ def _check_listed(attempt: Attempt, chain: Chain) -> None:
             raise NotListed("allowlist", f"`{attempt.tool}` is not a tool of this agent")
 
 
-def _blocking(match: Match) -> Match:
+def _make_blocking(match: Match) -> Match:
     """The match of a rule of an ancestor, for an agent on whose behalf nobody can be asked."""
     if match.then is not Action.PAUSE:
         return match
@@ -391,7 +391,7 @@ def _blocking(match: Match) -> Match:
     return replace(match, then=Action.BLOCK, reason=why)
 
 
-def _annotated(decision: Decision, chain: Chain, state: SessionState) -> Decision:
+def _add_notes(decision: Decision, chain: Chain, state: SessionState) -> Decision:
     return replace(decision, blind=chain.blind(state.fed), notes=_notes(chain, state))
 
 

@@ -232,12 +232,12 @@ class BaseGuard(SessionChanges):
                 return self._decide_in_one_transaction(asked)
             except StoreUnavailable as problem:
                 if _now() - started >= LONG_WAIT:
-                    return [self._without_store(attempt, str(problem), started) for attempt, _ in asked]
+                    return [self._decide_without_store(attempt, str(problem), started) for attempt, _ in asked]
             except Exception as problem:
                 _log.debug("decisions cannot be made together: %s", problem)
         return [self.decide(attempt, review=review) for attempt, review in asked]
 
-    def _without_store(self, attempt: Attempt, why: str, started: float) -> Decision:
+    def _decide_without_store(self, attempt: Attempt, why: str, started: float) -> Decision:
         decision = self._fallback("on_store_unavailable", why)
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         self._finish(decision, attempt, call_id, started)

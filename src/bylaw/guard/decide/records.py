@@ -69,7 +69,7 @@ def write_decision(
     data = {"attempt": written, "decision": decision_row(decision, redact), **about}
     if review is not None:
         data["resumes"] = review
-    data |= _left_out(attempt, written, limits, predicates)
+    data |= _redaction_keys(attempt, written, limits, predicates)
     transaction.append_to_both(EventRow(attempt.session, "decision", now, data))
 
 
@@ -93,7 +93,7 @@ def write_past_call(
         data["matches"] = redact([_match(match) for match in matches])
     if terminated is not None:
         data["terminated"] = terminated
-    data |= _left_out(attempt, written, _WRITABLE, predicates)
+    data |= _redaction_keys(attempt, written, _WRITABLE, predicates)
     transaction.append_to_both(EventRow(attempt.session, "taken", now, data))
 
 
@@ -233,9 +233,9 @@ def late_decision(
         arguments = _plain(attempt.arguments, _REFUSED, redact)
         names = {"tool": text_of(attempt.tool), "agent": None if attempt.agent is None else text_of(attempt.agent)}
         written = {**redact(names), "ts": now, "arguments": arguments}
-        left_out = _arguments_left_out(attempt.arguments, arguments, _REFUSED, predicates)
+        left_out = _redacted_argument_keys(attempt.arguments, arguments, _REFUSED, predicates)
         if not names.items() <= written.items():
-            left_out = _names_left_out(left_out)
+            left_out = _redacted_name_keys(left_out)
         data = {"attempt": written, "decision": decision_row(decision, redact), **left_out}
     except Exception:  # a host may put any object into an attempt
         bare = replace(decision, matches=(), reason=_UNPRINTABLE, advice=None, notes=())
@@ -296,7 +296,7 @@ def attempt_of(data: Mapping[str, Any], *, session: str, ts: float, call_id: str
     )
 
 
-def _left_out(
+def _redaction_keys(
     attempt: Attempt, written: dict[str, Any], limits: Limits, predicates: RedactedPredicates | None
 ) -> dict[str, Any]:
     """The keys of a row that say which parts of the attempt it lacks."""
@@ -308,16 +308,16 @@ def _left_out(
         or (attempt.ancestors and written["ancestors"] != list(attempt.ancestors))
         or attempt.call_id != written.get("call_id")
     ):
-        return _names_left_out(_arguments_left_out(attempt.arguments, written.get("arguments"), limits, None))
-    return _arguments_left_out(attempt.arguments, written.get("arguments"), limits, predicates)
+        return _redacted_name_keys(_redacted_argument_keys(attempt.arguments, written.get("arguments"), limits, None))
+    return _redacted_argument_keys(attempt.arguments, written.get("arguments"), limits, predicates)
 
 
-def _names_left_out(arguments_left_out: Mapping[str, Any]) -> dict[str, Any]:
+def _redacted_name_keys(arguments_left_out: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the arguments were written is independent of the names."""
     return {"unwritten": True} if arguments_left_out else {"unwritten": True, "arguments_written": True}
 
 
-def _arguments_left_out(
+def _redacted_argument_keys(
     arguments: Any, written: Any, limits: Limits, predicates: RedactedPredicates | None
 ) -> dict[str, Any]:
     if written == arguments:

@@ -156,13 +156,13 @@ def rules_on_event(policy: CompiledPolicy, event: Event, *, redacted: bool) -> s
     routed = {policy.calls.rules[index].id for index, _, _ in policy.calls.route(event).session}
     if not isinstance(event, Response):
         return routed if redacted else set()
-    unrecorded, texts, messages = _by_sight(policy)
+    unrecorded, texts, messages = _rules_by_input(policy)
     found = routed & (unrecorded | texts if redacted else unrecorded)
     return found if event.request is None else found | messages
 
 
 @lru_cache(maxsize=1024)
-def _by_sight(policy: CompiledPolicy) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+def _rules_by_input(policy: CompiledPolicy) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Rules that look at parts of a response that are not recorded, at its text, and at messages."""
     rules = policy.calls.rules
     unrecorded = frozenset(rule.id for rule in rules if not is_recorded(rule))

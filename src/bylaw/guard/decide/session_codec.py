@@ -179,7 +179,7 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
     state.open = {call.call_id: call for call in calls if isinstance(call, ToolCall)}
     for policy in policies:
         _load_policy(policy, found.policies, state, policies)
-    state.others = _without_own(found.policies, policies)
+    state.others = _state_of_other_guards(found.policies, policies)
     state.above = found.above
     state.fed = frozenset(found.fed)
     state.runs, state.denied = found.runs, found.denied
@@ -241,7 +241,7 @@ def _load_undo(policy: CompiledPolicy, text: Raw) -> Undo:
     return revived_undo(policy.calls, undo)
 
 
-def _without_own(saved: dict[str, PolicyData], policies: Sequence[CompiledPolicy]) -> dict[str, PolicyData]:
+def _state_of_other_guards(saved: dict[str, PolicyData], policies: Sequence[CompiledPolicy]) -> dict[str, PolicyData]:
     """What only rules of other guards remember. They do not see the calls that this one decides, so what they have
     reserved counts as made."""
     others: dict[str, PolicyData] = {}
