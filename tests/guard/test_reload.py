@@ -16,7 +16,9 @@ import bylaw
 from bylaw.errors import InputError
 from bylaw.guard import policies as guard_policies
 from bylaw.guard.decide import sessions
+from bylaw.guard.policies import FileWatch
 from bylaw.guard.stores import audit_rows, verify_chain
+from bylaw.guard.stores.ports import StoreUnavailable
 
 
 def _rules(limit: int = 2, *more: dict[str, Any], reason: str = "enough") -> dict[str, Any]:
@@ -226,6 +228,27 @@ def test_a_watched_file_with_a_mistake_is_reported(
         now[0] += 1
         last = _ask(guard, "wire")
     assert last == [False]
+
+
+def test_a_change_that_could_not_be_stored_is_loaded_later(
+    file: Path, now: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    reloaded: list[float] = []
+
+    def reload() -> None:
+        reloaded.append(now[0])
+        if len(reloaded) < 4:
+            raise StoreUnavailable("the store is locked")
+
+    watch = FileWatch([str(file)], reload)
+    _write(file, json.dumps(_rules(2, NO_WIRE)))
+    with caplog.at_level(logging.ERROR, "bylaw"):
+        for _ in range(8):
+            now[0] += 1
+            watch.look()
+    assert len(reloaded) == 4, "until it worked, and not again"
+    assert [record.message for record in caplog.records if "the store is locked" in record.message] != []
+    assert len(caplog.records) == 1, "once, and not at every attempt"
 
 
 def test_rules_in_code_cannot_be_watched() -> None:

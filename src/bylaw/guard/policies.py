@@ -249,6 +249,8 @@ class FileWatch:
     def __init__(self, files: Sequence[str], reload: Callable[[], object]) -> None:
         self._files, self._reload = files, reload
         self._loaded = self._seen = self._stamps()
+        self._problem = ""
+        """what kept the rules from being loaded at the last look, such as a store that cannot be used"""
         self._next = time.monotonic() + LOOK_EVERY
         self._lock, self._process = threading.Lock(), os.getpid()
 
@@ -259,16 +261,21 @@ class FileWatch:
             self._lock, self._process = threading.Lock(), os.getpid()
         if not self._lock.acquire(blocking=False):
             return
+        stamps = self._loaded
         try:
             self._next = time.monotonic() + LOOK_EVERY
             stamps = self._stamps()
             is_settled, self._seen = stamps == self._seen, stamps
             if not is_settled or stamps == self._loaded:
                 return
-            self._loaded = stamps
             self._reload()
+            self._loaded, self._problem = stamps, ""
         except Exception as problem:  # whoever asks for a decision gets one
-            _log.error("the rules have changed and cannot be used, so the old ones stay in force: %s", problem)
+            if isinstance(problem, InputError | ValueError):  # the next look would find the same
+                self._loaded = stamps
+            if str(problem) != self._problem:
+                _log.error("the rules have changed and cannot be used, so the old ones stay in force: %s", problem)
+            self._problem = "" if self._loaded == stamps else str(problem)
         finally:
             self._lock.release()
 
