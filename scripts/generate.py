@@ -120,7 +120,10 @@ def _codes() -> Iterator[str]:
 def _with_formats(page: str) -> str:
     """The page with its table of trace formats up to date; the rest of it is written by hand."""
     rows = "".join(f"| `{name}` | {description} |\n" for name, description in FORMATS.items())
-    return re.sub(r"(\| format \| is \|\n\|---\|---\|\n)(?:\|.*\n)+", lambda table: table[1] + rows, page)
+    header = re.escape("| format | content |\n|---|---|\n")
+    text, tables = re.subn(f"({header})(?:\\|.*\\n)+", lambda table: table[1] + rows, page)
+    assert tables == 1, f"{tables} tables of trace formats in trace-format.md"
+    return text
 
 
 def _lower(text: str) -> str:

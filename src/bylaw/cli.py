@@ -97,13 +97,15 @@ cli.params.append(colour_option())
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit as `ExitCode` says."""
-    # a stream that the caller closed is None: replace it, so that reading finds nothing and output is discarded
+    # A stream that the caller closed is None: replace it, so that reading finds nothing and messages are discarded. The
+    # output is the result of the command: into a descriptor opened for reading, writing fails as on a full disk.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character must not stop the command
+    failure: OSError | None = None
     try:
         code = cli.main(arguments, prog_name="bylaw", standalone_mode=False)
     except click.ClickException as problem:
@@ -119,15 +121,18 @@ def main(arguments: list[str] | None = None) -> None:
         _discard_output()
         code = ExitCode.OUT_OF_REACH
     except OSError as problem:
-        file = f": `{problem.filename}`" if problem.filename else ""
-        _print_error(f"cannot go on: {problem.strerror or problem}{file}")
+        failure = problem
         code = ExitCode.OUT_OF_REACH
     try:
         sys.stdout.flush()  # a full disk may show only when the last bytes are written
     except (OSError, ValueError) as problem:
         _discard_output()
-        _print_error(f"cannot write the output: {problem}")
+        _print_error(f"cannot write the output: {getattr(problem, 'strerror', None) or problem}")
         code = ExitCode.OUT_OF_REACH
+    else:
+        if failure is not None:
+            file = f": `{failure.filename}`" if failure.filename else ""
+            _print_error(f"cannot go on: {failure.strerror or failure}{file}")
     sys.exit(int(code or ExitCode.OK))
 
 

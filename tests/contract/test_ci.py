@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from bylaw.ci.file import load_ci
-from bylaw.ci.report import CiPart, combine, failed_part
+from bylaw.ci.report import RENDERERS, CiPart, CiReport, combine, failed_part
 from bylaw.cli import cli
 from bylaw.errors import ExitCode
 from bylaw.lint.report import read_files
@@ -274,6 +274,17 @@ def test_the_report_for_people_has_every_part(folder: Path, format: str) -> None
     assert done.return_value == 0
     assert "PASSED: score 100" in done.stdout
     assert "left out: check" in done.stdout
+
+
+def test_a_format_that_no_part_has_gets_the_summary_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "bylaw.yaml").write_text(yaml.safe_dump(CONTRACT))
+    monkeypatch.setitem(RENDERERS._functions, "csv", f"{__name__}:_render_csv")
+    done = CliRunner().invoke(cli, ["ci", "--format", "csv"], standalone_mode=False)
+    assert (done.return_value, done.stdout) == (0, "100.0,[]\n")
+
+
+def _render_csv(report: CiReport, texts: dict[str, str]) -> str:
+    return f"{report.score},{[*texts]}\n"
 
 
 @pytest.mark.parametrize("torn", ["{", '{"neither": "nor"}'])

@@ -114,8 +114,11 @@ def test_each_case_is_detected_and_its_calls_are_told_apart(format: str, case: d
 @each_plain
 def test_a_file_that_ends_early_is_never_whole(format: str, data: bytes) -> None:
     for part in (3, 6, 9):
+        end = len(data) * part // 10
+        while data[:end].endswith(b"}") or data[end : end + 1] == b"\n":  # a cut between lines leaves whole records
+            end -= 1
         try:
-            trace = load_trace(data[: len(data) * part // 10], format=format, skip_bad=True)
+            trace = load_trace(data[:end], format=format, skip_bad=True)
         except InputError:
             continue
         assert trace.skipped or not trace.complete

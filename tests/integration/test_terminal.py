@@ -31,6 +31,24 @@ def test_a_terminal_gets_colours_unless_it_is_dumb(terminal: str, has_colours: b
     assert b"FAILED" in shown
 
 
+@pytest.mark.parametrize(("less", "has_colours"), [("", True), ("-FX", False), ("-R", True)])
+def test_a_pager_gets_colours_only_if_it_shows_them(less: str, has_colours: bool, tmp_path: Path) -> None:
+    pager = tmp_path / "less"
+    pager.write_text(f'#!/bin/sh\necho "$LESS" > {tmp_path}/options\ncat > {tmp_path}/shown\n')
+    pager.chmod(0o755)
+    screen, end = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    environment |= {"TERM": "xterm", "PAGER": str(pager), "LESS": less}
+    arguments = [sys.executable, "-m", "bylaw", "inspect", str(EXAMPLE / "v2.jsonl")]
+    subprocess.run(arguments, stdin=end, stdout=end, env=environment, check=True, timeout=120)
+    os.close(screen)
+    os.close(end)
+    shown = (tmp_path / "shown").read_bytes()
+    assert b"issue_refund" in shown
+    assert (b"\x1b[" in shown) is has_colours
+    assert not has_colours or "R" in (tmp_path / "options").read_text()
+
+
 def _read(screen: int) -> bytes:
     try:
         return os.read(screen, 4096)
@@ -84,14 +102,19 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ("bylaw check v2.jsonl > /dev/full", 4),
         ("bylaw lint bylaw.yaml > /dev/full", 4),
         ("bylaw diff v1.jsonl v2.jsonl --format json > /dev/full", 4),
-        ("bylaw check v2.jsonl >&-", 1),
+        ("bylaw check v2.jsonl >&-", 4),
+        ("bylaw check v1.jsonl >&-", 4),
+        ("bylaw check v2.jsonl -o /dev/null >&-", 1),
+        ("bylaw convert v1.jsonl - >&-", 4),
         ("bylaw check - <&-", 3),
         ("bylaw check v1.jsonl --format json=/proc/nope", 4),
+        ("bylaw check v1.jsonl -o /dev/full", 4),
         ("bylaw check v1.jsonl -o /dev/null", 0),
     ],
 )
 def test_streams_that_fail_are_no_traceback_and_no_pass(command: str, code: int) -> None:
     done = shell(command, EXAMPLE)
     assert done.returncode == code, done.stderr
+    assert len(done.stderr.splitlines()) <= 1 or code == 3, "one reason"
     assert "Traceback" not in done.stderr
     assert not Path("/dev/null").is_file()

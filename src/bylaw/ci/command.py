@@ -21,6 +21,7 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input, summarize
 from bylaw.report.output import Target, emit, open_target
+from bylaw.report.progress import watch_traces
 
 Part = tuple[CiPart, Any]
 """the result of a job, and the job's own report where it could run"""
@@ -88,7 +89,11 @@ def command(
     )
     print_warnings((*report.warnings, *shown), targets)
     for target in targets:
-        texts = {part.name: _RENDERERS[part.name][target.format](own) for part, own in parts if own is not None}
+        texts = {
+            part.name: _RENDERERS[part.name][target.format](own)
+            for part, own in parts
+            if own is not None and target.format in _RENDERERS[part.name]
+        }
         text = RENDERERS[target.format](report, texts)
         with open_target(target) as out:
             emit(text, out)
@@ -139,11 +144,13 @@ def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[st
     rules = load_rules(list(settings.policies) or [config], inputs=settings.inputs, version=settings.version)
     job = Check(rules.rules, fail_on=settings.fail_on, strict=strict, warnings=rules.diagnostics, tools=rules.tools)
     unread: list[Diagnostic] = []
-    for name in find_traces(settings.traces):
-        try:
-            job.add(open_trace(name))
-        except InputError as problem:
-            unread += problem.diagnostics
+    names = find_traces(settings.traces)
+    with watch_traces(names) as watch:
+        for name in names:
+            try:
+                job.add(watch(open_trace(name)))
+            except InputError as problem:
+                unread += problem.diagnostics
     report = job.report(unread, refuses_unread=True)
     if unread and not report.traces:
         raise InputError(unread)
@@ -156,6 +163,7 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
     from bylaw.diff.api import as_level, as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import load_with_expectations
     from bylaw.diff.report.wording import headline
+    from bylaw.traces import find_traces
 
     files = list(settings.policies) or ([config] if config else [])
     loaded, expected = (
@@ -168,18 +176,21 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
     except ValueError as problem:
         raise InputError([Diagnostic(code="unknown-value", message=str(problem), file="ci.diff.judge")]) from None
     unread: list[Diagnostic] = []
-    before, after = (open_side(side, unread) for side in (settings.baseline, settings.candidate))
-    report = compare_versions(
-        before,
-        after,
-        rules,
-        fail_on=as_level(settings.fail_on),
-        judge=judge,
-        deterministic=settings.deterministic,
-        expected=expected,
-        strict=settings.strict,
-        unread=unread,
-    )
+    sides = (settings.baseline, settings.candidate)
+    sources = [open_side(side, unread) for side in sides]
+    with watch_traces([name for side in sides for name in find_traces([side])]) as watch:
+        before, after = ([watch(source) for source in side] for side in sources)
+        report = compare_versions(
+            before,
+            after,
+            rules,
+            fail_on=as_level(settings.fail_on),
+            judge=judge,
+            deterministic=settings.deterministic,
+            expected=expected,
+            strict=settings.strict,
+            unread=unread,
+        )
     print_diagnostics(unread)
     return diff_part(report, headline(report)), report
 

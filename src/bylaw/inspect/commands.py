@@ -142,7 +142,8 @@ class _TimelineOutput:
                 self.write(piece)
             return
         self.is_blank = False
-        click.echo_via_pager(pieces, color=wants_colour(self._out))
+        # None: click tells `less` to show colours, or writes none where the user's LESS forbids them
+        click.echo_via_pager(pieces, color=None if wants_colour(self._out) else False)
 
     def write(self, text: str) -> None:
         self.is_blank = False

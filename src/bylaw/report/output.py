@@ -103,10 +103,15 @@ def open_target(target: Target) -> Iterator[TextIO]:
         return
     from bylaw.files.atomic import open_atomic
 
-    with open_atomic(target.file) as file:
-        out = io.TextIOWrapper(file, "utf-8")
-        yield out
-        out.flush()
+    try:
+        with open_atomic(target.file) as file:
+            out = io.TextIOWrapper(file, "utf-8")
+            yield out
+            out.flush()
+    except OSError as problem:
+        if problem.filename is None:  # a disk that is full names no file
+            problem.filename = target.file
+        raise
 
 
 def write_reports(renderers: Renderers, targets: Sequence[Target], *report: Any) -> None:

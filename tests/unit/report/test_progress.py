@@ -23,8 +23,10 @@ COMMANDS = {
     "convert": ["convert", "runs", "out/"],
     "guard backtest": ["guard", "backtest", str(EXAMPLE / "guard.yaml"), "runs", "-o", "report.txt"],
     "comply": ["comply", "--prompt", str(EXAMPLE / "prompt.md"), "runs", "-o", "report.txt"],
+    "ci": ["ci", "-c", str(EXAMPLE / "bylaw.yaml"), "--traces", "runs", "-o", "report.txt"],
+    "ci with a diff": ["ci", "-c", "none.yaml", "--baseline", "runs", "--candidate", "runs", "-o", "report.txt"],
 }
-TRACES = {name: 6 if name == "diff" else 3 for name in COMMANDS}
+TRACES = {name: 6 if "diff" in name else 3 for name in COMMANDS}
 
 
 @pytest.fixture
@@ -32,6 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "runs").mkdir()
     for number in range(3):
         shutil.copy(EXAMPLE / "v1.jsonl", tmp_path / "runs" / f"{number}.jsonl")
+    (tmp_path / "none.yaml").write_text("{}")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import bylaw
 from bylaw.model.condition import Condition
 from bylaw.model.condition import Path as TurnPath
 from bylaw.model.demand import (
@@ -29,6 +32,7 @@ from bylaw.model.demand import (
     Tokens,
     Turns,
 )
+from bylaw.model.rule import Rule
 from bylaw.model.temporal import TextHas
 from bylaw.rules import kinds, load_rules, parse_rules
 from bylaw.rules.kinds import KINDS, Kind
@@ -142,3 +146,16 @@ def test_followup_takes_one_condition_and_a_text() -> None:
 def test_params_are_plain_and_complete() -> None:
     rule = load_rules([{"id": "r", "kind": "must_call_before", "params": {"first": "a", "then": "b"}}]).rules[0]
     assert rule.params == {"first": ["a"], "second": ["b"], "only_if_both": False}
+
+
+def test_a_lower_bound_of_a_tally_is_reported_with_the_calls_there_were() -> None:
+    rule = Rule(id="r", kind="min_calls", demand=Tally(Calls(("a",)), at_most=math.inf, at_least=3))
+    for calls, words in ((0, "never called"), (1, "called once"), (2, "called 2 times")):
+        events = [{"role": "user", "content": "go"}]
+        events += [
+            {"role": "assistant", "tool_calls": [{"id": str(n), "function": {"name": "a", "arguments": "{}"}}]}
+            for n in range(calls)
+        ]
+        trace = bylaw.load_trace(json.dumps([*events, {"role": "assistant", "content": "done"}]).encode())
+        (finding,) = bylaw.check(trace, [rule]).findings
+        assert finding.verdict.message == f"`a` was {words}, at least 3 wanted"

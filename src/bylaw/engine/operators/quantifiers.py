@@ -76,9 +76,10 @@ class NeverText(Monitor):
     state_type = int
     watches = Watches(responses=True)
 
-    def __init__(self, probe: TextHas) -> None:
+    def __init__(self, probe: TextHas, message: str = "") -> None:
         self._search = compile_search(probe)
-        self._wanted = probe.text
+        forbidden = f"response contains forbidden text `{probe.text}`"
+        self._message = f"the model answered, but {message}" if message else forbidden
 
     def step(self, blind: int, event: Event, applies: bool = True) -> Step:
         if type(event) is not Response:
@@ -88,9 +89,8 @@ class NeverText(Monitor):
         place = self._search(event)
         if place is None:
             return blind, NOTHING
-        message = f"response contains forbidden text `{self._wanted}`"
         return blind, (
-            FoundViolation(message, event.origin.session, event.turn, (ref(event, excerpt_around(*place)),)),
+            FoundViolation(self._message, event.origin.session, event.turn, (ref(event, excerpt_around(*place)),)),
         )
 
     def end(self, blind: int, ended: ScopeEnd) -> Conclusion:
@@ -281,16 +281,15 @@ class TallyCalls(Monitor):
         if count <= most or (truth and state.count > most and not self._demand.each_excess):
             return after, NOTHING
         earlier = (state.first,) if state.first else ()
-        message = f"call {count} of {self._names}, {self._describe_bounds()}"
+        message = f"call {count} of {self._names}, {self._wanted('at most', most)}"
         found = FoundViolation(message, event.origin.session, event.turn, (*earlier, ref(event)))
         return after, (found if truth and after.count > most else doubt(found),)
 
     def dump(self, state: CallCount, excerpts: bool = True) -> CallCount:
         return state if excerpts or state.first is None else CallCount(state.count, bare(state.first), state.unknown)
 
-    def _describe_bounds(self) -> str:
-        low, high = self._demand.at_least, self._demand.at_most
-        return f"exactly {high} wanted" if low == high else f"at most {high} wanted"
+    def _wanted(self, bound: str, limit: float) -> str:
+        return f"{'exactly' if self._demand.at_least == self._demand.at_most else bound} {limit} wanted"
 
     def end(self, state: CallCount, ended: ScopeEnd) -> Conclusion:
         if state.unknown and not self._demand.at_least <= state.count <= self._demand.at_most - state.unknown:
@@ -299,7 +298,10 @@ class TallyCalls(Monitor):
             return ok_if_complete(ended)
         if not ended.complete:
             return STOPPED_EARLY
-        message = f"{self._names} was never called, {self._describe_bounds()}"
+        times = (
+            "never called" if not state.count else f"called {'once' if state.count == 1 else f'{state.count} times'}"
+        )
+        message = f"{self._names} was {times}, {self._wanted('at least', self._demand.at_least)}"
         return Conclusion(Outcome.VIOLATED, (FoundViolation(message),))
 
 
