@@ -303,7 +303,7 @@ def test_help_shows_the_default_command_and_the_others(flag: str, run: Run) -> N
     code, out, _ = run(flag)
     assert code == 0
     assert out.startswith("Usage: bylaw comply [OPTIONS] TRACE...")
-    assert "diff   which rules" in out
+    assert "diff   compare the rules" in out
 
 
 # -- the judge ---------------------------------------------------------------------------------------------------------

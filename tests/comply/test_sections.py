@@ -26,7 +26,7 @@ def _cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("content", "case"), list(_cases()))
 def test_broken_conditions_are_found(content: dict[str, Any], case: dict[str, Any]) -> None:
-    events = [event for name, arguments, result in case["events"] for event in _call(name, arguments, result)]
+    events = [event for name, arguments, result in case["events"] for event in call_and_result(name, arguments, result)]
     result = bylaw.check_compliance_sync(content["prompt"], events, tools=content["tools"])
     described = {rule.rule_id: rule.description for rule in result.extracted_rules}
     broken = {described[violation.rule_id] for violation in result.violations}
@@ -52,6 +52,6 @@ def test_conditions_under_a_tool_become_rules(file: Path) -> None:
         assert stated.split()[0] == rule.description.split()[0]
 
 
-def _call(name: str, arguments: dict[str, Any], result: str) -> Iterator[dict[str, Any]]:
+def call_and_result(name: str, arguments: dict[str, Any], result: str) -> Iterator[dict[str, Any]]:
     yield {"type": "tool_call", "name": name, "args": arguments}
     yield {"type": "tool_result", "name": name, "content": result}

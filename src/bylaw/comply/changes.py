@@ -104,6 +104,9 @@ def _sentence(rule: PromptRule) -> Hashable:
 def _engine_rules(rule: PromptRule) -> bytes | None:
     keys = ("kind", "params", "when", "scope")
     items = [{key: one.item[key] for key in keys if key in one.item} for one in rule.items]
+    for item in items:
+        if isinstance(params := item.get("params"), dict):
+            item["params"] = {key: value for key, value in params.items() if key != "message"}
     return canonical_json(items) if items else None
 
 

@@ -33,7 +33,6 @@ _PLAIN_NAME = re.compile(r"[\w.-]+")
 NO_TURN = "the trace holds no turn of the agent, so nothing could be checked"
 CALL_FAILED = "it depends on whether a call counts that failed or came back negative"
 _OF_CALLS = frozenset(("order", "count", "call", "state"))
-NEEDED_FAILED = "the call was made, and each call that it needs failed"
 _LATER = re.compile(r"\b[FUX]\b")
 """operators that look ahead"""
 
@@ -71,7 +70,7 @@ class CompiledPrompt:
         violations: list[Violation] = []
         for rule in broken:
             found = self._verdicts(rule, evaluated, Outcome.VIOLATED)[:MOST_FINDINGS]
-            violations += [_violation(rule, one, positions, done=one.rule.id in self._done) for one in found]
+            violations += [_violation(rule, one, positions) for one in found]
         violations.sort(key=lambda one: float("inf") if one.event_index is None else one.event_index)
         return ComplianceResult(
             detected=bool(broken),
@@ -254,7 +253,6 @@ def _state_of(outcomes: Sequence[Outcome]) -> State:
 
 _Key: TypeAlias = tuple[str, int | None, str | None, str | None]
 _LONG_QUOTE = re.compile(r"`[^`]{120,}`")
-_UNCONFIRMED = "the call was made, and the user's last message before it does not confirm it"
 _MOST_QUOTED = 5
 """events that the evidence quotes, the deciding one among them"""
 _BY_LINE = frozenset(("events", "openai", "anthropic"))
@@ -286,19 +284,15 @@ def _positions(trace: Trace) -> dict[_Key, int]:
     return indexes
 
 
-def _violation(rule: PromptRule, verdict: Verdict, positions: Mapping[_Key, int], *, done: bool) -> Violation:
+def _violation(rule: PromptRule, verdict: Verdict, positions: Mapping[_Key, int]) -> Violation:
     keys = [((one.event, one.turn, one.call_id, one.source), one) for one in verdict.evidence]
     found = [(positions[key], one) for key, one in keys if key in positions]
     indexes = tuple(dict.fromkeys(index for index, _ in found))
     quotes = [f"event {index}: {event.excerpt or event.event}" for index, event in found[-_MOST_QUOTED:]]
     item = next((one for one in rule.items if one.item["id"] == verdict.rule.id), None)
     aspect = item.aspect if item else rule.items[0].aspect
-    if done:
-        message = NEEDED_FAILED
-    elif aspect == "dialogue" and rule.required_action == "confirm_with_user":
-        message = _UNCONFIRMED
-    else:  # the formula of a dialogue rule quotes long patterns, which nobody reads
-        message = _one_line(_LONG_QUOTE.sub("what the rule demands", verdict.message), 600)
+    # a formula in a file of rules may quote long patterns, which nobody reads
+    message = _one_line(_LONG_QUOTE.sub("what the rule demands", verdict.message), 600)
     return Violation(
         rule_id=rule.rule_id,
         evidence="; ".join(quotes) or "the trace as a whole",

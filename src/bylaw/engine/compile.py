@@ -183,8 +183,8 @@ def _compile(rule: Rule) -> Monitor:
 
 def _lower(demand: demands.Demand) -> Monitor:
     match demand:
-        case demands.Never(probe=probe):
-            return NeverCalls(probe) if isinstance(probe, demands.Calls) else NeverText(probe)
+        case demands.Never(probe=probe, message=message):
+            return NeverCalls(probe) if isinstance(probe, demands.Calls) else NeverText(probe, message)
         case demands.Always(probe=probe):
             return _lower_always(probe)
         case demands.Sometime(probes=probes):

@@ -95,6 +95,8 @@ class AtMost(Struct, frozen=True):
 
 class Never(Struct, frozen=True):
     probe: Calls | TextHas
+    message: str = ""
+    """what is wrong with a response that has the text, in the words of the rule's author"""
 
 
 class Always(Struct, frozen=True):

@@ -62,6 +62,7 @@ MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; the rest is reported as unread"""
 _NEEDS = re.compile(r"G \((?P<call>tool\([^()/]*\)) -> (?P<when>[OF]) (?:tool|result)\((?P<needed>[^()/]*)\)\)")
 """a call that needs another one before or behind it"""
+_NEEDED_FAILED = "each call that it needs failed"
 DONE = "-done"
 """how the id of a rule ends that says that the calls which another rule needs have not failed"""
 _UNREAD = "rest-of-the-prompt"
@@ -345,7 +346,7 @@ def parse_prompt_rules(prompt: str, rules: Sequence[PromptRule]) -> PromptRules:
     """INVARIANT: an item that the engine cannot run makes its rule undecided; the rule never disappears."""
     taken: dict[str, int] = {}
     rules = [replace(rule, items=tuple(_item(one, rule, taken) for one in rule.items)) for rule in rules]
-    rules = [replace(rule, items=tuple(_with_done(one, taken) for one in rule.items)) for rule in rules]
+    rules = [replace(rule, items=tuple(_add_failure_rule(one, taken) for one in rule.items)) for rule in rules]
     owners = {one.item["id"]: rule.rule_id for rule in rules for one in rule.items}
     done = {one.done["id"]: rule.rule_id for rule in rules for one in rule.items if one.done}
     items = [item for rule in rules for one in rule.items for item in (one.item, one.done) if item]
@@ -372,7 +373,7 @@ def _item(one: EngineItem, rule: PromptRule, taken: dict[str, int]) -> EngineIte
     return EngineItem({"id": item_id, "scope": "session"} | one.item | {"id": item_id}, one.aspect, one.tier)
 
 
-def _with_done(one: EngineItem, taken: Mapping[str, int]) -> EngineItem:
+def _add_failure_rule(one: EngineItem, taken: Mapping[str, int]) -> EngineItem:
     """The item with a second rule, which is broken if the calls that must come before or behind a call all failed.
 
     A call that failed did nothing. A count has no such rule: it would be inconclusive wherever the trace does not say
@@ -390,7 +391,8 @@ def _with_done(one: EngineItem, taken: Mapping[str, int]) -> EngineItem:
         return one
     failed, done = (f"{when} result({needed}, error = {flag})" for flag in ("true", "false"))
     formula = f"G ({call} -> !({failed} & !{done}))"
-    return replace(one, done={**one.item, "id": name, "kind": "temporal", "params": {"formula": formula}})
+    params = {"formula": formula, "message": _NEEDED_FAILED}
+    return replace(one, done={**one.item, "id": name, "kind": "temporal", "params": params})
 
 
 def _names(tools: str | Sequence[str]) -> str:

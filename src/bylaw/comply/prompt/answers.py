@@ -35,8 +35,8 @@ def read_answer_form(view: View) -> Reading | None:
     return limit_to_requests(view, reading) if reading else None
 
 
-def _forbid_text(pattern: str) -> Draft:
-    return Draft("forbidden_text", {"text": pattern, "regex": True}, "text")
+def _forbid_text(pattern: str, has: str) -> Draft:
+    return Draft("forbidden_text", {"text": pattern, "regex": True, "message": f"the answer has {has}"}, "text")
 
 
 # -- lengths -----------------------------------------------------------------------------------------------------------
@@ -84,9 +84,8 @@ def _read_length(shape: str, *, forbids: bool) -> Reading | None:
     if pattern is None:
         return Reading(name=name, undecided=f"a text of {most:,} {found['unit']}s is too long for a pattern")
     ceiling = EVERY_ANSWER if found["unit"] == "character" else _PATTERNS_CONFIDENCE
-    return Reading(
-        name=name, drafts=(_forbid_text(pattern),), forbidden=f"say: more than {most} {found['unit']}s", ceiling=ceiling
-    )
+    more = f"more than {most} {found['unit']}{'' if most == 1 else 's'}"
+    return Reading(name=name, drafts=(_forbid_text(pattern, more),), forbidden=f"say: {more}", ceiling=ceiling)
 
 
 def _longer_than(unit: str, most: int) -> str | None:
@@ -126,11 +125,11 @@ _CLOSING_QUESTION = any_case(
 def _read_questions(shape: str, *, forbids: bool) -> Reading | None:
     """`ask one question at a time`, `never end an answer with a question`."""
     if forbids and _CLOSING_QUESTION.fullmatch(shape) and "question" in shape and "offer" not in shape:
-        draft = _forbid_text(r"\?[\"')\]*_\s]*$")
-        what = "say: a question at the end"
-        return Reading(name="no closing question", drafts=(draft,), forbidden=what, ceiling=EVERY_ANSWER)
+        what = "a question at the end"
+        draft = _forbid_text(r"\?[\"')\]*_\s]*$", what)
+        return Reading(name="no closing question", drafts=(draft,), forbidden=f"say: {what}", ceiling=EVERY_ANSWER)
     if (_SEVERAL_QUESTIONS if forbids else _ONE_QUESTION).fullmatch(shape):
-        draft = _forbid_text(r"(?s)[\w)\"'*_]\?(?:[\s\"')*_]|$).*[\w)\"'*_]\?(?:[\s\"')*_]|$)")
+        draft = _forbid_text(r"(?s)[\w)\"'*_]\?(?:[\s\"')*_]|$).*[\w)\"'*_]\?(?:[\s\"')*_]|$)", "several questions")
         return Reading(
             name="one question at a time",
             drafts=(draft,),
@@ -194,10 +193,12 @@ def _read_format(shape: str) -> Reading | None:
     """`never use emojis or headings`, `do not wrap the JSON in code fences`, `never apologize`."""
     if _FENCED.fullmatch(shape):
         return Reading(
-            name="no code fences around", drafts=(_forbid_text(r"^\s*```"),), forbidden="say: code fences around it"
+            name="no code fences around",
+            drafts=(_forbid_text(r"^\s*```", "code fences around it"),),
+            forbidden="say: code fences around it",
         )
     if _NO_APOLOGY.fullmatch(shape):
-        draft = _forbid_text(r"(?i)\b(?:sorry|apologi[sz]e|apologies)\b")
+        draft = _forbid_text(r"(?i)\b(?:sorry|apologi[sz]e|apologies)\b", "an apology")
         return Reading(name="no apology", drafts=(draft,), forbidden="say: an apology", ceiling=_PATTERNS_CONFIDENCE)
     found = _NO_FEATURES.fullmatch(shape)
     if found is None:
@@ -207,7 +208,7 @@ def _read_format(shape: str) -> Reading | None:
     features = [next((text, sure) for words, text, sure in _FEATURES if re.fullmatch(words, one)) for one in bare]
     return Reading(
         name=f"no {' '.join(named)}",
-        drafts=tuple(_forbid_text(pattern) for pattern, _ in features),
+        drafts=tuple(_forbid_text(pattern, what) for what, (pattern, _) in zip(bare, features, strict=True)),
         forbidden=f"say: {', '.join(named)}",
         asked_by="|".join(sorted({word[:4] for one in named for word in re.findall(r"[a-z]{4,}", one)})),
         ceiling=min(confidence for _, confidence in features),
@@ -300,7 +301,8 @@ def _read_language(shape: str) -> Reading | None:
         text = f"({own} | ({common} & !{_one_of(others)}))"
     else:
         return None
-    draft = formula(rf"G (text(/\p{{L}}(?s:.*?\s){{8}}/) -> {text})", "text")
+    message = f"the answer is not in {language.capitalize()}"
+    draft = formula(rf"G (text(/\p{{L}}(?s:.*?\s){{8}}/) -> {text})", "text", message)
     return Reading(
         name=f"answer in {language}", drafts=(draft,), required=f"say: in {language}", ceiling=_PATTERNS_CONFIDENCE
     )
@@ -326,7 +328,12 @@ def _read_disclosure(view: View, shape: str) -> Reading | None:
         return Reading(name="do not quote the prompt", undecided=_OTHER_WORDS)
     draft = Draft(
         "forbidden_text",
-        {"text": "|".join(literal_pattern(text) for text in own), "regex": True, "ignore_case": True},
+        {
+            "text": "|".join(literal_pattern(text) for text in own),
+            "regex": True,
+            "ignore_case": True,
+            "message": "it quotes a sentence of the prompt",
+        },
         "text",
     )
     return Reading(

@@ -144,7 +144,7 @@ def _forbid_commands(view: View, commands: tuple[str, ...], words: str, *, ceili
     atoms += [f"tool(*, args.{param} matches /{_UNSEEN}/, args.{param} < 0)" for param in sorted(params)]
     return Reading(
         name=f"never {words}",
-        drafts=(formula(f"G !{either(atoms)}", "argument"),),
+        drafts=(formula(f"G !{either(atoms)}", "argument", f"its command is forbidden: {words}"),),
         forbidden=f"run: {words}",
         undecided=_LIKE_THESE if _LIKE.search(view.main) else None,
         ceiling=_HABITS_CONFIDENCE if _LIKE.search(view.main) else ceiling,
@@ -248,8 +248,9 @@ def _read_sql(view: View) -> Reading | None:
     pattern = rf"(?:^|;)\s*(?:{'|'.join(_STATEMENTS[one] for one in statements)})\b"
     params = {param for _, param in sql_params(view.sentence.tools)} | {"sql", "query", "statement"}
     atoms = [f"tool(*, args.{param} matches /{pattern}/i)" for param in sorted(params) if re.fullmatch(r"\w+", param)]
-    draft = formula(f"G !{either(atoms)}", "argument")
-    return Reading(name=f"no {' '.join(statements)}", drafts=(draft,), forbidden=f"run: {', '.join(statements)}")
+    listed = ", ".join(statements)
+    draft = formula(f"G !{either(atoms)}", "argument", f"its statement is forbidden: {listed}")
+    return Reading(name=f"no {' '.join(statements)}", drafts=(draft,), forbidden=f"run: {listed}")
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -292,7 +293,7 @@ def _read_path(view: View) -> Reading | None:
     atoms = [f"{atom((tool,))[:-1]}, args.{param} matches /{pattern}/)" for tool, param in targets]
     return Reading(
         name=name,
-        drafts=(formula(f"G !{either(atoms)}", "argument"),),
+        drafts=(formula(f"G !{either(atoms)}", "argument", f"its path is forbidden: {', '.join(texts)}"),),
         forbidden=f"change: {', '.join(texts)}" if found["change"] else f"read: {', '.join(texts)}",
         bounds=(Bound(tuple(tool for tool, _ in targets), Tier.LIKELY, _HABITS_CONFIDENCE),),
         undecided=_OTHER_WAYS,
@@ -332,6 +333,7 @@ def read_absolute_paths(view: View) -> Reading | None:
     draft = formula(
         rf"G ({atom(takers, [(param, 'present', None)])} -> tool(*, args.{param} matches /^(?:\/|~|[A-Za-z]:)/))",
         "argument",
+        f"its `{param}` is not an absolute path",
     )
     return Reading(
         name=f"absolute {param}",
@@ -365,5 +367,5 @@ def _read_repeated(view: View) -> Reading | None:
     if not 0 < len(tools) <= _MOST_TOOLS:
         return Reading(name="no call twice", undecided="there are too many tools" if tools else NO_TOOL)
     calls = [f"{atom((tool,))[:-1]}, args = $arguments)" for tool in tools]
-    drafts = tuple(formula(f"G ({call} -> count({call}) <= 1)", "count") for call in calls)
+    drafts = tuple(formula(f"G ({call} -> count({call}) <= 1)", "count", "the same call came before") for call in calls)
     return Reading(name="no call twice", drafts=drafts, forbidden="call_tool: the same again")

@@ -109,7 +109,9 @@ class Constraint(Struct, frozen=True):
 
     def required(self, tools: tuple[str, ...]) -> Draft:
         if self.length is not None:
-            return never(tools, [(f"{self.param.name}.{self.length}", "present", None)])
+            draft = never(tools, [(f"{self.param.name}.{self.length}", "present", None)])
+            message = f"it has {self.forbidden_words}"
+            return Draft(draft.kind, {**draft.params, "message": message}, draft.aspect)
         return holds(tools, self.tests)
 
     def forbidden(self, tools: tuple[str, ...]) -> Draft:

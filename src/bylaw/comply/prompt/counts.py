@@ -315,7 +315,7 @@ _WORDS = root_set(
 """words beside those that say how calls stand in a turn"""
 _ONE_AT_A_TIME = Reading(
     name="one tool call at a time",
-    drafts=(formula("G (tool(*) -> count[<=0t](tool(*)) <= 1)", "count"),),
+    drafts=(formula("G (tool(*) -> count[<=0t](tool(*)) <= 1)", "count", "it is not the only call of its turn"),),
     forbidden="call several tools in one turn",
 )
 
@@ -339,7 +339,7 @@ def read_turn_shape(view: View) -> Reading | None:
     if tools.is_named and not tools.is_any:
         return _read_tool_shape(view, tools)
     if _CALL.search(text) and _SPEAK.search(text) and _TOGETHER.search(text):
-        draft = formula(r"G !(text(/\S/) & tool(*))", "text", over="turns")
+        draft = formula(r"G !(text(/\S/) & tool(*))", "text", "there is text beside a tool call", over="turns")
         shape = Reading(name="no text beside a tool call", drafts=(draft,), forbidden="say: text beside a tool call")
         return _undecided_if_narrowed(view, Bound(), shape, text)
     several = _SEVERAL.search(text) or (_MORE.search(text) and _CALL.search(text))
@@ -380,7 +380,11 @@ def _undecided_if_narrowed(view: View, tools: Bound, reading: Reading, text: str
 def _forbid_parallel_calls(tools: Bound) -> Reading:
     """No other call in a turn with one of these."""
     drafts = tuple(
-        formula(f"G (tool(*) -> (count[<=0t]({atom((tool,))}) <= 0 | count[<=0t](tool(*)) <= 1))", "count")
+        formula(
+            f"G (tool(*) -> (count[<=0t]({atom((tool,))}) <= 0 | count[<=0t](tool(*)) <= 1))",
+            "count",
+            f"`{tool}` is not the only call of its turn",
+        )
         for tool in tools.tools
     )
     return Reading(

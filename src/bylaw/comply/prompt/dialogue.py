@@ -79,7 +79,8 @@ def user_agrees() -> str:
 
 def require_agreement_before(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
     """At each of these calls, the latest message of the user agrees."""
-    return formula(f"G ({atom(tools, tests)} -> {user_agrees()})", "dialogue")
+    message = "the user's last message before it does not confirm it"
+    return formula(f"G ({atom(tools, tests)} -> {user_agrees()})", "dialogue", message)
 
 
 # -- requests of the user ---------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ def _only_on_request(draft: Draft, words: str) -> Draft:
     if draft.kind == "forbidden_text":
         pattern = draft.params["text"].replace("/", r"\/")
         done = f"text(/{pattern}/{'i' if draft.params.get('ignore_case') else ''})"
-    return formula(f"G ({done} -> O user(/{words}/i))", draft.aspect)
+    return formula(f"G ({done} -> O user(/{words}/i))", draft.aspect, "no earlier message of the user asks for it")
 
 
 # -- texts of the agent ------------------------------------------------------------------------------------------------
@@ -143,6 +144,10 @@ class Texts(Struct, frozen=True):
 
     def __str__(self) -> str:
         return ", ".join(self.literals)
+
+    @property
+    def quoted(self) -> str:
+        return " or ".join(f'"{text}"' for text in self.literals)
 
     def said(self, *, before: str = "", after: str = "") -> str:
         """The agent says one of them."""
@@ -282,15 +287,23 @@ def read_required_text(view: View) -> Reading | None:
 def _require(shape: str, texts: Texts) -> Draft:
     """Where the text has to be said: in the last answer, in the first one, in every answer, or once."""
     if _FINAL.search(shape):
-        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {_anchor_pattern(shape, texts)})", "text")
+        said, message = _anchor_pattern(shape, texts), f"the last answer does not {_verb(shape)} {texts.quoted}"
+        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {said})", "text", message)
     if _CONVERSATION.search(shape):
         if _OPENS.search(shape):
             said = texts.said(before=r"^\s*") if _OPENS_MESSAGE.search(shape) else texts.said()
-            return formula(f"!text(/\\S/) W {said}", "text")
+            how = "begin with" if _OPENS_MESSAGE.search(shape) else "contain"
+            return formula(f"!text(/\\S/) W {said}", "text", f"the first answer does not {how} {texts.quoted}")
         if not _ENDS.search(shape):
-            return formula(f"F {texts.said()}", "text")
-        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {texts.said()})", "text")
-    return formula(f"G ((text(/\\S/) & !tool(*)) -> {_anchor_pattern(shape, texts)})", "text", over="turns")
+            return formula(f"F {texts.said()}", "text", f"no answer contains {texts.quoted}")
+        message = f"the last answer does not contain {texts.quoted}"
+        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {texts.said()})", "text", message)
+    message = f"the answer does not {_verb(shape)} {texts.quoted}"
+    return formula(f"G ((text(/\\S/) & !tool(*)) -> {_anchor_pattern(shape, texts)})", "text", message, over="turns")
+
+
+def _verb(shape: str) -> str:
+    return "begin with" if _OPENS.search(shape) else "end with" if _ENDS.search(shape) else "contain"
 
 
 def _anchor_pattern(shape: str, texts: Texts) -> str:
@@ -298,6 +311,9 @@ def _anchor_pattern(shape: str, texts: Texts) -> str:
     if _OPENS.search(shape):
         return texts.said(before=r"^\s*")
     return texts.said(after=r"\W*$") if _ENDS.search(shape) else texts.said()
+
+
+_AT_END = r"\W*$"
 
 
 def read_forbidden_text(view: View) -> Reading | None:
@@ -316,7 +332,7 @@ def read_forbidden_text(view: View) -> Reading | None:
     if not all(words) or any(_PLACEHOLDER.search(text) for text in words):
         return Reading(name=name, undecided="the text has a part that is filled in")
     opens = (at and (at["open"] or at["opens"])) or (examples and examples["open"])
-    before, after = (r"^\s*" if opens else ""), (r"\W*$" if at and not opens else "")
+    before, after = (r"^\s*" if opens else ""), (_AT_END if at and not opens else "")
     return Reading(
         name=name,
         drafts=tuple(_forbid(text, before, after or (_TOOL_WORD if _OF_TOOL.search(shape) else "")) for text in words),
@@ -333,4 +349,6 @@ def _forbid(text: str, before: str, after: str) -> Draft:
     right = r"\b" if re.search(r"\w$", text, re.ASCII) else ""
     pattern = f"{before}{left}{literal_pattern(text)}{right}{after}"
     is_interjection = re.fullmatch(r"[A-Z][a-z]+", text) is not None
-    return Draft("forbidden_text", {"text": pattern, "regex": True, "ignore_case": not is_interjection}, "text")
+    where = "begins with" if before else "ends with" if after == _AT_END else "contains"
+    params = {"text": pattern, "regex": True, "ignore_case": not is_interjection}
+    return Draft("forbidden_text", {**params, "message": f'the answer {where} "{text}"'}, "text")

@@ -21,6 +21,7 @@ from bylaw.comply.prompt.counts import (
     require_calls,
 )
 from bylaw.comply.prompt.dialogue import asks_user, read_required_text
+from bylaw.comply.prompt.messages import name_tools
 from bylaw.comply.prompt.order import (
     allow_only,
     read_before,
@@ -174,7 +175,8 @@ def _read_first(view: View, tools: Bound) -> Reading | None:
         return Reading(name=view.name, undecided=OPEN)
     if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
         return Reading(name=view.name, undecided=NO_TOOL)
-    draft = formula(f"G (tool(*) -> O {atom(tools.tools)})", "order")
+    message = f"{name_tools(tools.tools)} was not called first"
+    draft = formula(f"G (tool(*) -> O {atom(tools.tools)})", "order", message)
     return _call(_less_certain(tools), f"{tools.names} first", draft, how=" first")
 
 
@@ -182,7 +184,8 @@ def _read_last(view: View, tools: Bound) -> Reading | None:
     """`end every conversation with A`."""
     if not _CLOSING.search(view.main) or view.extra(_TALK.sub(" ", _CLOSING.sub(" ", view.bare)), tools):
         return None
-    draft = formula(f"G (tool(*) -> F {atom(tools.tools)})", "order")
+    message = f"no call of {name_tools(tools.tools)} came at the end"
+    draft = formula(f"G (tool(*) -> F {atom(tools.tools)})", "order", message)
     return _call(_less_certain(tools), f"{tools.names} last", draft, how=" at the end")
 
 
@@ -192,7 +195,8 @@ def _read_every_turn(view: View, tools: Bound) -> Reading | None:
         return None
     if view.extra(_EVERY_TURN.sub(" ", view.bare), tools):
         return None
-    draft = formula(f"G {atom(tools.tools)}", "call", over="turns")
+    message = f"the turn has no call of {name_tools(tools.tools)}"
+    draft = formula(f"G {atom(tools.tools)}", "call", message, over="turns")
     return _call(_less_certain(tools), f"{tools.names} every turn", draft, how=" in every turn")
 
 
@@ -203,7 +207,7 @@ def _always(view: View, tools: Bound) -> Reading:
         return Reading(name=f"call {tools.names}", undecided=narrowing_reason(extra))
     if view.marker.severity in ("medium", "low"):
         return Reading(name=f"call {tools.names}", undecided="it does not say when")
-    drafts = (formula(f"F {atom(group)}", "call") for group in tools.groups)
+    drafts = (formula(f"F {atom(group)}", "call", f"{name_tools(group)} was never called") for group in tools.groups)
     return _call(_less_certain(tools), f"always {tools.names}", *drafts)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
@@ -10,6 +12,7 @@ from bylaw.comply.prompt.clauses import ClausePart
 from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, shared_ids
 from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, find_texts, require_agreement_before
 from bylaw.comply.prompt.markers import imperative_at
+from bylaw.comply.prompt.messages import name_tools
 from bylaw.comply.prompt.readings import (
     HOW,
     NO_TOOL,
@@ -127,7 +130,7 @@ def _require_followed(view: View, subject: str, first: Bound, second: Bound) -> 
     is_each = _EACH.match(subject) is not None
     return Reading(
         name=f"{second.names} after {first.names}",
-        drafts=tuple(_follow(atom(first.tools), atom(group), is_each=is_each) for group in second.groups),
+        drafts=tuple(_follow(atom(first.tools), group, is_each=is_each) for group in second.groups),
         trigger=first.calls,
         required=second.calls,
         bounds=(first, second),
@@ -172,7 +175,7 @@ def read_means(view: View) -> Reading | None:
             return require_before(view, means, subject, tests)
         return Reading(
             name=f"{means.names} with {subject.names}",
-            drafts=(_follow(atom(subject.tools), atom(means.tools), is_beside=True),),
+            drafts=(_follow(atom(subject.tools), means.tools, is_beside=True),),
             trigger=subject.calls,
             required=means.calls,
             bounds=(subject, means),
@@ -229,7 +232,13 @@ def read_before(view: View) -> Reading | None:
     if texts := find_texts(view.main, view.texts()):
         return Reading(
             name=f"say before {second.names}",
-            drafts=(formula(f"G ({atom(second.tools, tests)} -> O {texts.said()})", "text"),),
+            drafts=(
+                formula(
+                    f"G ({atom(second.tools, tests)} -> O {texts.said()})",
+                    "text",
+                    f"no answer before it contains {texts.quoted}",
+                ),
+            ),
             trigger=calls_with(second, tests),
             required=f"say: {texts}",
             bounds=(second,),
@@ -310,7 +319,7 @@ def _require_after(view: View, part: ClausePart, tools: Bound, cause: str, *caus
     is_beside = bool(cause_tools and part.word == "if" and _CALLING.search(part.text))
     return Reading(
         name=f"after {view.quote(part)} call {tools.names}",
-        drafts=tuple(_follow(cause, atom(group), is_each=is_each, is_beside=is_beside) for group in tools.groups),
+        drafts=tuple(_follow(cause, group, is_each=is_each, is_beside=is_beside) for group in tools.groups),
         trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
@@ -318,15 +327,19 @@ def _require_after(view: View, part: ClausePart, tools: Bound, cause: str, *caus
     )
 
 
-def _follow(cause: str, call: str, *, is_each: bool = False, is_beside: bool = False) -> Draft:
+def _follow(cause: str, tools: Sequence[str], *, is_each: bool = False, is_beside: bool = False) -> Draft:
     """`after A, call B`. `is_beside`: `when you call A, also call B`, before it or after it.
 
     `is_each`: a turn with A is followed by a B before the next turn with an A. That is not certain: of several calls in
     one turn, each may be meant to have its own B, or one B may do for two turns.
     """
+    call, none = atom(tools), f"no call of {name_tools(tools)}"
     if is_each:
-        return formula(f"G ({cause} -> ({call} | X (!{cause} U {call})))", "order", over="turns")
-    return formula(f"G ({cause} -> {f'(O {call} | F {call})' if is_beside else f'F {call}'})", "order")
+        message = f"{none} followed before the next time"
+        return formula(f"G ({cause} -> ({call} | X (!{cause} U {call})))", "order", message, over="turns")
+    if is_beside:
+        return formula(f"G ({cause} -> (O {call} | F {call}))", "order", f"{none} came before or after it")
+    return formula(f"G ({cause} -> F {call})", "order", f"{none} came after it")
 
 
 def _read_approval(view: View, part: ClausePart, first: Bound) -> Reading | None:
@@ -351,7 +364,8 @@ def require_before(
         behind = f"O {atom(first.groups[0])}"
         for group in first.groups[1:]:  # `preceded by A and B, in that order`: O (B & O A)
             behind = f"O ({atom(group)} & {behind})"
-        drafts.append(formula(f"G ({atom(second.tools, tests)} -> {behind})", "order"))
+        message = f"{', '.join(map(name_tools, first.groups))} were not called before it, in this order"
+        drafts.append(formula(f"G ({atom(second.tools, tests)} -> {behind})", "order", message))
     for group in first.groups:
         joined = _shared_id_names(group, second, view)
         drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
@@ -386,9 +400,11 @@ def _require_positive_result(
     shown, call = atom(first, of="result", joined=joined), atom(second, tests, joined=joined)
     negative = either([f"{shown[:-1]}, {flag})" for flag in flags])
     if joined:
-        return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state")]
+        message = f"the latest result of {name_tools(first)} is negative"
+        return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state", message)]
     # Whose check it was is not known: one that was positive may be that of this call.
-    return [formula(f"G ({call} -> !(O {negative} & !O ({shown} & !{negative})))", "state")]
+    message = f"every result of {name_tools(first)} before it is negative"
+    return [formula(f"G ({call} -> !(O {negative} & !O ({shown} & !{negative})))", "state", message)]
 
 
 def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ()) -> Reading:
@@ -448,5 +464,6 @@ def _allow_only(tools: Bound, condition: Condition) -> Draft | None:
     if condition.state:
         return condition.state.only(tools.tools)
     if condition.said:
-        return formula(f"G ({atom(tools.tools)} -> O {condition.said})", "dialogue")
+        message = f"no message of the user before it shows this: {condition.quote}"
+        return formula(f"G ({atom(tools.tools)} -> O {condition.said})", "dialogue", message)
     return None

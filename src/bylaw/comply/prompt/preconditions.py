@@ -40,6 +40,7 @@ _HOW_OFTEN = any_case(r"\b(?:once|twice|thrice)\b(?! (?:the|it|you|they|a)\b)|\b
 _BETWEEN = any_case(
     rf"\bbetween\s+(?P<low>{NUMBER})\s+and\s+(?P<high>{NUMBER})(?!\s*(?:%|percent|days?|hours?|years?))"
 )
+_CONTRARY = "a result before it shows that its condition does not hold"
 _TIME_WORDS = frozenset(stems("date time day expiration expiry"))
 _SAYS_IT_IS = frozenset(stems("must be is value amount total parameter should equal strictly"))
 
@@ -93,12 +94,15 @@ def _rule(statement: Statement, action: ToolSpec, condition: _Condition) -> Prom
     text = " ".join(plain_text(one.text) for one in (statement, *statement.parts))
     items = []
     if condition.looked_up is not None:
-        items.append(EngineItem(_temporal(condition.looked_up, condition, action, text), "order"))
+        message = "no result before it shows whether its condition holds"
+        items.append(EngineItem(_temporal(condition.looked_up, condition, action, text, message), "order"))
     if condition.held is not None:
         aspect: Aspect = "argument" if condition.looked_up is None else "state"
         tier = Tier.LIKELY if condition.is_state_likely else None
-        items.append(EngineItem(_temporal(condition.held, condition, action, text), aspect, tier))
-    items += [EngineItem(_engine_rule(formula, text), "state") for formula in condition.later]
+        message = "its arguments do not meet its condition" if condition.looked_up is None else _CONTRARY
+        items.append(EngineItem(_temporal(condition.held, condition, action, text, message), aspect, tier))
+    later = f"`{action.name}` was called although the results contradict its condition"
+    items += [EngineItem(_engine_rule(formula, text, later), "state") for formula in condition.later]
     return PromptRule(
         rule_id=f"{action.name}-condition",
         description=text,
@@ -114,18 +118,18 @@ def _rule(statement: Statement, action: ToolSpec, condition: _Condition) -> Prom
     )
 
 
-def _temporal(demand: str, condition: _Condition, action: ToolSpec, text: str) -> dict[str, object]:
+def _temporal(demand: str, condition: _Condition, action: ToolSpec, text: str, message: str) -> dict[str, object]:
     used = (f"args.{name} = ${name}" for name in condition.variables if f"${name}" in demand)
-    return _engine_rule(f"G (tool({', '.join((action.name, *used))}) -> {demand})", text)
+    return _engine_rule(f"G (tool({', '.join((action.name, *used))}) -> {demand})", text, message)
 
 
-def _engine_rule(formula: str, text: str) -> dict[str, object]:
+def _engine_rule(formula: str, text: str, message: str) -> dict[str, object]:
     return {
         "kind": "temporal",
         "severity": "error",
         "scope": "session",
         "description": text,
-        "params": {"formula": formula},
+        "params": {"formula": formula, "message": message},
     }
 
 

@@ -21,6 +21,7 @@ from bylaw.comply.prompt.conditions import (
 )
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_turn_shape
 from bylaw.comply.prompt.dialogue import SPEAKS, read_forbidden_text
+from bylaw.comply.prompt.messages import name_tools
 from bylaw.comply.prompt.order import allow_only, destructive_sql
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
@@ -177,9 +178,10 @@ def _read_all_but(view: View) -> Reading | None:
 
 def only_these(tools: Bound) -> Reading:
     """`only use A and B`: a prompt that lists its tools so may have others for other tasks."""
+    message = f"only {name_tools(tools.tools)} may be called"
     return Reading(
         name=f"only {tools.names}",
-        drafts=(formula(f"G (tool(*) -> {atom(tools.tools)})", "call"),),
+        drafts=(formula(f"G (tool(*) -> {atom(tools.tools)})", "call", message),),
         forbidden="call_tool: any other",
         bounds=(tools,),
         ceiling=EVERY_ANSWER,
@@ -193,7 +195,8 @@ def _read_together(view: View, tools: Bound) -> Reading | None:
     if extra := view.extra(_TOGETHER.sub(" ", view.bare), tools):
         return _undecided_narrowing(tools, extra)
     first, second = tools.tools
-    draft = formula(f"G !({atom((first,))} & {atom((second,))})", "call", over="turns")
+    message = f"one turn calls both `{first}` and `{second}`"
+    draft = formula(f"G !({atom((first,))} & {atom((second,))})", "call", message, over="turns")
     return Reading(name=f"never {first} with {second}", drafts=(draft,), forbidden=f"{tools.calls} in one turn")
 
 
@@ -304,11 +307,13 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
         before = f"Y O {condition.trigger}" if is_among else f"O {condition.trigger}"  # a call is not after itself
         if condition.failed:  # a later call that succeeded makes up for it
             before = f"(!{atom(condition.tools.tools, of='result')[:-1]}, error = false) S {condition.trigger})"
-        draft = formula(f"G ({call} -> !{before})", "order")
+        message = f"{name_tools(own)} {'failed' if condition.failed else 'was called'} before it"
+        draft = formula(f"G ({call} -> !{before})", "order", message)
         causes = () if condition.failed else (condition.tools,)
         return _forbid(tools, draft, trigger=trigger, causes=causes)
     if condition.said:
-        draft = formula(f"G ({atom(tools.tools)} -> !O {condition.said})", "dialogue")
+        message = f"a message of the user before it shows this: {condition.quote}"
+        draft = formula(f"G ({atom(tools.tools)} -> !O {condition.said})", "dialogue", message)
         return _forbid(tools, draft, trigger=trigger, ceiling=STATE_CONFIDENCE)
     return _undecided_reading(tools, condition.reason)
 

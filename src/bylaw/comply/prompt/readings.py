@@ -18,6 +18,7 @@ from bylaw.comply.model import Aspect, Tier
 from bylaw.comply.prompt.binding import Bound, bind, bind_by_likeness, only_database_tools, strip_class_words
 from bylaw.comply.prompt.clauses import Clause, ClausePart, Literal, Sentence
 from bylaw.comply.prompt.markers import Marker
+from bylaw.comply.prompt.messages import describe_arguments, name_same, name_tools
 from bylaw.comply.prompt.vocabulary import any_case, number_of, root_set, roots
 
 HOW = "it also says how often or how soon"
@@ -68,8 +69,10 @@ class Draft(Struct, frozen=True):
     aspect: Aspect
 
 
-def formula(text: str, aspect: Aspect, *, over: str | None = None) -> Draft:
-    return Draft("temporal", {"formula": text} | ({"over": over} if over else {}), aspect)
+def formula(text: str, aspect: Aspect, message: str, *, over: str | None = None) -> Draft:
+    """`message` says what went wrong, as in `… was called, but no call of a came before it`."""
+    params = {"formula": text} | ({"over": over} if over else {}) | {"message": message}
+    return Draft("temporal", params, aspect)
 
 
 def atom(tools: Sequence[str], tests: Sequence[ArgTest] = (), *, of: str = "tool", joined: Sequence[str] = ()) -> str:
@@ -112,7 +115,7 @@ def text_pattern(literal: str, *, before: str = "", after: str = "") -> str:
 
 def never(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
     if tests:
-        return formula(f"G !{atom(tools, tests)}", "argument")
+        return formula(f"G !{atom(tools, tests)}", "argument", describe_arguments(tests))
     return Draft("no_call", {"tool": _one_or_list(tools)}, "call")
 
 
@@ -130,10 +133,12 @@ def called_before(
     """
     if anew and not joined:
         again = f"({atom(second, tests)} & !{atom(first)})" if "*" in second else atom(second, tests)
-        return formula(f"G ({again} -> Y (!{again} S {atom(first)}))", "order")
+        message = f"no new call of {name_tools(first)} came before it"
+        return formula(f"G ({again} -> Y (!{again} S {atom(first)}))", "order", message)
     if not tests and not joined and "*" not in (*first, *second):
         return Draft("must_call_before", {"first": _one_or_list(first), "second": _one_or_list(second)}, "order")
-    return formula(f"G ({atom(second, tests, joined=joined)} -> O {atom(first, joined=joined)})", "order")
+    message = f"no call of {name_tools(first)}{name_same(joined)} came before it"
+    return formula(f"G ({atom(second, tests, joined=joined)} -> O {atom(first, joined=joined)})", "order", message)
 
 
 def _one_or_list(names: Sequence[str]) -> str | list[str]:
@@ -143,17 +148,21 @@ def _one_or_list(names: Sequence[str]) -> str | list[str]:
 def holds(tools: Sequence[str], tests: Sequence[ArgTest]) -> Draft:
     """Calls that have the parameter have a value that passes."""
     has_it = atom(tools, [(tests[0][0].split(".")[0], "present", None)])
-    return formula(f"G ({has_it} -> {atom(('*',), tests)})", "argument")
+    return formula(f"G ({has_it} -> {atom(('*',), tests)})", "argument", describe_arguments(tests, fail=True))
 
 
 def at_most(tools: Sequence[str], number: int, *, per_turn: bool = False, joined: Sequence[str] = ()) -> Draft:
     window = "[<=0t]" if per_turn else ""
     one = atom(tools, joined=joined)
-    return formula(f"G ({one} -> count{window}({one}) <= {number})", "count")
+    of = "" if "*" in tools else f" of {name_tools(tools)}"
+    calls = f"{number} call{'' if number == 1 else 's'}{of}{name_same(joined)}"
+    message = f"this is more than {calls}{' in one turn' if per_turn else ''}"
+    return formula(f"G ({one} -> count{window}({one}) <= {number})", "count", message)
 
 
 def at_least(tools: Sequence[str], number: int) -> Draft:
-    return formula(f"F (count({atom(tools)}) >= {number})", "count")
+    message = f"{name_tools(tools)} was called fewer than {number} time{'' if number == 1 else 's'}"
+    return formula(f"F (count({atom(tools)}) >= {number})", "count", message)
 
 
 def exactly(tools: Sequence[str], number: int) -> list[Draft]:
@@ -173,12 +182,14 @@ class Field(Struct, frozen=True):
     def never(self, tools: Sequence[str]) -> Draft:
         """No call while the latest result has such a value. Vacuous if no result ever had one."""
         call = atom(tools, joined=self.joined)
-        return formula(f"G (({call} & O {self._result('present')} & {self._latest()}) -> false)", "state")
+        message = f"the latest result shows that {self.words}"
+        return formula(f"G (({call} & O {self._result('present')} & {self._latest()}) -> false)", "state", message)
 
     def only(self, tools: Sequence[str]) -> Draft:
         """Calls only while the latest result has such a value. Judged only if some result had the field."""
         call = atom(tools, joined=self.joined)
-        return formula(f"G (({call} & O {self._result('present')}) -> {self._latest()})", "state")
+        message = f"the latest result does not show that {self.words}"
+        return formula(f"G (({call} & O {self._result('present')}) -> {self._latest()})", "state", message)
 
     @property
     def words(self) -> str:

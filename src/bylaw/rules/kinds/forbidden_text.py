@@ -11,9 +11,12 @@ turns are searched.
 from __future__ import annotations
 
 from bylaw.model.demand import Never
-from bylaw.rules.params import TEXT_PARAMS, Values, text_has
+from bylaw.rules.params import TEXT, TEXT_PARAMS, Param, Values, text_has
 
-PARAMS = TEXT_PARAMS
+PARAMS = (
+    *TEXT_PARAMS,
+    Param("message", TEXT, "what a finding says went wrong, in place of the text: `it has more than 80 words`"),
+)
 
 SYNONYMS = "banned_text must_not_contain must_not_include_text must_not_say no_text"
 
@@ -28,4 +31,4 @@ EXAMPLE = """\
 
 
 def lower(params: Values) -> Never:
-    return Never(text_has(params))
+    return Never(text_has(params), params.get("message", ""))

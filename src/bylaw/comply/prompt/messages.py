@@ -1,0 +1,61 @@
+"""Parts of messages: a rule that the prompt states in words is reported in words.
+
+A message of an engine rule goes on where the event ends that decided it: `issue_refund` was called, but `its amount is
+above 100`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def name_tools(tools: Sequence[str]) -> str:
+    """`a` or `b`, each in backticks; `any tool`."""
+    return "any tool" if "*" in tools else " or ".join(f"`{tool}`" for tool in tools)
+
+
+def name_same(joined: Sequence[str]) -> str:
+    return f" with the same {' and '.join(f'`{param}`' for param in joined)}" if joined else ""
+
+
+_PASSES = {
+    "<": "is below",
+    "<=": "is at most",
+    ">": "is above",
+    ">=": "is at least",
+    "=": "is",
+    "!=": "is not",
+    "in": "is",
+    "not in": "is not",
+    "matches": "is of this kind",
+    "present": "is given",
+    "missing": "is not given",
+}
+_FAILS = {
+    "<": "is not below",
+    "<=": "is above",
+    ">": "is not above",
+    ">=": "is below",
+    "=": "is not",
+    "!=": "is",
+    "in": "is not",
+    "not in": "is",
+    "matches": "is not of this kind",
+    "present": "is not given",
+    "missing": "is given",
+}
+
+
+def describe_arguments(tests: Sequence[tuple[str, str, Any]], *, fail: bool = False) -> str:
+    """The arguments of a call that pass all tests, or that `fail` one of them: `its amount is above 100`."""
+    said = []
+    for param, operator, value in tests:
+        values = value if isinstance(value, list) else [] if value is None or operator == "matches" else [value]
+        verb = (_FAILS if fail else _PASSES)[operator]
+        if len(values) > 1:
+            verb = "is none of" if verb == "is not" else "is one of"
+        shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in values)
+        said.append(f"its `{param}` {verb} {shown}".rstrip())
+    return (" or " if fail else " and ").join(said)

@@ -1,0 +1,69 @@
+"""A rule that the prompt states in words is reported in words, never as a formula or a pattern."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.comply.decide import CompiledPrompt
+from bylaw.comply.inputs import read_tools
+from bylaw.comply.model import PromptRules
+from bylaw.comply.prompt import parse_prompt_rules, read_prompt
+from bylaw.comply.rule_file import render_rule_file
+from bylaw.rules import parse_rules
+from bylaw.traces import load_trace
+from tests.comply.golden import cases
+from tests.comply.test_sections import FILES, call_and_result
+from tests.comply.test_sentences import read
+from tests.support.yaml_files import load_yaml
+
+OPERATORS = (
+    r"\b[GFXYOHSUW]\s*[(!]",  # a temporal operator before what it is about
+    r"\b[GFXYOHSUW] (?:tool|result|text|user|count|true|false)\b",
+    r"->",
+    r"\b(?:tool|result|text|user|count|seen)[(\[]",
+    r"\bargs\.|\bresult\.",
+    r"[<>!]=",
+    r"\(\?|\\[A-Za-z]|\[\^",  # a regular expression
+    r"\$\w+ =",
+)
+FORMULA = re.compile("|".join(OPERATORS))
+TRACED = [pytest.param(case, id=f"{file}: {case['says']}") for file, case in cases() if "violates" in case]
+
+
+def formulas_in(message: str, prompt: str) -> list[str]:
+    """What looks like a formula in a message, and does not stand in the prompt."""
+    return [found[0] for found in FORMULA.finditer(message) if found[0] not in prompt]
+
+
+@pytest.mark.parametrize("case", TRACED)
+def test_no_message_about_a_sentence_holds_a_formula(case: dict[str, Any]) -> None:
+    prompt = parse_prompt_rules(case["says"], read(case))
+    assert has_no_formula(prompt, case["says"], case["violates"])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_message_about_a_condition_of_a_tool_holds_a_formula(file: Path) -> None:
+    content = load_yaml(file.read_text())
+    prompt = read_prompt(content["prompt"], tools=read_tools(content["tools"]))
+    for case in content["cases"]:
+        events = [
+            event for name, arguments, result in case["events"] for event in call_and_result(name, arguments, result)
+        ]
+        has_no_formula(prompt, content["prompt"], events)
+
+
+def has_no_formula(prompt: PromptRules, text: str, events: list[dict[str, Any]]) -> int:
+    """The number of messages of `comply`, and of `check` by the rule file that `comply rules` writes."""
+    trace = load_trace(events, format="events")
+    rules = parse_rules(render_rule_file(prompt, "prompt.md", text), format="yaml")
+    assert not rules.diagnostics
+    messages = [violation.explanation for violation in CompiledPrompt(prompt).check(trace).violations]
+    messages += [found.verdict.message for found in bylaw.check(trace, rules.rules).findings]
+    for message in messages:
+        assert not formulas_in(message, text), message
+    return len(messages)
