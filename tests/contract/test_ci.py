@@ -125,7 +125,7 @@ def test_cells_that_hold_are_never_headlined_as_nothing_checked(folder: Path) ->
     invariants = [*CONTRACT["contract"]["invariants"], idle]
     code, report = _ci(folder, {**CONTRACT, "contract": {"name": "c", "invariants": invariants}})
     assert (code, report["contract_compliance"]) == (3, 66.67)
-    assert report["verdict"] == "INCONCLUSIVE: score 66.67; contract did not pass"
+    assert report["verdict"] == "NOT SHOWN: score 66.67; contract did not pass"
 
 
 def test_flags_configure_check_and_diff(folder: Path) -> None:
@@ -198,7 +198,7 @@ def test_strict_counts_warnings(folder: Path) -> None:
     warned = {"rules": [{**RULES["rules"][0], "when": []}]}
     assert _ci(folder, {**warned, **CHECK})[0] == 0
     code, report = _ci(folder, {**warned, **CHECK}, "--strict")
-    assert (code, report["verdict"]) == (3, "INCONCLUSIVE: score 100; check did not pass; 1 warning")
+    assert (code, report["verdict"]) == (3, "NOT SHOWN: score 100; check did not pass; 1 warning")
 
 
 def test_min_score_applies_to_the_whole_and_to_the_contract(folder: Path) -> None:

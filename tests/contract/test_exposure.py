@@ -143,7 +143,7 @@ def test_a_run_that_shows_nothing_at_all_is_no_pass_whatever_the_file_says() -> 
     assert rule is not None
     report = run_on_agent(rule, ScriptedAgent("no", has_reset=True))
     assert report.exit_code == 3
-    assert headline(report) == "INCONCLUSIVE: score 100, but every cell is kept only because of `vacuous: ok`"
+    assert headline(report) == "NOT SHOWN: score 100, but every cell is kept only because of `vacuous: ok`"
 
 
 class TwoCalls(ScriptedAgent):

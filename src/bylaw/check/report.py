@@ -38,7 +38,7 @@ def headline(report: CheckReport) -> str:
     if report.exit_code == 3 and report.nothing_checked and not report.scope_doubts:
         return f"NOTHING CHECKED: {_why_nothing(report)}"
     if report.exit_code == 3:
-        return f"INCONCLUSIVE: {_why_inconclusive(report)}"
+        return f"NOT SHOWN: {_why_not_shown(report)}"
     if report.nothing_checked:
         return "PASSED: nothing was checked, as allowed"
     missed = [_list_unchecked(report, report.unchecked)] if report.unchecked else []
@@ -67,7 +67,7 @@ def _list_unchecked(report: CheckReport, rules: list[str]) -> str:
     return f"{len(rules):,} of {count(len(report.rules), 'rule')} {were} not checked: {_first_few(rules)}"
 
 
-def _why_inconclusive(report: CheckReport) -> str:
+def _why_not_shown(report: CheckReport) -> str:
     doubts = report.scope_doubts
     parts = [f"scope not given, and sessions disagree with the trace: {_first_few(doubts)}"] if doubts else []
     if report.strict:

@@ -149,7 +149,7 @@ def headline(report: CiReport) -> str:
     if report.exit_code == ExitCode.OK and partly:
         verdict = f"PASSED, but not everything was checked ({', '.join(partly)})"
     if report.exit_code == ExitCode.NOTHING_CHECKED and any(part.score for part in report.parts):
-        verdict = "INCONCLUSIVE"  # something held; a part was not checked
+        verdict = "NOT SHOWN"  # something held: only a part was not shown
     required = "" if report.min_score is None else f", {report.min_score:g} required"
     failed = [part.name for part in report.parts if part.exit_code]
     why = [f"{', '.join(failed)} did not pass"] if failed else []

@@ -50,9 +50,9 @@ def headline(report: ContractReport) -> str:
         case 3 if not report.applicable:
             return "NOTHING CHECKED: no invariant applies in any scenario"
         case 3 if not cells:
-            return f"INCONCLUSIVE: {score}, but every cell is kept only because of `vacuous: ok`"
+            return f"NOT SHOWN: {score}, but every cell is kept only because of `vacuous: ok`"
         case 3:
-            return f"INCONCLUSIVE: {score}, {required}; {cells}"
+            return f"NOT SHOWN: {score}, {required}; {cells}"
         case _:
             return f"OUT OF REACH: {report.stopped or f'{score}; {cells}'}"
 

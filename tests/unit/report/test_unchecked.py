@@ -56,10 +56,10 @@ def test_a_rule_is_checked_if_one_of_several_traces_triggers_it() -> None:
         ([WARNED, IDLE], "1 of 2 rules was not checked: idle; 1 warning"),
     ],
 )
-def test_strict_fails_what_was_not_shown(rules: list[dict[str, Any]], why: str) -> None:
+def test_strict(rules: list[dict[str, Any]], why: str) -> None:
     assert _check(rules).exit_code == 0
     report = _check(rules, strict=True)
-    assert (report.exit_code, headline(report)) == (3, f"INCONCLUSIVE: {why}")
+    assert (report.exit_code, headline(report)) == (3, f"NOT SHOWN: {why}")
 
 
 def test_strict_of_the_file_holds_unless_the_caller_says_otherwise() -> None:
@@ -83,15 +83,15 @@ def test_strict_and_allowed_vacuity_exclude_each_other() -> None:
 
 def test_a_scope_that_decides_and_is_not_given() -> None:
     report = _check([HELD, ORDER], TWO, allow_vacuous=True)
-    wanted = "INCONCLUSIVE: scope not given, and sessions disagree with the trace: order"
+    wanted = "NOT SHOWN: scope not given, and sessions disagree with the trace: order"
     assert (report.exit_code, headline(report), report.scope_doubts) == (3, wanted, ["order"])
     assert _check([HELD, {**ORDER, "scope": "trace"}], TWO).exit_code == 0
     assert _check([HELD, {**ORDER, "scope": "session"}], TWO).exit_code == 1
 
 
-def test_a_comparison_is_inconclusive_too() -> None:
+def test_a_comparison_is_not_shown_either() -> None:
     report = bylaw.diff(TWO, TWO, load_rules([HELD, ORDER]))
-    wanted = "INCONCLUSIVE: scope not given, and sessions disagree with the trace: order"
+    wanted = "NOT SHOWN: scope not given, and sessions disagree with the trace: order"
     assert (report.exit_code, diff_headline(report)) == (3, wanted)
     assert bylaw.diff(TWO, TWO, load_rules([HELD, {**ORDER, "scope": "trace"}])).exit_code == 0
 

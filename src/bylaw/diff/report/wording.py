@@ -66,11 +66,11 @@ def _verdict(report: DiffReport) -> str:
         return "NOTHING COMPARED: no session of the candidate matches one of the baseline"
     if report.gate_code == 3 and report.policy.scope_doubts:
         rules = ", ".join(report.policy.scope_doubts)
-        return f"INCONCLUSIVE: scope not given, and sessions disagree with the trace: {rules}"
+        return f"NOT SHOWN: scope not given, and sessions disagree with the trace: {rules}"
     gaps = [*([f"only one side recorded {one_sided}"] if one_sided else ()), *_gaps(report)]
     doubts = [*gaps, *_doubts(report)]
     if report.gate_code == 3:
-        return f"{'NOT COMPARED' if gaps else 'INCONCLUSIVE'}: {'; '.join(doubts)}"
+        return f"{'NOT COMPARED' if gaps else 'NOT SHOWN'}: {'; '.join(doubts)}"
     warning = "".join(f"; {doubt}" for doubt in doubts)
     least = report.fail_on if report.tripped else report.worst
     found = [text for change, text in changes(report) if change.rank >= least.rank] if least is not Change.NONE else []
