@@ -35,7 +35,7 @@ def _policy(path: Path) -> tuple[str, str]:
     return "--policy", str(path.with_name("guard.json"))
 
 
-def test_intact(path: Path) -> None:
+def test_verify_of_an_intact_log_exits_0(path: Path) -> None:
     code, head = _run(path, "head")
     assert code == 0
     code, out = _run(path, "verify", *_policy(path), "--head", head.strip(), "--json")
@@ -45,7 +45,7 @@ def test_intact(path: Path) -> None:
     assert bylaw.verify_audit(path, RULES, heads=[head.strip()]).exit_code == 0
 
 
-def test_tampered(path: Path) -> None:
+def test_verify_of_a_tampered_log_exits_1(path: Path) -> None:
     Tampered(path)("DELETE FROM audit WHERE seq = 3")
     code, out = _run(path, "verify", *_policy(path))
     assert code == 1
@@ -64,7 +64,7 @@ def test_without_the_rules_it_is_no_pass(path: Path) -> None:
     assert code == 1 and "were not given" in out and "rules `sha256:" in out
 
 
-def test_bad_input(path: Path, tmp_path: Path) -> None:
+def test_bad_input_exits_2(path: Path, tmp_path: Path) -> None:
     assert _run(path, "verify", "--head", "5")[0] == 2
     assert _run(path, "verify", "--policy", str(tmp_path / "missing.yaml"))[0] == 2
     assert _run(tmp_path / "missing.db", "verify")[0] == 2
@@ -75,7 +75,7 @@ def test_bad_input(path: Path, tmp_path: Path) -> None:
         bylaw.verify_audit(tmp_path / "missing.db")
 
 
-def test_out_of_reach(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_exits_4(tmp_path: Path) -> None:
     (tmp_path / "guard.db").write_bytes(b"no database" * 1000)
     assert _run(tmp_path / "guard.db", "verify")[0] == 4
 

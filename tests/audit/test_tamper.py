@@ -55,7 +55,7 @@ def test_what_nobody_touched_is_intact_and_recomputed(path: Path) -> None:
     assert report.recomputed == report.decisions > 10
 
 
-def test_an_edit(path: Path) -> None:
+def test_an_edited_row_is_found(path: Path) -> None:
     seq = next(row[0] for row in Tampered(path).rows() if '"block"' in row[2])
     Tampered(path)("UPDATE audit SET data = replace(data, '\"block\"', '\"allow\"') WHERE seq = ?", seq)
     assert kinds(_report(path))[:2] == [(seq, "edited"), (seq, "verdict")]
@@ -69,7 +69,7 @@ def test_an_edit_with_a_hash_made_to_fit_breaks_the_link_after_it(path: Path) ->
     assert (seq + 1, "spliced") in kinds(_report(path))
 
 
-def test_a_dropped_row(path: Path) -> None:
+def test_a_dropped_row_is_found(path: Path) -> None:
     Tampered(path)("DELETE FROM audit WHERE seq = 6")
     assert kinds(_report(path))[0] == (7, "dropped")
 
@@ -81,7 +81,7 @@ def test_a_dropped_row_whose_gap_was_closed(path: Path) -> None:
     assert {(6, "unlinked"), (6, "edited")} <= set(kinds(_report(path)))
 
 
-def test_an_inserted_row(path: Path) -> None:
+def test_an_inserted_row_is_found(path: Path) -> None:
     rows = Tampered(path).rows()
     forged = (7, rows[5][1], rows[5][2], rows[5][4], "f" * 64, "")
     Tampered(path).write(rows[:6] + [forged] + [(row[0] + 1, *row[1:]) for row in rows[6:]])
@@ -95,14 +95,14 @@ def test_a_row_added_at_the_end(path: Path) -> None:
     assert (seq + 1, "inserted") in kinds(_report(path))
 
 
-def test_reordered_rows(path: Path) -> None:
+def test_reordered_rows_are_found(path: Path) -> None:
     rows = Tampered(path).rows()
     rows[3], rows[4] = (4, *rows[4][1:]), (5, *rows[3][1:])
     Tampered(path).write(rows)
     assert {(4, "edited"), (5, "edited")} <= set(kinds(_report(path)))
 
 
-def test_a_cut_end(path: Path) -> None:
+def test_a_cut_end_is_found(path: Path) -> None:
     rows = Tampered(path).rows()
     Tampered(path)("DELETE FROM audit WHERE seq > ?", rows[-3][0])
     [problem] = [finding for finding in _report(path).findings if finding.kind == "truncated"]
@@ -115,7 +115,7 @@ def test_a_cut_end_is_not_hidden_by_what_is_written_afterwards(path: Path) -> No
     assert any(kind == "dropped" for _, kind in kinds(_report(path)))
 
 
-def test_everything_cut_off(path: Path) -> None:
+def test_an_emptied_log_is_found(path: Path) -> None:
     Tampered(path)("DELETE FROM audit")
     report = _report(path)
     assert (report.exit_code, kinds(report)[0]) == (1, (0, "truncated"))

@@ -39,7 +39,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_report(folder: Path) -> None:
+def test_the_report_counts_changed_decisions(folder: Path) -> None:
     code, out, _ = run(folder, "shadow")
     assert code == 0 and "2 of 3 decisions would have been different" in out
     assert "2 decisions changed (allow → block 2)" in out and "pay(n=1)" in out

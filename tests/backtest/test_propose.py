@@ -59,7 +59,7 @@ def test_one_counter_example_is_enough_against_an_order() -> None:
     assert not [one for one in said(*sessions, kind="order") if one.startswith("refund")]
 
 
-def test_either_of_two() -> None:
+def test_a_call_that_follows_either_of_two_is_proposed_after_both() -> None:
     def paying(n: int) -> Session:
         first = "login" if n % 3 else "token"
         return Session(f"{n}").call(first, {"u": n}, True).call("pay", {"u": n}).call("bye")
@@ -107,7 +107,7 @@ def test_secrets_are_not_proposed() -> None:
     assert "aaa" not in render_rule_file(report)
 
 
-def test_ceilings() -> None:
+def test_the_highest_count_of_a_session_is_proposed_as_a_ceiling() -> None:
     sessions = [Session(f"{n}").call("look").call("send").call("look") for n in range(30)]
     assert sorted(said(*sessions, kind="ceiling")) == [
         "look at most 2 times in a session",
@@ -121,7 +121,7 @@ def test_support_is_what_was_asked_for() -> None:
     assert mine(*sessions, min_support=50).exit_code == 3
 
 
-def test_one_agent() -> None:
+def test_proposals_for_one_agent_name_only_its_tools() -> None:
     sessions = [Session(f"{n}", agent="a").call("pay", {"amount": n}) for n in range(30)]
     others = [Session(f"o{n}", agent="b").call("send", {"size": n}) for n in range(30)]
     report = mine(*sessions, *others, agent="a")
@@ -204,7 +204,7 @@ def test_whatever_is_proposed_stops_nothing_it_was_mined_from(sessions: list[lis
 
 
 @pytest.mark.parametrize(("held", "total", "low"), [(0, 0, 0.0), (10, 10, 0.722), (100, 100, 0.963), (50, 100, 0.404)])
-def test_wilson(held: int, total: int, low: float) -> None:
+def test_the_lower_wilson_bound_matches_published_values(held: int, total: int, low: float) -> None:
     assert wilson(held, total) == pytest.approx(low, abs=0.001)
 
 

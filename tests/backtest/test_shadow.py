@@ -90,7 +90,7 @@ def test_only_one_word_is_changed(rule: str, before: str, after: str, ends: str,
     assert edit.before.endswith(before) and edit.after.endswith(after)
 
 
-def test_json_too() -> None:
+def test_promoting_a_json_file_changes_one_word() -> None:
     text = '[{"id": "r",\t"when": {"tool_name_in": ["a"]}, "then": "block", "mode": "shadow"}]'
     edit = promotion(text, "r", file="rules.json")
     assert edit.text == text.replace('"shadow"', '"enforce"')
@@ -127,7 +127,7 @@ def test_what_is_not_clear_is_refused(text: str, rule: str, why: str) -> None:
         promotion(text, rule, file="rules.yaml")
 
 
-def test_in_python(tmp_path: Path) -> None:
+def test_promote_from_python_enforces_the_rule(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_bytes(YAML.encode())
     assert bylaw.promote("soft", file).strip() == "mode:   enforce   # not yet"

@@ -53,7 +53,7 @@ def at_once(number: int, act: Callable[[int], Decision]) -> list[Decision]:
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("limit", LIMITS)
-def test_threads(limit: str, store: str, tmp_path: Path) -> None:
+def test_threads_together_stay_within_a_limit(limit: str, store: str, tmp_path: Path) -> None:
     rules, allowed = LIMITS[limit]
     guarding = guard(rules, store=STORES[store](tmp_path))
     decisions = at_once(THREADS, lambda i: guarding.decide(attempt({"tool": "pay", "args": {"i": i}})))
@@ -77,7 +77,7 @@ def _worker(path: str, limit: str, number: int, start: Any, told: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_processes(limit: str, tmp_path: Path) -> None:
+def test_processes_together_stay_within_a_limit(limit: str, tmp_path: Path) -> None:
     path, context = str(tmp_path / "guard.db"), worker_context()
     SqliteStore(path).close()
     start, told = context.Barrier(PROCESSES), context.Queue()

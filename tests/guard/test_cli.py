@@ -33,7 +33,7 @@ class Shell:
         return code, json.loads(out)
 
 
-def test_ask_answer_resume(tmp_path: Path) -> None:
+def test_an_approved_call_resumes_once(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     call = {"tool": "pay", "arguments": {"n": 5}, "agent": "bot"}
     code, asked = shell.decide(call)
@@ -70,7 +70,7 @@ def test_an_edit_is_judged_again(tmp_path: Path) -> None:
     assert code == 1 and decision["decided_by"] == "never"
 
 
-def test_kill_and_revive(tmp_path: Path) -> None:
+def test_kill_stops_an_agent_until_it_is_revived(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     assert shell.decide({"tool": "look", "agent": "bot"})[0] == 0
     assert shell.run("kill", "--agent", "bot", "--why", "gone wild")[0] == 0

@@ -145,7 +145,7 @@ NAMES: list[Any] = ["", "x" * 10_000, "\ud800", "\ud800 password=hunter2", None,
 
 
 @pytest.mark.parametrize("field", ["tool", "session", "agent", "run", "parent_run", "call_id"])
-def test_odd_names(field: str, store: Any) -> None:
+def test_odd_names_are_refused(field: str, store: Any) -> None:
     guarding = guard(RULES, store=store)
     for name in NAMES:
         decision = guarding.decide(Attempt(**{"tool": "pay", "session": "s", field: name}))

@@ -34,7 +34,7 @@ def _rows() -> list[Any]:
 
 
 @pytest.mark.parametrize(("when", "arguments", "truth"), _rows())
-def test_predicate(when: dict[str, Any], arguments: Any, truth: str) -> None:
+def test_a_predicate_has_its_truth_in_every_kind_of_rule(when: dict[str, Any], arguments: Any, truth: str) -> None:
     rules = [
         {"id": "restricts", "when": when, "then": "block", "shadow": True},
         {"id": "allows", "when": when, "then": "allow"},

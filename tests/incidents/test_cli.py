@@ -78,7 +78,7 @@ def test_an_incident_from_opening_to_its_end(folder: Path) -> None:
     assert "there is no incident" in run(folder, "incidents", "show", "incident-0", code=2)
 
 
-def test_mistakes(folder: Path) -> None:
+def test_mistakes_exit_2_and_name_the_cause(folder: Path) -> None:
     assert "BYLAW_WEBHOOK_SECRET" in run(
         folder,
         "follow",

@@ -146,7 +146,7 @@ def test_without_the_guards_word_behaviour_rules_are_not_judged() -> None:
     assert step.unjudged == {"same": 3}  # verify, pay, and the end
 
 
-def test_results_and_responses() -> None:
+def test_redacted_results_and_responses_are_judged() -> None:
     rules = both(SAID, SENT)
     world, other = World(rules), World([])
     for one in (world, other):
@@ -426,7 +426,7 @@ def _breaches(store: Any) -> set[tuple[Any, ...]]:
     return {(one.rule, one.call_id, one.stopped, one.certain, one.message) for one in all_of(store, Detection)}
 
 
-def test_across_processes(tmp_path: Any) -> None:
+def test_a_reopened_store_is_judged_alike(tmp_path: Any) -> None:
     """What a row says does not depend on who reads it: a store that is opened again gives the same."""
     path = tmp_path / "guard.db"
     store = SqliteStore(path)

@@ -61,7 +61,7 @@ def test_a_difference_is_described(after: list[Any], told: str) -> None:
     assert f"≠ first difference at turn {report.first.turn}: {told}\n" in _shown(report)
 
 
-def test_equal_traces() -> None:
+def test_equal_traces_show_no_difference() -> None:
     report = _both(TURNS)
     assert (report.first, report.differing, report.pairs) == (None, 0, 4)
     assert _shown(report).startswith("= no difference\n")

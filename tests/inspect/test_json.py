@@ -18,14 +18,14 @@ def _lines() -> list[Any]:
     return [json.loads(entry_line(entry)) for entry in entries(everything())]
 
 
-def test_kinds() -> None:
+def test_each_entry_is_a_line_with_its_kind() -> None:
     assert [line["kind"] for line in _lines()] == [
         *("session", "turn", "turn", "annotation", "tool_result", "turn", "message", "session_end"),
         *("session", "turn", "request"),
     ]
 
 
-def test_a_turn() -> None:
+def test_a_turn_holds_its_calls_usage_and_messages() -> None:
     turn = _lines()[1]
     assert (turn["turn"], turn["session"], turn["agent"], turn["depth"]) == (0, "ticket-7", "support", 0)
     assert turn["usage"]["cached_input_tokens"] == 700
@@ -62,7 +62,7 @@ def test_any_value_is_written(value: Any) -> None:
         json.loads(line)
 
 
-def test_two_traces() -> None:
+def test_a_comparison_names_the_first_difference() -> None:
     before = trace([{"calls": [{"name": "refund", "args": {"amount": 20}}]}], name="a")
     after = trace([{"calls": [{"name": "refund", "args": {"amount": 200}}]}], name="b")
     head, _, pair, end = (json.loads(line) for line in comparison_lines(compare(before, after), 0))

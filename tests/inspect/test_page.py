@@ -59,7 +59,7 @@ def test_an_unknown_figure_is_a_dash() -> None:
     assert "0 → 0 tok · 0 ms · $0 · stop –" in shown
 
 
-def test_half_known_tokens() -> None:
+def test_an_unknown_half_of_the_tokens_is_a_dash() -> None:
     assert format_tokens(Usage(7, None)) == "7 → – tok"
     assert format_tokens(Usage(None, 7)) == "– → 7 tok"
     assert format_tokens(Usage(recorded={"total_tokens": 9})) == "9 tok"
@@ -115,7 +115,7 @@ def test_reading_ahead_stops_after_a_while() -> None:
     assert Prescan(everything(), seconds=0).is_all
 
 
-def test_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pager_shows_the_page_in_a_pager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shown: list[str] = []
     monkeypatch.setattr(click, "echo_via_pager", lambda pieces, color: shown.extend(pieces))
     path = tmp_path / "t.json"

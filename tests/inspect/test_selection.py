@@ -38,7 +38,7 @@ def test_a_late_result_belongs_to_its_tool() -> None:
     assert [type(event) for event in late] == [ToolResult]
 
 
-def test_sessions_and_agents() -> None:
+def test_sessions_and_agents_are_selected_by_globs() -> None:
     assert [turn.turn for turn in turns(everything(), sessions=["ticket-8"])] == [3]
     assert [turn.turn for turn in turns(everything(), sessions=["ticket-?"])] == [0, 1, 2, 3]
     assert [turn.turn for turn in turns(everything(), agents=["research*"])] == [1]

@@ -35,7 +35,7 @@ texts = st.text(st.characters() | st.sampled_from("\x1b\n\t\r 漢💡\u0301\ufe0
     ("text", "columns"),
     [("abc", 3), ("漢字", 4), ("e\u0301", 1), ("💡", 2), ("❤\ufe0f", 2), ("🇫🇷", 2), ("…", 1), ("각", 2), ("", 0)],
 )
-def test_width(text: str, columns: int) -> None:
+def test_width_counts_terminal_columns(text: str, columns: int) -> None:
     assert width(text) == columns
 
 
@@ -98,7 +98,7 @@ def test_a_preview_is_json_and_ends_in_time() -> None:
     assert "…" in preview(_nested(2000), 10_000)
 
 
-def test_arguments() -> None:
+def test_arguments_are_previewed_as_a_call() -> None:
     assert call_preview({"id": "A-1", "amount": 20}, None, 100) == 'id="A-1", amount=20'
     assert call_preview(None, None, 100) == "–"
     assert call_preview(None, "{broken", 100) == "{broken"
@@ -145,5 +145,5 @@ def test_a_huge_text_costs_as_little_as_a_small_one() -> None:
         (format_tokens(None), "– tok"),
     ],
 )
-def test_figures(shown: str, wanted: str) -> None:
+def test_figures_are_shown_in_their_units(shown: str, wanted: str) -> None:
     assert shown == wanted

@@ -26,27 +26,27 @@ def complete(line: str) -> list[str]:
     return [item.value for item in ShellComplete(cli, {}, "bylaw", "_BYLAW_COMPLETE").get_completions(words, last)]
 
 
-def test_commands() -> None:
+def test_commands_are_completed() -> None:
     assert complete("c") == ["check", "ci", "comply", "contract", "convert"]
 
 
-def test_flags() -> None:
+def test_flags_are_completed() -> None:
     assert "--policy" in complete("check --p")
 
 
 @pytest.mark.parametrize("command", ["check", "diff", "comply", "contract run", "guard backtest"])
-def test_formats(command: str) -> None:
+def test_output_formats_are_completed(command: str) -> None:
     assert {"json", "terminal"} <= set(complete(f"{command} --format "))
     assert complete(f"{command} --format js") == ["json"]
 
 
 @pytest.mark.parametrize("command", ["check", "diff", "inspect", "convert", "guard backtest"])
-def test_trace_formats(command: str) -> None:
+def test_trace_formats_are_completed(command: str) -> None:
     assert complete(f"{command} --from ") == list(FORMATS)
     assert complete(f"{command} --from lang") == ["langsmith", "langfuse", "langchain"]
 
 
-def test_codes_and_kinds() -> None:
+def test_codes_and_kinds_are_completed() -> None:
     assert complete("explain ") == [*codes(), *sorted(KINDS)]
     assert complete("explain must_call") == ["must_call_before", "must_call_once"]
 
@@ -58,7 +58,7 @@ def test_file_names_are_left_to_the_shell(line: str) -> None:
     assert [(item.type, item.value) for item in items] == [("file", "runs/")]
 
 
-def test_choices() -> None:
+def test_choices_are_completed() -> None:
     assert "warning" in complete("check --fail-on ")
 
 

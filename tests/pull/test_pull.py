@@ -149,7 +149,7 @@ def test_the_client_of_langsmith_reads_the_same_server(fake: Fake) -> None:
         (429, {"retry-after": "3600"}, 4, "limits how often it may be asked"),
     ],
 )
-def test_refusals(
+def test_a_refused_request_ends_with_the_reason(
     fake: Fake,
     pull: Pull,
     waits: list[float],
@@ -350,7 +350,7 @@ def test_https_is_tunnelled_and_a_refusal_names_the_proxy(fake: Fake, pull: Pull
         ("https://h.example", {}, None),
     ],
 )
-def test_which_proxy(
+def test_the_environment_chooses_the_proxy(
     address: str, variables: dict[str, str], proxy: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):

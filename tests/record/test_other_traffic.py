@@ -107,7 +107,9 @@ IN_A_LOOP = [
 
 
 @pytest.mark.parametrize("asking", IN_A_LOOP, ids=lambda asking: asking.__name__[1:])
-def test_aiohttp(tmp_path: Path, others: OtherServer, asking: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+def test_other_traffic_of_aiohttp_is_passed_on_and_not_recorded(
+    tmp_path: Path, others: OtherServer, asking: Callable[..., Coroutine[Any, Any, Any]]
+) -> None:
     async def asked() -> Any:
         others.goes_on.clear()
         async with aiohttp.ClientSession() as session:

@@ -157,7 +157,7 @@ def test_log_records_are_written_and_metrics_are_not(receiver: Receiver, path: P
         (405, b"", JSON, {"method": "GET"}),
     ],
 )
-def test_refused(
+def test_a_bad_request_is_refused_and_writes_nothing(
     receiver: Receiver, path: Path, status: int, body: bytes, headers: dict[str, str], target: dict[str, Any]
 ) -> None:
     assert send(receiver, body, headers, **target)[0] == status

@@ -30,7 +30,7 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n"
         ({"pin": 5, "cvv": 123}, {"pin": 5, "cvv": "[redacted: secret]"}),
     ],
 )
-def test_secrets(hide: Any, given: Any, wanted: Any) -> None:
+def test_secrets_are_redacted(hide: Any, given: Any, wanted: Any) -> None:
     assert hide(given) == wanted
 
 

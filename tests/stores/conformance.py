@@ -127,7 +127,7 @@ class StoreConformance:
         for key in ODD_KEYS:
             assert [row.session for row in store.events(session=key)] == [key]
 
-    def test_a_big_state(self, store: GuardStore) -> None:
+    def test_a_big_state_is_read_back(self, store: GuardStore) -> None:
         state = bytes(range(256)) * 40_000
         write(store, "s", state)
         assert read(store, "s") == state
@@ -283,7 +283,7 @@ class StoreConformance:
         note(store, "s", 1.0, deep=_nested(MAX_DEPTH - 1))
         assert verify_chain(store.audit()) == []
 
-    def test_big_data(self, store: GuardStore) -> None:
+    def test_big_data_is_read_back_and_chained(self, store: GuardStore) -> None:
         note(store, "s", 1.0, text="é" * 5_000_000)
         assert len(store.events()[0].data["text"]) == 5_000_000
         assert verify_chain(store.audit()) == []
@@ -397,7 +397,7 @@ class StoreConformance:
 
     # switches
 
-    def test_switches(self, store: GuardStore) -> None:
+    def test_switches_are_set_and_removed(self, store: GuardStore) -> None:
         with store.transaction("") as transaction:
             transaction.set_switch("*", "fire")
             transaction.set_switch("a\0\ud800", "")

@@ -125,10 +125,10 @@ def _run(path: Path, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\n{figures}")
 
 
-def test_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_writers_lose_no_committed_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run(tmp_path / "store.db", 10, capsys)
 
 
 @pytest.mark.proof
-def test_many_kills(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_killed_writers_lose_no_committed_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _run(tmp_path / "store.db", 200, capsys)

@@ -13,7 +13,7 @@ from tests.docs.python_examples import Interpreter
 PAGE = "docs/reference/stores.md"
 
 
-def test_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     python = Interpreter(tmp_path)
     for block in blocks(PAGE, "python"):

@@ -192,7 +192,7 @@ def test_a_lock_held_by_another_process(store: SqliteStore, path: Path) -> None:
     assert write(store, "s") == 1
 
 
-def test_a_full_disk(store: SqliteStore) -> None:
+def test_a_full_disk_undoes_the_transaction(store: SqliteStore) -> None:
     write(store, "s", b"before")
     _pragma(store, "max_page_count = 20")
     with pytest.raises(StoreUnavailable, match="the disk is full"), store.transaction("s") as transaction:
@@ -231,7 +231,7 @@ def test_a_file_without_permission_to_write(path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_damaged_file(path: Path) -> None:
+def test_a_damaged_file_makes_the_store_unavailable(path: Path) -> None:
     store = SqliteStore(path)
     for number in range(200):
         write(store, f"s{number}", bytes(500))

@@ -24,7 +24,7 @@ DAY = date(2025, 3, 9)
         " 2025-03-09 ",
     ],
 )
-def test_days(text: str) -> None:
+def test_a_day_is_read_in_every_usual_form(text: str) -> None:
     assert moment_of(text) == DAY
 
 
@@ -38,7 +38,7 @@ def test_days(text: str) -> None:
         ("March 9, 2025, 12:05 AM", datetime(2025, 3, 9, 0, 5)),
     ],
 )
-def test_times(text: str, wanted: datetime) -> None:
+def test_a_time_is_read_in_every_usual_form(text: str, wanted: datetime) -> None:
     assert moment_of(text) == wanted
 
 

@@ -184,12 +184,12 @@ def test_without_time_to_wait_the_model_may_repeat_the_call(guard: bylaw.Guard) 
 
 
 @pytest.mark.parametrize("wait", [-1, True, "5", float("nan"), float("inf"), None])
-def test_seconds_to_wait(guard: bylaw.Guard, wait: Any) -> None:
+def test_a_wait_that_is_no_number_of_seconds_is_refused(guard: bylaw.Guard, wait: Any) -> None:
     with pytest.raises(ValueError, match="expected seconds"):
         Calls(guard, wait=wait)
 
 
-def test_sessions(guard: bylaw.Guard) -> None:
+def test_the_session_is_named_by_the_caller_the_block_or_the_guard(guard: bylaw.Guard) -> None:
     calls = Calls(guard)
     assert attempt(calls).session == "own"
     with guard.session("entered"):

@@ -88,7 +88,7 @@ def test_allowed_blocked_and_terminated(shop: Shop, guard: bylaw.Guard, mode: st
 
 
 @pytest.mark.parametrize(("mode", "answer"), [("legacy", "approve"), ("auto", "edit"), ("legacy", "reject")])
-def test_paused(shop: Shop, guard: bylaw.Guard, mode: str, answer: str) -> None:
+def test_a_paused_call_runs_only_after_approval(shop: Shop, guard: bylaw.Guard, mode: str, answer: str) -> None:
     with listening(guard, shop.specs, session="s") as url:
         [(error, text)] = use(url, mode, ("pay", {"amount": 500}))
         (review,) = guard.reviews.list()
@@ -150,7 +150,7 @@ def test_what_is_passed_through_is_what_the_server_says(shop: Shop, tmp_path: Pa
 
 
 @ERAS
-def test_several_servers(shop: Shop, guard: bylaw.Guard, mode: str) -> None:
+def test_several_servers_look_like_one(shop: Shop, guard: bylaw.Guard, mode: str) -> None:
     """They look like one, and the rules see the names with the server."""
     specs = [ServerSpec(name=name, url=shop.url) for name in ("one", "two")]
 
@@ -184,7 +184,7 @@ def test_subscriptions(shop: Shop, guard: bylaw.Guard) -> None:
         assert asyncio.run(run(url)) == asyncio.run(run(shop.url))
 
 
-def test_sessions(shop: Shop, guard: bylaw.Guard) -> None:
+def test_a_connection_or_a_header_names_the_session(shop: Shop, guard: bylaw.Guard) -> None:
     """Before 2026-07-28 a connection is a session. After that a header names it, or all share one."""
     with listening(guard, shop.specs) as url:
         assert [use(url, "legacy", ("book", {"seat": 1}))[0][0] for _ in range(2)] == [False, False]

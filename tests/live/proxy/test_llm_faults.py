@@ -78,7 +78,7 @@ def test_timeout_ends_with_a_gateway_timeout(tmp_path: Path, provider: str, stre
 
 
 @each
-def test_rate_limit(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_rate_limit_raises_the_error_of_the_client(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, count = asked(tmp_path, llm("rate_limit"), provider, streamed, "hello")
     assert isinstance(said, errors(provider).RateLimitError)
     assert said.response.headers["retry-after"].isdigit()
@@ -88,7 +88,7 @@ def test_rate_limit(tmp_path: Path, provider: str, streamed: bool) -> None:
 
 
 @each
-def test_server_error(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_server_error_raises_the_error_of_the_client(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, count = asked(tmp_path, llm("server_error", message="on fire"), provider, streamed, "hello")
     assert isinstance(said, errors(provider).APIStatusError)
     assert said.status_code == 500
@@ -97,7 +97,7 @@ def test_server_error(tmp_path: Path, provider: str, streamed: bool) -> None:
 
 
 @each
-def test_truncated_response(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_truncated_response_ends_for_length(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, count = asked(tmp_path, llm("truncated_response", max_tokens=4), provider, streamed, "hello")
     assert said.text == "The order 4711 was"
     assert said.finish in ("length", "max_output_tokens", "max_tokens")
@@ -111,13 +111,13 @@ def test_truncation_of_a_short_answer_does_not_fire(tmp_path: Path, provider: st
 
 
 @each
-def test_empty(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_empty_has_neither_text_nor_calls(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, count = asked(tmp_path, llm("empty"), provider, streamed, "hello")
     assert (said.text, said.arguments, count) == ("", [], 1)
 
 
 @each
-def test_garbage(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_garbage_is_the_same_in_each_run(tmp_path: Path, provider: str, streamed: bool) -> None:
     first, count = asked(tmp_path, llm("garbage"), provider, streamed, "hello")
     again, _ = asked(tmp_path, llm("garbage"), provider, streamed, "hello")
     assert count == 1
@@ -142,7 +142,9 @@ DRIFTS: list[tuple[dict[str, Any], str, Any]] = [
 
 @each
 @pytest.mark.parametrize("drift", range(len(DRIFTS)))
-def test_response_drift(tmp_path: Path, provider: str, streamed: bool, drift: int) -> None:
+def test_response_drift_changes_the_text_as_configured(
+    tmp_path: Path, provider: str, streamed: bool, drift: int
+) -> None:
     keys, prompt, holds = DRIFTS[drift]
     said, count = asked(tmp_path, llm("response_drift", **keys), provider, streamed, prompt)
     assert holds(said.text), said.text
@@ -157,7 +159,7 @@ def test_renaming_fields_of_prose_does_not_fire(tmp_path: Path, provider: str, s
 
 
 @each
-def test_stream_cut(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_stream_cut_breaks_the_connection(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, count = asked(tmp_path, llm("stream_cut", max_tokens=3), provider, streamed, "hello")
     assert isinstance(said, Exception), said
     assert not isinstance(said, errors(provider).APIStatusError)
@@ -165,7 +167,7 @@ def test_stream_cut(tmp_path: Path, provider: str, streamed: bool) -> None:
 
 
 @each
-def test_slow_first_token(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_slow_first_token_delays_the_first_byte(tmp_path: Path, provider: str, streamed: bool) -> None:
     """The first byte comes too late for the client, or the answer is complete."""
     late, count = impatiently_asked(tmp_path, llm("slow_first_token", delay_ms=600_000), provider, streamed)
     assert isinstance(late, Exception) and "imeout" in type(late).__name__ + str(late)
@@ -175,7 +177,7 @@ def test_slow_first_token(tmp_path: Path, provider: str, streamed: bool) -> None
 
 
 @each
-def test_malformed_tool_call(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_malformed_tool_call_has_arguments_that_are_no_json(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, count = asked(tmp_path, llm("malformed_tool_call"), provider, streamed, "please use the tool")
     (arguments,) = said.arguments
     with pytest.raises(json.JSONDecodeError):
@@ -190,7 +192,7 @@ def test_malformed_tool_call_needs_a_call(tmp_path: Path, provider: str, streame
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_timing(tmp_path: Path, provider: str) -> None:
+def test_only_the_calls_that_are_due_fail(tmp_path: Path, provider: str) -> None:
     """Calls are counted from 1, and only those that are due fail."""
     fault = llm("rate_limit", timing=Timing(after_calls=1, nth=(1, 3)))
 

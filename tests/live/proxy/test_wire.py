@@ -87,7 +87,7 @@ def test_attacks_without_a_model_change_the_prompt(tmp_path: Path, provider: str
 
 
 @each
-def test_overflow(tmp_path: Path, provider: str) -> None:
+def test_overflow_adds_the_same_words_in_each_run(tmp_path: Path, provider: str) -> None:
     (got,), run, _ = sent(tmp_path, provider, attack("overflow", inject_tokens=500))
     (again,), _, _ = sent(tmp_path, provider, attack("overflow", inject_tokens=500))
     assert len(got.decode().split()) > 500
@@ -97,7 +97,7 @@ def test_overflow(tmp_path: Path, provider: str) -> None:
 
 @each
 @pytest.mark.parametrize("place", [None, 0, 2, 3, 99])
-def test_memory_poisoning(tmp_path: Path, provider: str, place: int | None) -> None:
+def test_memory_poisoning_inserts_one_message(tmp_path: Path, provider: str, place: int | None) -> None:
     poison = attack("memory_poisoning", payloads=(HOSTILE,), inject_at=place)
     (got,), run, asked = sent(tmp_path, provider, poison)
     before, after = items(provider, json.loads(asked)), items(provider, json.loads(got))

@@ -494,7 +494,7 @@ def test_a_fault_on_a_tool_that_nobody_knows_is_refused() -> None:
 # Reset
 
 
-def test_resets(tmp_path: Path, server: Served) -> None:
+def test_a_reset_function_runs_before_each_run(tmp_path: Path, server: Served) -> None:
     (tmp_path / "counting.py").write_text(
         "count = 0\n"
         "def agent(prompt):\n    global count\n    count += 1\n    return str(count)\n"

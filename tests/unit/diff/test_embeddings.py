@@ -93,7 +93,7 @@ def test_each_text_is_embedded_once() -> None:
     ("left", "right", "alike"),
     [("abc", "abc", 1.0), ("abc", "xyz", 1.0), ("abc", "wxyz", 0.0), ("abc", "", 0.0), ("", " ", 1.0), ("", "", 1.0)],
 )
-def test_similarity(left: str, right: str, alike: float) -> None:
+def test_similarity_is_the_cosine_of_embeddings(left: str, right: str, alike: float) -> None:
     assert EmbeddedTexts(ByLength(), [left, right]).similarity(left, right) == alike
 
 
@@ -180,12 +180,12 @@ def test_a_row_depends_on_its_text_alone() -> None:
 
 @needs_extra
 @pytest.mark.parametrize("text", ["\ud800", "a\x00b", "🦙", " ", "word " * 20_000])
-def test_odd_texts(text: str) -> None:
+def test_odd_texts_have_unit_embeddings(text: str) -> None:
     assert np.linalg.norm(load_embedder().embed([text])[0]) == pytest.approx(1.0, abs=1e-6)
 
 
 @needs_extra
-def test_nothing_to_embed() -> None:
+def test_empty_input_has_empty_embeddings() -> None:
     assert load_embedder().embed([]).shape == (0, 256)
     assert not load_embedder().embed([""]).any()
 
@@ -200,7 +200,7 @@ def test_a_paraphrase_is_less_of_a_change_than_by_words() -> None:
 
 
 @needs_extra
-def test_the_command() -> None:
+def test_the_command_names_the_measure_and_repeats_itself() -> None:
     done = run_diff("--format", "json", "--deterministic")
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["semantic_measure"].startswith("wordllama 0.2.")

@@ -78,7 +78,7 @@ LOOK_UP = {"name": "look_up", "arguments": {"id": 1, "kind": "x"}}
         ("number_density", response(""), 0),
     ],
 )
-def test_vector(name: str, turn: Response, value: float) -> None:
+def test_each_dimension_measures_its_property(name: str, turn: Response, value: float) -> None:
     assert dimension(name, turn) == pytest.approx(value)
 
 
@@ -258,14 +258,14 @@ def test_a_difference_is_found_with_more_dimensions_than_units() -> None:
     assert found.moved[0].dimension == "log_latency_ms"
 
 
-def test_identical_sides() -> None:
+def test_identical_sides_show_no_difference() -> None:
     sessions = side(np.random.default_rng(7), 8)
     found = compare(sessions, sessions)
     assert (found.decision, found.p) == ("no difference found", 1.0)
     assert found.statistic == pytest.approx(0)
 
 
-def test_nothing_varies() -> None:
+def test_constant_dimensions_show_no_difference() -> None:
     found = compare([[response(stop_reason="stop")]] * 6, [[response(stop_reason="stop")]] * 6)
     assert (found.decision, found.p, found.moved) == ("no difference found", None, ())
     assert "refusal" in found.constant and "log_latency_ms" in found.unrecorded
@@ -279,7 +279,7 @@ def test_nothing_varies() -> None:
     ("baseline", "candidate", "smallest"),
     [(0, 9, 1.0), (1, 1, 1.0), (3, 3, 0.1), (4, 4, 1 / 35), (1, 20, 1 / 21), (2, 5, 1 / 21), (10, 10, 1 / 500)],
 )
-def test_smallest_p(baseline: int, candidate: int, smallest: float) -> None:
+def test_the_smallest_p_depends_on_the_number_of_sessions(baseline: int, candidate: int, smallest: float) -> None:
     assert smallest_p([(baseline, candidate)]) == pytest.approx(smallest)
 
 

@@ -46,7 +46,7 @@ def response(model: str | None, usage: Usage | None, asked: str | None = None) -
         ("no tokens at all", "plain", Usage(0, 0), 0.0),
     ],
 )
-def test_cost(about: str, model: str, usage: Usage, dollars: float) -> None:
+def test_cost_follows_the_price_list(about: str, model: str, usage: Usage, dollars: float) -> None:
     assert cost_of(response(model, usage), prices=LISTED) == pytest.approx(dollars), about
 
 
@@ -143,7 +143,7 @@ def test_one_model_by_many_names(name: str, listed: str) -> None:
         "-2024-01-01" * 10_000,
     ],
 )
-def test_never_another_model(name: str) -> None:
+def test_an_unlisted_model_has_no_price(name: str) -> None:
     assert price_of(name) is None
 
 
@@ -233,7 +233,7 @@ def model(**entry: Any) -> dict[str, Any]:
         (model(input=1, output=1, regional="x"), "`models.m.regional` is text", "6:7"),
     ],
 )
-def test_bad_prices(document: Any, message: str, at: str, tmp_path: Path) -> None:
+def test_a_mistake_in_a_price_list_is_located(document: Any, message: str, at: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_prices(write(tmp_path, document))
     (problem,) = caught.value.diagnostics
@@ -251,7 +251,7 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_a_missing_price_list_is_reported(tmp_path: Path) -> None:
     for path, code in ((tmp_path / "none.json", "no-such-file"), (tmp_path, "unreadable-file")):
         with pytest.raises(InputError) as caught:
             load_prices(path)

@@ -139,12 +139,12 @@ def response(text: str | None = None, stop_reason: str | None = None) -> Respons
 
 
 @pytest.mark.parametrize("text", lines(REFUSALS))
-def test_refusal(text: str) -> None:
+def test_a_refusal_is_recognised(text: str) -> None:
     assert is_refusal(response(text, "end_turn"))
 
 
 @pytest.mark.parametrize("text", lines(ANSWERS))
-def test_no_refusal(text: str) -> None:
+def test_an_answer_is_no_refusal(text: str) -> None:
     assert not is_refusal(response(text, "end_turn"))
 
 

@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["b.jsonl", "*.jsonl"], ["b.jsonl"]),
     ],
 )
-def test_what_is_meant(folder: Path, patterns: list[str], found: list[str]) -> None:
+def test_names_folders_and_globs_find_their_files(folder: Path, patterns: list[str], found: list[str]) -> None:
     assert find_traces(patterns) == found
 
 

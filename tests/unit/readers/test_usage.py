@@ -75,7 +75,9 @@ COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_t
         ({"output_tokens": 3}, None, (None, 3, None, None, None)),
     ],
 )
-def test_counts(recorded: dict[str, Any], model: str | None, counts: tuple[int | None, ...]) -> None:
+def test_token_counts_are_read_in_every_usual_form(
+    recorded: dict[str, Any], model: str | None, counts: tuple[int | None, ...]
+) -> None:
     usage, unread = read_usage(recorded, model)
     assert usage is not None
     assert tuple(getattr(usage, name) for name in COUNTS) == counts
