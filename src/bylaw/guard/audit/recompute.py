@@ -276,8 +276,8 @@ class Recompute:
                 seq=row.seq,
                 kind="verdict",
                 message=f"its `{name}` does not follow from the rows before it",
-                expected=_shown(again),
-                found=_shown(written),
+                expected=_describe_value(again),
+                found=_describe_value(written),
                 session=row.data["session"],
             )
         )
@@ -376,7 +376,7 @@ def _unknown(unfollowed: Iterable[str]) -> str:
     return f"{names} looked at values that are not recorded"
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

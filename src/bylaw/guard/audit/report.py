@@ -130,9 +130,9 @@ def _lines(report: AuditReport) -> Iterator[str]:
         where += f", session {printable(finding.session)}" if finding.session else ""
         yield f"{click.style(finding.kind, fg='red', bold=True)}  {where}: {printable(finding.message)}"
         if finding.expected is not None:
-            yield f"    expected: {_short(finding.expected, _LONGEST_VALUE)}"
+            yield f"    expected: {_shorten_text(finding.expected, _LONGEST_VALUE)}"
         if finding.found is not None:
-            yield f"    found:    {_short(finding.found, _LONGEST_VALUE)}"
+            yield f"    found:    {_shorten_text(finding.found, _LONGEST_VALUE)}"
     if report.more:
         yield f"and {report.more:,} more"
     if report.unrecomputed:
@@ -146,7 +146,7 @@ def _lines(report: AuditReport) -> Iterator[str]:
         yield click.style(f"note: {note}", dim=True)
 
 
-def _short(text: str, longest: int) -> str:
+def _shorten_text(text: str, longest: int) -> str:
     return printable(text if len(text) <= longest else f"{text[:longest]}…")
 
 
@@ -183,12 +183,12 @@ def _dicts(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
 def row_line(row: AuditRow) -> str:
     """A row in one line, for people."""
     data = row.data
-    parts = [str(row.seq), _time(row.at), str(data.get("kind", "?")), _place(data), _subject(data)]
+    parts = [str(row.seq), _time(row.at), str(data.get("kind", "?")), _describe_place(data), _subject(data)]
     text = "  ".join(part for part in parts if part)
-    return printable(text) if data.get("kind") == "incident" else _short(text, _LONGEST_ROW)
+    return printable(text) if data.get("kind") == "incident" else _shorten_text(text, _LONGEST_ROW)
 
 
-def _place(data: dict[str, Any]) -> str:
+def _describe_place(data: dict[str, Any]) -> str:
     """The session; for an incident of a rule that counts further, whose calls it counts and the deciding one."""
     session, over = str(data.get("session", "-")), data.get("over")
     if over in ("agent", "all"):

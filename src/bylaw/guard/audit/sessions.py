@@ -48,7 +48,7 @@ class AuditSession(Struct):
     """its state as it was written to the file, if no guard has loaded it since"""
 
 
-class _Stored(Struct):
+class _StoredState(Struct):
     state: bytes
     terminated: str | None
     lost: str | None
@@ -100,7 +100,7 @@ class AuditSessions:
     def _store(self, key: str) -> None:
         session = self._sessions.pop(key)
         state = dump(session.state) if session.stored is None else session.stored
-        stored = _Stored(state, session.record.terminated, session.lost, session.unfollowed)
+        stored = _StoredState(state, session.record.terminated, session.lost, session.unfollowed)
         values = (key.encode("utf-8", "surrogatepass"), msgspec.msgpack.encode(stored))
         self._file.execute("REPLACE INTO sessions VALUES (?, ?)", values)
 
@@ -109,7 +109,7 @@ class AuditSessions:
         row = self._file.execute("SELECT data FROM sessions WHERE session = ?", (name,)).fetchone()
         if row is None:
             return None
-        stored = msgspec.msgpack.decode(row[0], type=prepared(_Stored))
+        stored = msgspec.msgpack.decode(row[0], type=prepared(_StoredState))
         record = SessionRecord(key, terminated=stored.terminated)
         return AuditSession(
             record, load(key, stored.state, ()), lost=stored.lost, unfollowed=stored.unfollowed, stored=stored.state

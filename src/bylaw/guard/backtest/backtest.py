@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from bylaw.engine.monitor import as_json, shorten
 from bylaw.files.atomic import write_atomic
-from bylaw.guard.backtest.replay import Judged, RecordedSession, Replay, example_of, trial_guard
+from bylaw.guard.backtest.replay import RecordedSession, Replay, ReplayedCall, example_of, trial_guard
 from bylaw.guard.backtest.report import (
     UNCLEAR,
     BacktestReport,
@@ -231,7 +231,7 @@ class Backtest:
             theirs.add_call(call)
         ours.add_call(call)
 
-    def _count(self, judged: Judged, ours: RecordedSession) -> None:
+    def _count(self, judged: ReplayedCall, ours: RecordedSession) -> None:
         report = self._report
         report.calls += 1
         report.actions[judged.action] += 1
@@ -244,7 +244,7 @@ class Backtest:
         report.after_a_stop += ours.stopped
         ours.stopped = ours.stopped or judged.action in _RESTRICTING
 
-    def _count_rules(self, trace: str, call: ToolCall, judged: Judged, ours: RecordedSession) -> None:
+    def _count_rules(self, trace: str, call: ToolCall, judged: ReplayedCall, ours: RecordedSession) -> None:
         for concern in judged.concerns:
             tally = self._report.rules[concern.key]
             tally.concerned += 1
@@ -274,7 +274,7 @@ class Backtest:
             tally = self._report.rules[name] = RuleTally(rule=name, then=then)
         return tally
 
-    def _compare(self, trace: str, call: ToolCall, judged: Judged, other: Judged) -> None:
+    def _compare(self, trace: str, call: ToolCall, judged: ReplayedCall, other: ReplayedCall) -> None:
         if judged.action == other.action:
             return
         flip = self._report.flips.setdefault(f"{other.action} → {judged.action}", Tally())
@@ -287,10 +287,10 @@ class Backtest:
         examples: list[Example],
         trace: str,
         call: ToolCall,
-        judged: Judged,
+        judged: ReplayedCall,
         why: str,
         *,
-        other: Judged | None = None,
+        other: ReplayedCall | None = None,
     ) -> None:
         if len(examples) < self._most_examples:
             rules = tuple(dict.fromkeys(key for one in (judged, other) if one for key, _ in one.matches))

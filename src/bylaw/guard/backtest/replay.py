@@ -71,8 +71,8 @@ def _temporal(demand: Temporal, tool: str, *, conditional: bool) -> Needs:
     calls = [atom for atom in found if isinstance(atom, ToolIs) and atom.tests]
     return Needs(
         arguments=any(compile_names(Calls(atom.names))(tool) for atom in calls),
-        results=_named(results),
-        errors=_named(failing),
+        results=_named_results(results),
+        errors=_named_results(failing),
         responses=conditional or any(isinstance(atom, Says | StopsFor) for atom in found),
         messages=any(isinstance(atom, UserSays) for atom in found),
         times=any(window.unit == "seconds" for window in windows(demand.formula)),
@@ -80,7 +80,7 @@ def _temporal(demand: Temporal, tool: str, *, conditional: bool) -> Needs:
     )
 
 
-def _named(results: list[ResultOf]) -> Matches | None:
+def _named_results(results: list[ResultOf]) -> Matches | None:
     return compile_names(Calls(tuple(name for one in results for name in one.names))) if results else None
 
 
@@ -160,7 +160,7 @@ def call_id_of(result: ToolResult) -> str:
 # -- the guard --------------------------------------------------------------------------------------------------------
 
 
-class Concern(Struct, frozen=True):
+class RuleForAgent(Struct, frozen=True):
     """A rule about a tool, as it applies to one agent."""
 
     name: str
@@ -172,7 +172,7 @@ class Concern(Struct, frozen=True):
     """None: nothing"""
 
 
-class Judged(Struct):
+class ReplayedCall(Struct):
     """The verdict of the rules on one recorded call."""
 
     action: str
@@ -181,7 +181,7 @@ class Judged(Struct):
     decided_by: str | None
     """a rule's key, or what decided in its place"""
     why: str
-    concerns: Sequence[Concern]
+    concerns: Sequence[RuleForAgent]
     matches: Sequence[tuple[str, Match]]
     lacking: dict[str, list[Lack]]
     """by rule"""
@@ -208,13 +208,13 @@ class Replay:
         named = {policy.agent for policy in self._policies if policy.agent is not None}
         self._by_agent, self._several = bool(named), len(named) > 1
         self._has_allowlist = any(policy.policy.tools is not None for policy in self._policies)
-        self._concerns: dict[tuple[tuple[str | None, ...], str], tuple[Concern, ...]] = {}
+        self._concerns: dict[tuple[tuple[str | None, ...], str], tuple[RuleForAgent, ...]] = {}
         self._runs: dict[tuple[str, str], tuple[str | None, str | None]] = {}
 
     def rules(self) -> list[tuple[str, GuardRule]]:
         return [(self._key(policy, id), rule) for policy in self._policies for id, rule in policy.rules.items()]
 
-    def judge(self, call: ToolCall, recorded: RecordedSession) -> Judged:
+    def judge(self, call: ToolCall, recorded: RecordedSession) -> ReplayedCall:
         self._announce(call, recorded)
         origin = call.origin
         decision = self.guard.decide(
@@ -231,7 +231,7 @@ class Replay:
             )
         )
         concerns = self._concerned(self._agents(call), call.name)
-        return self._judged(decision, concerns, self._lacking(call, concerns, recorded))
+        return self._judge_decision(decision, concerns, self._missing_data(call, concerns, recorded))
 
     def observe(self, event: Event, recorded: RecordedSession) -> tuple[Verdict, ...]:
         self._announce(event, recorded)
@@ -269,7 +269,7 @@ class Replay:
             line.append(agent)
         return tuple(line)
 
-    def _concerned(self, agents: tuple[str | None, ...], tool: str) -> tuple[Concern, ...]:
+    def _concerned(self, agents: tuple[str | None, ...], tool: str) -> tuple[RuleForAgent, ...]:
         found = self._concerns.get((agents, tool))
         if found is None:
             found = tuple(
@@ -282,18 +282,20 @@ class Replay:
                 self._concerns[agents, tool] = found
         return found
 
-    def _concerns_of(self, policy: CompiledPolicy, agent: str | None, tool: str) -> list[Concern]:
+    def _concerns_of(self, policy: CompiledPolicy, agent: str | None, tool: str) -> list[RuleForAgent]:
         ids = [p.rules[i].id for p in (policy.attempts, policy.calls) for i, _, _ in p.calls[tool].session]
         rules = [(id, policy.rules[id]) for id in ids]
         return [
-            Concern(policy.rule_name(id, agent), self._key(policy, id), rule, needs_of(rule.rule, tool))
+            RuleForAgent(policy.rule_name(id, agent), self._key(policy, id), rule, needs_of(rule.rule, tool))
             for id, rule in rules
         ]
 
     def _key(self, policy: CompiledPolicy, id: str) -> str:
         return id if policy.agent is None or not self._several else qualified_id(policy.agent, id)
 
-    def _lacking(self, call: ToolCall, concerns: Sequence[Concern], recorded: RecordedSession) -> dict[str, list[Lack]]:
+    def _missing_data(
+        self, call: ToolCall, concerns: Sequence[RuleForAgent], recorded: RecordedSession
+    ) -> dict[str, list[Lack]]:
         nameless = self._by_agent and self.guard.policies.named(call.origin.agent) is None
         found: dict[str, list[Lack]] = {"": ["agents"]} if nameless else {}
         for concern in concerns:
@@ -301,7 +303,9 @@ class Replay:
                 found[concern.key] = lacks
         return found
 
-    def _judged(self, decision: Decision, concerns: Sequence[Concern], lacking: dict[str, list[Lack]]) -> Judged:
+    def _judge_decision(
+        self, decision: Decision, concerns: Sequence[RuleForAgent], lacking: dict[str, list[Lack]]
+    ) -> ReplayedCall:
         keys = {concern.name: concern.key for concern in concerns}
         matches = [(keys.get(match.rule, match.rule), match) for match in decision.matches]
         sure = [match for key, match in matches if key not in lacking]
@@ -317,7 +321,7 @@ class Replay:
             why = "" if best is None else best.reason or best.message
         unclear = _is_unclear(action, concerns, lacking, shadow=False)
         shadow_unclear = _is_unclear(shadow_action, concerns, lacking, shadow=True)
-        return Judged(
+        return ReplayedCall(
             action=UNCLEAR if unclear else action.value,
             shadow_action=UNCLEAR if shadow_unclear else shadow_action.value,
             decided_by=None if unclear else by,
@@ -329,7 +333,9 @@ class Replay:
         )
 
 
-def _is_unclear(action: Action, concerns: Sequence[Concern], lacking: dict[str, list[Lack]], *, shadow: bool) -> bool:
+def _is_unclear(
+    action: Action, concerns: Sequence[RuleForAgent], lacking: dict[str, list[Lack]], *, shadow: bool
+) -> bool:
     """Whether a rule that could not be judged might have been stricter."""
     if not lacking:
         return False

@@ -215,7 +215,7 @@ def _terminal_lines(report: BacktestReport) -> Iterator[str]:
     title = click.style(f"{_MARKS[exit_code]} {headline(report)}", fg=_COLOURS[exit_code], bold=True)
     yield f"{title}  ({_size(report)})"
     yield from (click.style(line, bold=True) for line in wrap(_coverage(report)))
-    for line in _lacking(report):
+    for line in _missing_lines(report):
         yield from wrap(line, indent="    ")
     yield ""
     yield f"decisions: {_actions(report.actions)}"
@@ -242,7 +242,7 @@ def _terminal_lines(report: BacktestReport) -> Iterator[str]:
 def _terminal_examples(examples: list[Example]) -> Iterator[str]:
     for example in examples:
         source = click.style(f"  {printable(example.source)}", dim=True) if example.source else ""
-        yield f"    {printable(_place(example))}{source}"
+        yield f"    {printable(_describe_place(example))}{source}"
         yield f"      → {printable(example.call)}"
         if example.why:
             yield f"        {printable(example.why)}"
@@ -275,7 +275,7 @@ def _markdown_lines(report: BacktestReport) -> Iterator[str]:
     yield f"**{escape_markdown(_coverage(report))}** · {_size(report)}"
     yield ""
     if report.lacking:
-        yield from (f"- {escape_markdown(line)}" for line in _lacking(report))
+        yield from (f"- {escape_markdown(line)}" for line in _missing_lines(report))
         yield ""
     yield f"Decisions: {_actions(report.actions)}"
     if report.has_shadow:
@@ -309,7 +309,7 @@ def _markdown_examples(title: str, examples: list[Example]) -> Iterator[str]:
     yield ""
     for example in examples:
         why = f": {escape_markdown(example.why)}" if example.why else ""
-        yield f"- {escape_markdown(_place(example))}: {inline_code(example.call)}{why}"
+        yield f"- {escape_markdown(_describe_place(example))}: {inline_code(example.call)}{why}"
     yield ""
 
 
@@ -340,7 +340,7 @@ def _coverage(report: BacktestReport) -> str:
     return f"coverage: {percent(share)} ({of} have all the values that the rules need)"
 
 
-def _lacking(report: BacktestReport) -> Iterator[str]:
+def _missing_lines(report: BacktestReport) -> Iterator[str]:
     for lack, calls in sorted(report.lacking.items(), key=lambda item: -item[1]):
         yield f"{LACKS[lack]}: {count(calls, 'call')}"
 
@@ -370,7 +370,7 @@ def _action(tally: RuleTally | ShadowTally) -> str:
     return f"{tally.then}{mode}" + (f" · {tally.line}" if tally.line else "")
 
 
-def _place(example: Example) -> str:
+def _describe_place(example: Example) -> str:
     turn = "" if example.turn is None else f"turn {example.turn}"
     parts = (example.trace, f"session {example.session}", turn)
     return " · ".join(part for part in parts if part)

@@ -91,7 +91,7 @@ def read_answer(kind: Any, given: Any, tool: str) -> Answer | None:
     return Answer(approved=kind != "reject", by=given.get("by", None), note=given.get("note", None), call=call)
 
 
-class Running(Struct, frozen=True):
+class RunningCall(Struct, frozen=True):
     """A call whose tool is running. Agents that it starts belong to its session and are judged by its rules too."""
 
     guard: Guard
@@ -100,7 +100,7 @@ class Running(Struct, frozen=True):
     """root first; the last one has made the call"""
 
 
-running: ContextVar[Running | None] = ContextVar("bylaw running call", default=None)
+running: ContextVar[RunningCall | None] = ContextVar("bylaw running call", default=None)
 
 
 class Calls:
@@ -173,7 +173,7 @@ class Calls:
         elif answer is not None and answer.approved and not _is_same(first, attempt):
             answer = replace(answer, call=Call(attempt.tool, attempt.arguments))
         if decision.action is Action.PAUSE:
-            decision = self._answered(first, decision, answer)
+            decision = self._decide_answered(first, decision, answer)
         if decision.action is Action.PAUSE or (hold and (decision or self.holds_denials)):
             self._keep(first, decision)
         return decision
@@ -198,7 +198,7 @@ class Calls:
         with self._lock:
             keep_recent(self._waiting, (attempt.session, attempt.call_id), (attempt, decision), MOST_WAITING)
 
-    def _answered(self, attempt: Attempt, paused: Decision, answer: Answer | None) -> Decision:
+    def _decide_answered(self, attempt: Attempt, paused: Decision, answer: Answer | None) -> Decision:
         """The decision after the answer, given here or to the guard's own reviews; `paused` while there is none."""
         id, edit = paused.review, None if answer is None else answer.call
         if id is None:  # nobody can be asked
@@ -242,7 +242,7 @@ class Calls:
             if known is None or known[1].action is not Action.PAUSE:
                 return
             del self._waiting[key]
-        self._answered(*known, Answer(approved=False, note=note))
+        self._decide_answered(*known, Answer(approved=False, note=note))
 
     async def areject(self, call_id: str, note: str | None, context: Any, default: str | None) -> None:
         await self.guard.in_thread(self.reject, call_id, note, context, default)
@@ -366,13 +366,13 @@ class Calls:
                 report_change(f"a call of `{attempt.tool}` ({decision.call_id})", matches)
         self._report(self.guard.record(made, content, session=decision.session, is_error=is_error))
 
-    def begin(self, attempt: Attempt, decision: Decision) -> Token[Running | None]:
+    def begin(self, attempt: Attempt, decision: Decision) -> Token[RunningCall | None]:
         """The tool runs from now on, until `running.reset`."""
         with self._lock:
             self._waiting.pop((attempt.session, attempt.call_id), None)
         agent = decision.agent or attempt.agent
         agents = (*attempt.ancestors, *(() if agent is None else (agent,)))
-        return running.set(Running(self.guard, decision.session, agents))
+        return running.set(RunningCall(self.guard, decision.session, agents))
 
     def _failed(self, attempt: Attempt, decision: Decision, problem: BaseException) -> None:
         if isinstance(problem, CannotRun):

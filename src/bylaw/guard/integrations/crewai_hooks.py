@@ -16,7 +16,7 @@ from typing import Any
 from crewai.hooks.dispatch import HookAborted, InterceptionPoint, register, unregister
 from msgspec.structs import replace
 
-from bylaw.guard.integrations.calls import MOST_WAITING, Calls, Running, keep_recent, running
+from bylaw.guard.integrations.calls import MOST_WAITING, Calls, RunningCall, keep_recent, running
 from bylaw.guard.model import Attempt, Decision, Denied
 from bylaw.guard.tools import same_json
 from bylaw.model.rule import Action
@@ -45,7 +45,7 @@ class GuardHooks:
 
     def __init__(self, calls: Calls, crew: Any = None) -> None:
         self.calls, self._crew = calls, crew
-        self._open: dict[int, tuple[Any, _Made | str | Exception, Token[Running | None] | None]] = {}
+        self._open: dict[int, tuple[Any, _Made | str | Exception, Token[RunningCall | None] | None]] = {}
         """calls between their two hooks, by the identity of their arguments, which both hooks are given"""
         self._hooks = {
             InterceptionPoint.PRE_TOOL_CALL: self.before,
