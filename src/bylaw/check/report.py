@@ -121,7 +121,7 @@ def place(finding: Finding) -> str:
 
 
 def rule_counts(report: CheckReport) -> str:
-    """How many rules came to each outcome. Of several traces, the worst outcome counts."""
+    """The number of rules with each outcome. Of several traces, the worst outcome counts."""
     worst = Counter(report.worst(rule.id) for rule in report.rules if report.traces)
     return "rules: " + " · ".join(f"{worst[outcome]:,} {outcome.value}" for outcome in Outcome)
 

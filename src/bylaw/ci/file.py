@@ -47,7 +47,7 @@ class DiffSettings(Struct, frozen=True, kw_only=True):
 
 
 class CiFile(Struct, frozen=True, kw_only=True):
-    """What a file configures; None: not configured there."""
+    """The settings of a file; None: not configured there."""
 
     check: CheckSettings | None = None
     diff: DiffSettings | None = None
@@ -144,7 +144,7 @@ _DIFF = Table(
 
 
 def load_ci(path: FilePath) -> CiFile:
-    """What the file configures, and every problem in its `ci` and `scoring`. Never raises for its content."""
+    """The settings of the file, and every problem in its `ci` and `scoring`. Never raises for its content."""
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)

@@ -1,4 +1,4 @@
-"""`bylaw lint`, `bylaw explain` and `bylaw schema`: what a rule file may hold and what is wrong with one.
+"""`bylaw lint`, `bylaw explain` and `bylaw schema`: the content of rule files, and problems in them.
 
 `pages` has one Markdown page for each code a diagnostic can have: what it means, a wrong example, the right one, and
 why. `schema` has the JSON Schema of the rule file, generated from the declarations in `bylaw.rules`.

@@ -1,4 +1,4 @@
-"""Which rules contradict each other, can never be kept, or are never triggered?
+"""Finds rules that contradict each other, can never hold, or are never triggered.
 
 Each rule in the propositional fragment becomes an automaton; a search over one, or over two side by side, answers with
 the shortest trace that shows the point. Rules outside the fragment are named, with the reason.
@@ -50,7 +50,7 @@ from bylaw.model.temporal import (
 
 MOST_EVENTS = 256
 MOST_STATES = 4_000
-"""states of one search; beyond that the answer is that nobody looked"""
+"""states of one search; beyond that the rules are reported as not analysed"""
 
 State: TypeAlias = tuple[Any, ...]
 
@@ -227,7 +227,7 @@ class Analysis(Struct):
     not_analysed: dict[str, str]
     """rule id → why not"""
     prevention: dict[str, Prevention]
-    """rule id → what a live guard can do about it"""
+    """rule id → whether a live guard can prevent violations"""
     pairs_left: int = 0
     """pairs that were not looked at"""
 

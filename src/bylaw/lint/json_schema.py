@@ -30,7 +30,7 @@ _NOT_BOTH: dict[str, Any] = {"not": {"required": ["mode", "shadow"]}}
 
 
 def _enforcement_properties() -> dict[str, Any]:
-    """What a behaviour rule may have too."""
+    """The optional keys of a behaviour rule."""
     return {
         "then": {"enum": list(ACTIONS), "description": "what happens to a call that the rule is about"},
         "reason": {

@@ -31,7 +31,7 @@ class LintReport(Struct, frozen=True):
     analysis: Analysis | None
     """None where the rules cannot be used: half a rule set contradicts nothing for certain"""
     guard: list[str]
-    """what a guard with these rules cannot prevent or see"""
+    """violations that a guard with these rules cannot prevent or see"""
 
     @property
     def errors(self) -> int:

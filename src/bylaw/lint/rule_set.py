@@ -1,4 +1,4 @@
-"""What the rules say together and one by one, as far as their form shows it: no search, linear in the rules.
+"""Problems of the rules, together and one by one, that their form alone shows: no search, linear in the rules.
 
 `contradictions` searches traces for rules that an automaton can hold. This module looks at all others too: orders that
 go in a circle, rules that another rule makes superfluous, and conditions that can never be true.
@@ -306,7 +306,7 @@ def _repetitions(rules: Sequence[Rule]) -> Iterator[Remark]:
     """Rules that are broken only where an equal or stricter rule of the same form is broken too."""
     groups: dict[str, list[Rule]] = {}
     for rule in rules:
-        if not isinstance(rule.demand, Attempt):  # what a guard does about a call stands beside its rule
+        if not isinstance(rule.demand, Attempt):  # the enforcement of a guard rule is stored beside the rule
             groups.setdefault(repr((rule.scope, rule.when, _form(rule))), []).append(rule)
     for group in groups.values():
         bounds = [-float(rule.demand.at_most) if isinstance(rule.demand, Tally) else 0.0 for rule in group]

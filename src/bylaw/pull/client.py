@@ -40,7 +40,7 @@ class PullError(BylawError):
 
 class Source(Protocol):
     texts: frozenset[str]
-    """the fields of a row that hold what was said, which are redacted"""
+    """the fields of a row that hold messages, which are redacted"""
     client: Client
 
     def traces(self, since: datetime | None) -> Iterator[str]:

@@ -249,7 +249,7 @@ SETTINGS, LOG = "BYLAW_RECORD_SETTINGS", "BYLAW_RECORD_LOG"
 
 
 class Settings(Struct, frozen=True):
-    """What the processes of a command need to know about the recording."""
+    """The environment variables by which the processes of a command find the recording."""
 
     path: str
     session: str

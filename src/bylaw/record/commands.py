@@ -131,7 +131,7 @@ def _report_recording(recording: Recording, recorded: CommandResult) -> int:
 
 
 def hints(recording: Recording, recorded: CommandResult, environ: Mapping[str, str]) -> Iterator[str]:
-    """What was not recorded, why, and what to do."""
+    """Lines about unrecorded traffic: the reason, and advice."""
     is_named = environ.get("OPENAI_BASE_URL") or environ.get("ANTHROPIC_BASE_URL")
     is_seen = recording.turns or recording.errors or recording.lost or recorded.unread or recorded.refused
     is_seen = is_seen or recorded.passed

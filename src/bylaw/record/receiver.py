@@ -111,7 +111,7 @@ class Receiver:
     # One request
 
     def answer(self, request: Request) -> Incoming:
-        """Write what a request sends, and acknowledge it."""
+        """Write the spans or logs of a request, and acknowledge it."""
         path = request.target.partition("?")[0].rstrip("/")
         kind = request.header("content-type").partition(";")[0].strip().lower()
         try:

@@ -232,7 +232,7 @@ class Recording:
 
 
 def _decompress_request(request: Outgoing) -> Outgoing:
-    """Some clients compress what they send."""
+    """Some clients compress their requests."""
     if not request.headers.get("content-encoding"):
         return request
     body = decompress(Incoming(0, request.headers, request.body))
@@ -305,7 +305,7 @@ def _objects(values: Any) -> Iterator[dict[str, Any]]:
 #
 # Lines that belong together are one `write` on a descriptor in append mode. So writers do not mix their lines, and a
 # kill leaves at most one torn line, at the end. Every writer holds a shared lock. A process that gets the lock
-# exclusively knows that nobody is writing, and removes a torn line. The first one to get it writes the header.
+# exclusively knows that no other process writes, and removes a torn line. The first one to get it writes the header.
 
 _HEADER = msgspec.json.encode(Header(VERSION, complete="marked")) + b"\n"
 BLOCK = 64 * 1024
@@ -379,7 +379,7 @@ class RecordFile:
         raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written", self.path)
 
     def _take_back(self, written: int) -> bool:
-        """Remove a torn line, but only if nobody else can have written after it."""
+        """Remove a torn line, but only if no other process can have written after it."""
         end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
         alone = locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         alone = alone and os.fstat(self._descriptor).st_size == end  # another process may have written and ended

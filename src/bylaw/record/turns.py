@@ -220,7 +220,7 @@ class RecordedExchange(Exchange):
         self._wire = wire
         self._request = request
         self._over = deque([over])
-        """whoever pops it reports the end; no lock, because a fork might leave it locked"""
+        """the thread that pops it reports the end; no lock, because a fork might leave it locked"""
         self._began = time.time()
         self._clock = time.perf_counter()
         self._status: int | None = None
@@ -252,7 +252,7 @@ class RecordedExchange(Exchange):
         self._store(data)
         if self._is_last(data):
             self._has_ended = True
-            self.end()  # before the reader gets it: whoever has an answer finds it in the file
+            self.end()  # before the reader gets it: a caller that has the answer finds it in the file
 
     def body_end(self) -> None:
         self._inner.body_end()
@@ -286,7 +286,7 @@ class RecordedExchange(Exchange):
     # The call
 
     def call(self, error: str | None) -> ModelCall:
-        """What was observed. An answer may have any shape, so reading it may raise any exception."""
+        """The observed answer, read. It may have any shape, so reading it may raise any exception."""
         injected = self._inner.reply
         if self._status is None and injected is not None:  # a fault answered instead of the server
             self._status, self._headers, self._body = injected.status, injected.headers, bytearray(injected.body)

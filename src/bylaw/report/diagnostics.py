@@ -81,7 +81,7 @@ class JsonStream:
 
 
 def bad_input_fields(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """What follows `findings` in a document that reports bad input."""
+    """The end of a document that reports bad input, after `findings`."""
     return {"exit_code": int(ExitCode.BAD_INPUT), "diagnostics": [diagnostic_as_json(d) for d in diagnostics]}
 
 
@@ -137,7 +137,7 @@ def _snippet(excerpt: str, excerpt_column: int, span: Span, margin: str) -> Iter
     start = span.column - excerpt_column
     length = span.end_column - span.column if span.end_line == span.line else len(excerpt) - start
     room = terminal_width() - len(margin) - 3
-    if len(excerpt) > room:  # a long line is cut to what stands around the spot
+    if len(excerpt) > room:  # a long line is cut to the text around the problem
         cut = max(0, min(start - room // 3, len(excerpt) - room))
         excerpt, start = excerpt[cut : cut + room], start - cut
     yield f"{margin} |"

@@ -135,7 +135,7 @@ def wants_colour(out: TextIO) -> bool:
 
 
 def colour_from_environment(environment: Mapping[str, str] = os.environ) -> bool | None:
-    """What the environment says about colours; None where it says nothing."""
+    """Whether the environment asks for colours; None if it does not say."""
     if environment.get("NO_COLOR"):
         return False
     if forced := environment.get("FORCE_COLOR"):

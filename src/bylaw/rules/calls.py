@@ -111,7 +111,7 @@ def _read_arguments(node: Node, name: str, context: Context) -> Arguments | None
 
 
 def _read_argument(entry: Entry, context: Context) -> Predicate | None:
-    """What is forbidden of one argument, read as `{path, op, value}`, so that a problem is shown where it stands."""
+    """The forbidden values of one argument, read as `{path, op, value}`, so that a problem is shown at its place."""
     if isinstance(entry.value, MapNode) and not entry.value.entries:
         wanted = "a value, a list of values, or `{operator: value}`"
         report_wrong_type(entry.value, quote(str(entry.key.value)), wanted, context.problems)

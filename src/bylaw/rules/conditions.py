@@ -1,4 +1,4 @@
-"""`when` and `trigger`: what is asked of a turn; `where`: what is asked of the arguments of one call.
+"""`when` and `trigger`: conditions on a turn; `where`: conditions on the arguments of one call.
 
     clause = {path: …, op: …, value: …}
            | {any_of: [clause, …]} | {all_of: [clause, …]} | {not: clause or a list of them}
@@ -113,7 +113,7 @@ def _read_condition(node: MapNode, problems: Problems) -> Condition | None:
 
 
 def _read_group(node: MapNode, problems: Problems, *, depth: int) -> Clause | None:
-    """A mapping of groups and predicates. What it says about calls, it says about one and the same call."""
+    """A mapping of groups and predicates. Its predicates about calls must all hold for one call."""
     turns = [key for key in GROUPS if key in node.entries and not _is_of_call(node.entries[key].value)]
     of_call = replace(node, entries={key: entry for key, entry in node.entries.items() if key not in turns})
     read = [_read_entry(key, node.entries[key], problems, depth=depth) for key in turns]

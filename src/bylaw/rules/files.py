@@ -1,6 +1,6 @@
 """What a caller hands in: paths of files, or the content of one as Python values; and the documents in a text.
 
-A file is read as UTF-8 text of bounded size. What is wrong with it is a diagnostic.
+A file is read as UTF-8 text of bounded size. A problem with it is a diagnostic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FilePath: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["yaml", "json"]
 
 INDEX_FILES = ("index.yaml", "index.yml")
-"""what a folder stands for: the index of an agent manifest"""
+"""the file that is read for a folder: the index of an agent manifest"""
 
 IN_CODE = "<rules>"
 """the file name of rules built in code, in diagnostics"""

@@ -43,7 +43,7 @@ SectionReader: TypeAlias = Callable[[Sequence[Node], Sequence[Rule], Ids, Contex
 """reads a section beside the rules and reports its problems: documents, the rules that can be used, all ids, context"""
 
 Rules: TypeAlias = str | os.PathLike[str] | RuleSet | Sequence[Rule]
-"""what a caller may pass as rules: the path of a rule file, what `load_rules` returned, or the rules themselves"""
+"""rules as a caller passes them: the path of a rule file, the result of `load_rules`, or the rules themselves"""
 
 _Input: TypeAlias = FilePath | Sequence[FilePath] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _Set = TypeVar("_Set", RuleSet, GuardSet)
@@ -245,7 +245,7 @@ def dump_manifest(guards: GuardSet | _Input, *, inputs: Mapping[str, str] | None
 
 
 def load_content(path: FilePath) -> Any:
-    """What a rule file holds, as JSON values; InputError if it cannot be read."""
+    """The content of a rule file, as JSON values; InputError if it cannot be read."""
     file = os.fspath(index_of(path))
     try:
         problems = Problems(Source(file, read_text_file(Path(file), file)))

@@ -84,7 +84,7 @@ class Source:
 
 
 def _printable(line: str) -> str:
-    """One character for one, so that columns stay what they are."""
+    """Replaces each character by one character, so that columns do not change."""
     return re.sub(_UNPRINTABLE, "\ufffd", line)
 
 
@@ -99,7 +99,7 @@ class Unreadable(Exception):
 
 
 class Place(Protocol):
-    """Anything that stands somewhere in the text."""
+    """Anything with a position in the text."""
 
     @property
     def head(self) -> Span: ...
@@ -133,7 +133,7 @@ class Problems:
         self._add(self._diagnostic("warning", code, message, at, help, ()))
 
     def defer(self, *, code: str, message: str, at: ScalarNode, help: str | None = None) -> None:
-        """An error unless the node turns out to be in a part that nobody reads."""
+        """An error, unless the node is in a part of the file that no reader uses."""
         self._deferred.append(_DeferredError(code, message, at, help))
 
     @property
@@ -254,7 +254,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 class Located(Struct):
-    """What stands between two offsets of a source."""
+    """A stretch of a source, between two offsets."""
 
     source: Source
     start: int
@@ -266,7 +266,7 @@ class Located(Struct):
 
     @property
     def head(self) -> Span:
-        """The part on its first line: what a caret can show."""
+        """The part on its first line, which carets can underline."""
         return self.source.span(self.start, min(self.end, self.source.line_end(self.start)))
 
     @property
@@ -318,7 +318,7 @@ Node: TypeAlias = ScalarNode | ListNode | MapNode
 
 
 LeftAlone: TypeAlias = Callable[[Node], Iterable[Node]]
-"""the parts of a tree that nobody reads, so that they may hold any value"""
+"""the parts of a tree that no reader uses, so that they may hold any value"""
 
 
 def no_unread_parts(root: Node) -> Iterable[Node]:

@@ -55,7 +55,7 @@ def parse_json(source: Source, problems: Problems, left_alone: LeftAlone = no_un
 
 
 class _Parser:
-    """Recursive descent; MAX_DEPTH bounds the recursion. Each method returns with `at` behind what it read."""
+    """Recursive descent; MAX_DEPTH bounds the recursion. Each method returns with `at` after the text that it read."""
 
     def __init__(self, source: Source, problems: Problems) -> None:
         self.source = source

@@ -280,7 +280,7 @@ class _Builder:
         elif frame.key is None:
             self._take_key(frame, node)
         else:
-            if node.start == node.end:  # nothing was written: what is empty is best shown at its key
+            if node.start == node.end:  # nothing was written: a problem with an empty value is shown at its key
                 node.start, node.end = frame.key.start, frame.key.end
             frame.node.entries[str(frame.key.value)] = Entry(frame.key, node)
             frame.key = None
@@ -355,7 +355,7 @@ _INDENT = "check the indentation: what belongs together starts in the same colum
 
 
 def report_syntax_error(error: yaml.YAMLError, source: Source, problems: Problems) -> None:
-    """One diagnostic; where the text breaks off, it points at what was left open instead of the end of the file."""
+    """One diagnostic; for an unclosed bracket or quote, it points at that instead of the end of the file."""
     if not isinstance(error, yaml.MarkedYAMLError):
         problems.error(code="yaml-syntax", message="this cannot be read as YAML", at=_char(source, 0))
         return
@@ -440,7 +440,7 @@ _CONTEXTS = {
 
 
 def _word_at(text: str, at: int) -> str:
-    """What stands at `at`, up to a blank or the end of a flow value."""
+    """The word at `at`, up to a blank or the end of a flow value."""
     found = re.compile(r"[^\s,\]}]*").match(text, at)
     return found[0][:40] if found else ""
 

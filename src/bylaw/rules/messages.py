@@ -118,7 +118,7 @@ def _slips(mine: list[str], theirs: list[str]) -> int | None:
 
 
 def _fewest_slips(one: str, other: str) -> int:
-    """At least so many letters differ, wherever they stand."""
+    """A lower bound of the number of letters that differ, whatever their positions."""
     mine, theirs = Counter(one), Counter(other)
     return max((mine - theirs).total(), (theirs - mine).total())
 

@@ -1,7 +1,7 @@
 """The names of tools and stop reasons that rules hold, compared with those that exist.
 
-A rule about a misspelt name never applies, so it is never broken: nobody sees it. Names are found in the lowered rule,
-whatever kind it has and wherever they stand: in calls, formulas, conditions and predicates.
+A rule about a misspelt name never applies, so it is never broken and the mistake goes unnoticed. Names are found in the
+lowered rule, for every kind and in every place: in calls, formulas, conditions and predicates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STOP_REASONS = frozenset(
         *("error", "incomplete", "completed", "cancelled", "unknown"),
     )
 )
-"""what the usual providers report"""
+"""the stop reasons of the usual providers"""
 
 
 How: TypeAlias = Literal["whole", "glob", "start", "end", "part"]

@@ -31,7 +31,7 @@ from bylaw.rules.regexes import check_pattern, check_text
 from bylaw.rules.versions import Selection
 
 Values: TypeAlias = Mapping[str, Any]
-"""what was read, under the parameters' own names, defaults filled in"""
+"""the values by the names of their parameters, with defaults"""
 
 
 class Context(Struct, frozen=True):
@@ -63,7 +63,7 @@ class Context(Struct, frozen=True):
 
 
 class ParamType(Struct, frozen=True):
-    """What a parameter accepts. `read` reports what it cannot use and returns None, which no valid value is."""
+    """The type of a parameter. `read` reports unusable values and returns None, which is never a valid value."""
 
     read: Callable[[Node, str, Context], Any]
     json_schema: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Param(Struct, frozen=True):
     doc: str
     required: bool = False
     default: Any = None
-    """what an optional parameter is when absent; None leaves it out"""
+    """the value of an optional parameter that is absent; None leaves it out"""
     aliases: tuple[str, ...] = ()
     """other names for the same"""
     instead: Mapping[str, ParamType] = {}
@@ -124,7 +124,7 @@ def take_params(fields: Fields, params: tuple[Param, ...], context: Context) -> 
 
 
 def plain_params(params: tuple[Param, ...], values: Values) -> dict[str, Any]:
-    """The values as JSON, for whoever works from a rule's kind and parameters alone."""
+    """The values as JSON, for tools that use only a rule's kind and parameters."""
     return {param.name: param.type.plain(values[param.name]) for param in params if param.name in values}
 
 
@@ -266,7 +266,7 @@ PATTERNS = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list, check=
 """a text or a list of texts, each like PATTERN → tuple"""
 AMOUNT = ParamType(_read_amount, {"type": "number", "minimum": 0})
 PER = choice("turn", "scope")
-"""what a limit is for"""
+"""the unit of a limit"""
 COUNT = ParamType(_plain_reader(read_count), {"type": "integer", "minimum": 0})
 SHARE = ParamType(_plain_reader(read_share), {"type": "number", "minimum": 0, "maximum": 1})
 FLAG = ParamType(_plain_reader(read_flag), {"type": "boolean"})

@@ -10,7 +10,7 @@ r"""Paths into a turn and into the arguments of a call.
              | index          digits, with "-" counting from the end
              | key            where "\." is a dot, "\*" a star and "\\" a backslash
 
-A path that no turn can have is refused: a rule on it would never fire, and nobody would notice.
+A path that no turn can have is refused: a rule on it would never fire, unnoticed.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _check_rest(root: str, field: str, rest: list[PathPart]) -> None:
 
 
 CALL_KEYS = ("arguments", "id", "name")
-"""what a call shows to a path"""
+"""the fields of a call that a path can name"""
 
 
 def _root_help(parts: list[PathPart]) -> str:
@@ -252,7 +252,7 @@ def _split_paths(text: str) -> list[PathPart]:
 
 
 def _refuse_odd(text: str, plain: str) -> None:
-    """What is a path in another language, or looks like a slip. `plain`: the path without keys in brackets."""
+    """Refuse a path in the syntax of another language, or a likely typo. `plain`: the path without keys in brackets."""
     if text == "#":
         raise BadPath(code="bad-path", message="`#` names no argument", help=_START)
     if "?." in text or "?[" in text:

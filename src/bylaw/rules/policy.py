@@ -59,7 +59,7 @@ _HINTS = {"mode": "put `mode` and its rules under `guard:`"}
 
 
 class _Contents(Struct, frozen=True):
-    """What a file holds for the commands that read rules."""
+    """The parts of a file for the commands that read rules."""
 
     items: list[Item] = []
     guards: list[Guard] = []
@@ -199,7 +199,7 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
 
 
 def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
-    """The context with what the file says once for all its rules, those of its other sections too."""
+    """The context with the settings that the file gives once for all its rules, including its other sections."""
     root = documents[0]
     if not isinstance(root, MapNode) or _may_be_manifest(root):
         return context

@@ -1,4 +1,4 @@
-"""What is said about one call → a Predicate: `when` of a guard rule, `where`, and `arg_…` in the `when` of other rules.
+"""Reads conditions on one call as predicates: `when` of a guard rule, `where`, and `arg_…` in other rules' `when`.
 
     group     = mapping of predicates, all of which must hold, or a list of groups, all of which must hold
               | {path: …, op: …, value: …}: a condition, its path starting at the call's arguments
@@ -6,10 +6,10 @@
               | "tool_name_in": names | "tool_name_regex": pattern
               | "arg_…": argument or a list of them | "call_count_…": counter or a list of them
 
-An `arg_…` compares what stands at a path in the call's arguments; a `call_count_…` counts attempts, the current one
+An `arg_…` compares the value at a path in the call's arguments; a `call_count_…` counts attempts, the current one
 included.
 
-A group with nothing in it makes the whole rule match nothing: what is left after an edit must not match everything.
+An empty group makes the whole rule match nothing: the rest of a rule after an edit must not match everything.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def read_when(entry: Entry, problems: Problems) -> When | None:
 
 
 def read_call(node: Node, name: str, problems: Problems, *, counts: str, tools: bool = True) -> Predicate | None:
-    """What is said about one call outside the guard. `counts`: the help for a counter, which only a guard can keep."""
+    """A predicate outside the guard. `counts`: the help text for a counter, which only a guard supports."""
     reader = _Reader(problems, counts=counts, tools=tools)
     predicate = reader.group(node, name, node, depth=0, negated=False)
     return None if predicate is None else Nothing() if reader.empty else predicate

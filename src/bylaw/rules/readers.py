@@ -1,6 +1,6 @@
 """Located nodes as typed values: the one reader of rules, guards, contracts and parameters.
 
-A reader of one value reports what it cannot use and then returns None, which no valid value is. `Fields` reads a
+A reader of one value reports an unusable value and returns None, which is never a valid value. `Fields` reads a
 mapping whose keys are known: take the expected ones, then `finish` reports what is missing and what is left.
 """
 

@@ -24,7 +24,7 @@ _DOUBLED = _late_regex(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
 # Where a literal backslash is meant: `[\\]`, `[/\\]`, `[\\/]`, and the path of a drive, `C:\\Windows\\system`.
 _LITERAL = _late_regex(r"\[\^?[^\[\]\\]*\\\\(?=[\]/])/?\]|(?<![A-Za-z])[A-Za-z]:(?:\\\\[A-Za-z]\w+)+")
 _RUN = _late_regex(r"\\+")
-# What follows a backslash that was written too often: a class, a word boundary, a symbol.
+# The characters after a doubled backslash: a class, a word boundary, a symbol.
 _MEANT_AS_ESCAPE = _late_regex(r"[dDwWsSbB]|[pP][{LMNPSZC]|[^\w\s\\]")
 # After a pair of backslashes, this may be a name: `\\server`, `\\Windows`. A `\\b` is one only after a word.
 _NAME = _late_regex(r"[ac-zAC-Z][A-Za-z]{2}")
@@ -179,7 +179,7 @@ def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
 
 
 def _undouble_backslashes(pattern: str) -> str | None:
-    """The pattern that was doubled; None if this one was not, or not throughout, or if that cannot be told."""
+    """The pattern with each doubled backslash written once; None if not all are doubled, or that is unclear."""
     runs = list(_RUN.finditer(_mask_literals(pattern)))
     if not runs or not all(len(run[0]) == 2 and not _precedes_name(run) for run in runs):
         return None

@@ -72,7 +72,7 @@ class Enforcement(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """A rule as it was read, and what it says about calls, if anything."""
+    """A rule as it was read, and its enforcement at calls, if any."""
 
     rule: Rule
     enforcement: Enforcement | None = None

@@ -83,7 +83,7 @@ def _day(moment: Moment) -> date:
 
 
 def shift_moment(moment: Moment, seconds: float) -> Moment | None:
-    """The moment so many seconds later; a day stays a day if it moves by whole days."""
+    """The moment this many seconds later; a day stays a day if it moves by whole days."""
     try:
         step = timedelta(seconds=seconds)
         if isinstance(moment, datetime) or step.seconds == step.microseconds == 0:

@@ -1,4 +1,4 @@
-"""JSON in which an object has a key twice: programs differ in which of the two they use, so nobody knows its value."""
+"""JSON in which an object has a key twice: programs differ in which of the two they use, so its value is unknown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def repeated_key(text: str | bytes, value: Any) -> str | None:
     except RepeatedKey as error:
         return error.key
     except RecursionError:
-        return "…"  # too deep to look into, and a colon is missing or hidden: what it says is not known
+        return "…"  # too deep to search, and a colon is missing or hidden: its value is unknown
     except ValueError:
         return None  # no JSON at all, so no program reads keys in it
     return None

@@ -22,7 +22,7 @@ MOST_BYTES = 4 * 1024**2
 
 
 class HttpUnreachable(Exception):
-    """No connection, or it broke. `reason` is what the operating system says."""
+    """The connection failed or broke. `reason` is the error of the operating system."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
 """One HTTP exchange of an agent, and the bodies of its messages.
 
-Whoever carries an exchange (a patched library or the proxy) follows these steps. It waits `delay` seconds. Then it
+The carrier of an exchange (a patched library or the proxy) follows these steps. It waits `delay` seconds. Then it
 fails as `fails` says, or answers `reply`, or sends `request`. If `buffers` is set it reads the whole reply and calls
 `answer`, which may set `fails`; otherwise it calls `head` once, `chunk` for each piece, and `body_end` if the server
 has ended the body. It lets the body take `body_seconds`, breaks the connection after `cut_after` bytes of it, and

@@ -147,7 +147,7 @@ _wrap: Wrap | None = None
 
 
 def set_listeners(find: FindListeners | None, wrap: Wrap | None) -> None:
-    """Set the functions that know who listens; None if nobody does."""
+    """Set the functions that find the listeners of an exchange; None if there are none."""
     global _find_listeners, _wrap
     _find_listeners, _wrap = find, wrap
 
@@ -200,7 +200,7 @@ def _may_ask_model(method: str, url: str) -> bool:
 
 
 def report_unreadable(method: str, url: str) -> None:
-    """Report a request whose body nobody sees: a recording counts it as lost if it asks a model."""
+    """Report a request whose body cannot be read: a recording counts it as lost if it is for a model."""
     find = _find_listeners
     if _unobserved.get() or find is None or not _may_ask_model(method, url):
         return

@@ -327,7 +327,7 @@ def session_lines(entry: SessionEntry, columns: int) -> list[Line]:
 
 
 def _session_cost(totals: SessionTotals | None) -> str:
-    """What a session cost and how long it lasted, as far as that was recorded."""
+    """The cost and duration of a session, if they were recorded."""
     if totals is None or (not totals.cost.turns and not totals.lasted):
         return ""
     parts = (

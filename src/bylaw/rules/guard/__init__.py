@@ -1,5 +1,5 @@
 """Guard rules: what decides a tool call before it runs.
 
 `predicates` reads a `when`, `rules` a whole rule, with warnings for one that does less than it seems to. `section`
-reads what stands under `guard:`, `manifest` an agent manifest.
+reads the section `guard:`, `manifest` an agent manifest.
 """

@@ -1,4 +1,4 @@
-"""Guards → an agent manifest, as JSON values or as text. What a manifest cannot say is refused, never left out."""
+"""Guards → an agent manifest, as JSON values or as text. Rules that a manifest cannot express are refused."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Operation(Struct, frozen=True):
     service: str
     name: str
     names: tuple[str, ...]
-    """what a model may call it"""
+    """the names under which a model may call it"""
     at: Located
     """where it stands"""
     approval: Node | None
@@ -55,7 +55,7 @@ class Operations:
         self._spoken: dict[_Key, tuple[str, ...]] = {}
         """the names that remain of an operation that rules name"""
         self._everywhere: list[Item] | None = None
-        """what holds for a version without an allowlist"""
+        """the rules for a version without an allowlist"""
 
     def read_service(self, node: MapNode, document: Document) -> None:
         problems = document.problems
@@ -245,7 +245,7 @@ class _Pattern(Struct, frozen=True):
 
 
 def _name_tests(part: object, negated: bool = False) -> Iterator[str | _Pattern]:
-    """What the demand asks of the names of tools, without what stands under `not` in a predicate."""
+    """The tool names that the demand mentions, without those under `not` in a predicate."""
     match part:
         case ToolIn(names=names) if not negated:
             yield from names

@@ -98,7 +98,7 @@ def _warn_of_omission(when: When, problems: Problems) -> None:
 
 
 def _truth_without_arguments(predicate: Predicate, path: tuple[str | None, ...] | None = None) -> bool | None:
-    """What a test of an argument says where the argument is missing; `path`: only that argument is."""
+    """The truth of a predicate if its arguments are missing; with `path`, only that argument is."""
     if not isinstance(predicate, ArgumentIs) or path not in (None, predicate.path):
         return None
     return predicate.op in _TRUE_WHEN_MISSING

@@ -70,7 +70,7 @@ class Guard(Struct, frozen=True, kw_only=True):
     """rules that ask a person before an operation; `switched_off` does not concern them"""
     source: Any = None
     label: str
-    """what it is called where two guards use the same id"""
+    """its name if two guards use the same id"""
     ids: Ids
     """the places of its own ids"""
 
@@ -100,7 +100,7 @@ def _policies(guard: Guard, shared: Sequence[Item], source: Any) -> list[GuardPo
 
 
 def refuse_pauses(guard: Guard, shared: Sequence[Item], problems: Problems) -> None:
-    """Nobody can be asked on behalf of an agent in request mode."""
+    """Report rules that ask a person for an agent in request mode, where no person can be asked."""
     if guard.mode != "request":
         return
     for item in (*shared, *guard.items):
@@ -148,7 +148,7 @@ def rules_of(guards: Sequence[Guard]) -> list[Rule]:
 
 
 def _implied_rules(guard: Guard) -> Iterator[Rule]:
-    """What a guard refuses without a rule that says so."""
+    """The rules that a guard implies, such as its allowlist."""
     if guard.tools is not None:
         yield Rule(
             id=ALLOWLIST,

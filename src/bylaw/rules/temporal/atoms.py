@@ -1,4 +1,4 @@
-"""What is true or false at one position.
+"""Parses atoms, which are true or false at one position.
 
     atom   = ("tool" | "result") "(" names { "," test } ")"
            | "stop_reason" "(" name ")" | "agent" "(" names ")"

@@ -47,7 +47,7 @@ class Token(Spot, frozen=True):
 
 
 class Scanner:
-    """`at` is behind what was taken; `last` is what was taken last."""
+    """`at` is the position after the last token; `last` is that token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -56,7 +56,7 @@ class Scanner:
         self._blanks: list[tuple[int, int]] = []
 
     def peek(self, pattern: re.Pattern[str] = PIECE) -> Token | None:
-        """What comes next, blanks left out; None where the pattern does not fit or the text ends."""
+        """The next token, without blanks; None if the pattern does not match or the text ends."""
         self._pass_blank()
         found = pattern.match(self.text, self.at)
         return Token(found.start(), found.end(), found[0]) if found and found[0] else None
@@ -78,7 +78,7 @@ class Scanner:
         return self.at
 
     def since(self, start: int) -> Spot:
-        """From `start` to the end of what was taken last."""
+        """The span from `start` to the end of the last token."""
         return Spot(start, self.last.end if self.last else start)
 
     def written(self, spot: Spot) -> str:
@@ -253,7 +253,7 @@ class ValueParser:
         return self.scanner.written(self.scanner.since(start))
 
     def keep(self, part: _Part, start: int) -> _Part:
-        """Note that the part stands from there to the end of what was taken last."""
+        """Record the span of the part: from there to the end of the last token."""
         return self.nodes.keep(part, self.scanner.since(start))
 
     def take_value(self, after: Token) -> Any:

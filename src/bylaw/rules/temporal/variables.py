@@ -1,4 +1,4 @@
-"""Where variables are fixed and where they are seen, and whether what they have to remember is bounded.
+"""Where variables are fixed and where they are visible, and whether the memory that they need is bounded.
 
 `path = $v` fixes `$v` where nothing around it has, and compares otherwise. The right side of `->` and `&` sees what the
 left side fixes; past an operator that looks ahead or back, a `!` or a `<->`, nothing gets out. Both sides of `|` that
@@ -71,7 +71,7 @@ def mentioned_variables(formula: Formula) -> frozenset[str]:
 
 
 def _visit(formula: Formula, fixed: _Fixed, parsed: Parsed, found: Scopes) -> _Fixed:
-    """What the formula fixes for what stands to its right."""
+    """The variables that the formula fixes for the formulas to its right."""
     found.outer[id(formula)] = frozenset(fixed)
     match formula:
         case ToolIs() | ResultOf():
@@ -107,7 +107,7 @@ def _visit_atom(atom: ToolIs | ResultOf, fixed: _Fixed, parsed: Parsed, found: S
 
 
 def _join_bindings(left: _Fixed, right: _Fixed) -> _Fixed:
-    """What both sides fix, as one."""
+    """The variables that both sides fix, joined."""
     shared = {name: fixing for name, fixing in left.items() if name in right}
     for name, fixing in shared.items():
         fixing.spots.extend(right[name].spots)
@@ -118,7 +118,7 @@ def _join_bindings(left: _Fixed, right: _Fixed) -> _Fixed:
 
 # -- boundedness -------------------------------------------------------------------------------------------------------
 
-# Whether what an operator looking back would have to remember is bounded.
+# Whether the memory of an operator that looks back is bounded.
 #
 # `O b` where `b` mentions a variable fixed outside remembers, for each value, whether `b` was true with it. That needs
 # a `b` that *says the value*: an atom with `path = $v`, which tells for one event what the value must have been. A

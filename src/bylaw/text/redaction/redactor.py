@@ -2,7 +2,7 @@
 
 It looks at texts, at the keys of objects, at a value beside its name (`{"name": "DB_PASSWORD", "value": …}`), at
 options of a command in a list, at numbers that are card numbers, and if asked to at JSON inside a text. A marker names
-the kind of what it replaces, so a rule can still look for `[redacted: card]`.
+the kind of the data it replaces, so a rule can still look for `[redacted: card]`.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ Path: TypeAlias = tuple[str, ...]
 
 
 class Redaction(Struct, frozen=True, kw_only=True):
-    """What is removed from values before they are written. Raises ValueError for what cannot be used."""
+    """The classes and patterns that are redacted before values are written. Raises ValueError for unusable ones."""
 
     classes: Sequence[str] = ("secret", "otp", "card", "ssn")
-    """some of `CLASSES`. Addresses and accounts are not removed by default: whoever answers a review must see them"""
+    """some of `CLASSES`. Addresses and accounts are not redacted by default: reviewers must see them"""
     patterns: Mapping[str, str] = {}
     """kinds of your own, each with an RE2 pattern"""
     rule_files: Sequence[str] = ()
@@ -93,7 +93,7 @@ class Redactor:
         self._kind_of_key = lru_cache(maxsize=4096)(self._named_kind)
 
     def __call__(self, value: Any) -> Any:
-        """The same value without what has to be removed; the value itself is not changed."""
+        """A redacted copy of the value."""
         if not self._mask and not self._keep:
             return self._value(value, 0)
         masked = value

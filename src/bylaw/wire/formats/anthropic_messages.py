@@ -145,7 +145,7 @@ def _results(message: Any) -> list[Json]:
 
 
 def _collect(blocks: dict[int, Json], data: Json) -> None:
-    """Add one event of a block to what came before."""
+    """Add one event of a block to the earlier ones."""
     index, kind, delta = data["index"], data.get("type"), data.get("delta")
     if kind == "content_block_start" and isinstance(data.get("content_block"), dict):
         blocks[index] = {**data["content_block"], "partial": ""}

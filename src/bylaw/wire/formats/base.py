@@ -1,4 +1,4 @@
-"""What every wire format can do, and server-sent events, which all of them stream."""
+"""The interface of every wire format, and server-sent events, which all of them stream."""
 
 from __future__ import annotations
 

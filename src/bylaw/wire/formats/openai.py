@@ -166,7 +166,7 @@ def _split_choice(choice: Json) -> Iterator[Json]:
 
 
 def _collect(choices: dict[int, Json], choice: Json) -> None:
-    """Add one chunk of a choice to what came before."""
+    """Add one chunk of a choice to the earlier ones."""
     index = choice["index"] if isinstance(choice.get("index"), int) else 0
     known = choices.setdefault(index, {"index": index, "message": {"role": "assistant", "content": None}, "calls": []})
     if choice.get("finish_reason"):

@@ -214,7 +214,7 @@ class _Aiohttp:
 
 
 class _Transport(asyncio.Transport):
-    """Discards what the agent sends."""
+    """Discards the data that the agent sends."""
 
     task: asyncio.Future[None] | None = None
     _closing = False
@@ -272,7 +272,7 @@ def _address(session: Any, url: Any) -> str:
 
 
 def _call_after_headers(protocol: Any, then: Any) -> None:
-    """Call a function once the parser has received what came before."""
+    """Call a function once the parser has received the earlier data."""
     original = protocol.set_response_params
 
     def set_response_params(**params: Any) -> None:

@@ -171,7 +171,7 @@ def _response(file: io.BufferedIOBase, method: str) -> http.client.HTTPResponse:
 
 
 class _ObservedResponse(http.client.HTTPResponse):
-    """Reports to the exchange what the agent reads."""
+    """Reports the data that the agent reads to the exchange."""
 
     _exchange: Exchange
     _stream: ReplyStream

@@ -1,6 +1,6 @@
 """HTTP/1.1 with clients of the proxy: one connection, request after request. Times and sizes are bounded.
 
-A request's target says what it asks for:
+The target of a request selects its route:
 
 | target                         | is                                                          |
 |--------------------------------|-------------------------------------------------------------|
@@ -208,7 +208,7 @@ class Route(Struct, frozen=True):
 
 
 def route_of(request: Request, *, own: frozenset[str]) -> Route:
-    """What a request asks for. `own` holds the names of the proxy itself, as `host:port`."""
+    """The route of a request. `own` holds the names of the proxy itself, as `host:port`."""
     target, token = request.target, token_of(request)
     if not target.startswith("/"):
         parts = urlsplit(target)
@@ -243,7 +243,7 @@ def proxy_error(status: int, message: str) -> Incoming:
     return json_reply(status, {"error": f"bylaw proxy: {message}"})
 
 
-# What a client sends first in a tunnel, read without taking it: which protocol does it want to speak? The proxy speaks
+# The first bytes of a client in a tunnel, peeked at to find the protocol. The proxy speaks
 # HTTP/1.1, inside TLS or plain. A client that speaks only another protocol, as gRPC does, or that waits for the server
 # to speak first, is passed through unread instead of broken.
 
@@ -261,7 +261,7 @@ _PAUSE = 0.002
 
 
 async def read_start(transport: Any) -> Start:
-    """INVARIANT: the transport is paused, so that nobody else reads."""
+    """INVARIANT: the transport is paused, so that this is the only reader."""
     sock: Any = getattr(transport.get_extra_info("socket"), "_sock", None)
     if sock is None:
         return "tls"

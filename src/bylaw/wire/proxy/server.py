@@ -1,6 +1,6 @@
 """The proxy server: accepts connections on loopback and carries each exchange to its server and back.
 
-`Proxy` changes nothing. A subclass overrides the methods under "What a subclass decides": a contract injects faults, a
+`Proxy` changes nothing. A subclass overrides the methods under "Hooks for subclasses": a contract injects faults, a
 recording writes exchanges down.
 """
 
@@ -70,7 +70,7 @@ class Proxy:
         """The address of the proxy; with a token, for requests that belong to that token's run."""
         return f"http://127.0.0.1:{self.port}" + (f"/run/{token}" if token else "")
 
-    # What a subclass decides
+    # Hooks for subclasses
 
     def begin(self, request: Outgoing) -> Exchange:
         return Exchange(request)
@@ -335,7 +335,7 @@ async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Rep
     if exchange.cut_after is None and not exchange.body_seconds:
         await connection.reply(Incoming(answer.status, headers, answer.body), repeated=cookies)
         return True
-    # A reply that is cut announces what the whole one would: a length, or chunks.
+    # A reply that is cut announces the length of the whole one, or chunks.
     sent = [(name, value) for name, value in headers.items() if name not in _BODY_HEADERS]
     if any(name == "content-length" for name, _ in reply.headers):
         sent.append(("content-length", str(len(answer.body))))
