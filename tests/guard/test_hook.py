@@ -571,7 +571,7 @@ def test_an_event_whose_hook_does_not_wait_is_not_decided(
             asking.connect(path)
             asking.sendall(hooks.request(json.dumps(call).encode(), {}))
     else:
-        monkeypatch.setattr(hook_service, "_has_gone", lambda _: False)
+        monkeypatch.setattr(hook_service, "_is_disconnected", lambda _: False)
         with monkeypatch.context() as patch:
             patch.setattr(hooks, "_PATIENCE", 0.01)
             assert _asked(call) is None
@@ -607,7 +607,7 @@ def test_a_service_ends_by_itself(how: str, tmp_path: Path, monkeypatch: pytest.
     serving = HookService(str(tmp_path / "run" / "s"), idle=0.01 if how == "idle" else None)
     installed = iter([1, 2])
     if how == "updated":
-        monkeypatch.setattr(hook_service, "_installed", lambda: next(installed))
+        monkeypatch.setattr(hook_service, "_installation_stamp", lambda: next(installed))
     serving.run()
     serving.close()
     assert not os.path.exists(serving.path)

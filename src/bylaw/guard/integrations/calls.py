@@ -264,7 +264,7 @@ class Calls:
         if not decision:
             return refuse(self.refusal(decision))
         try:
-            with self._running(attempt, decision) as call:
+            with self._track_running(attempt, decision) as call:
                 result = invoke(call)
         except CannotRun as why:  # as it was approved
             return refuse(self.refusal(decision, str(why)))
@@ -278,7 +278,7 @@ class Calls:
         if not decision:
             return refuse(self.refusal(decision))
         try:
-            with self._running(attempt, decision) as call:
+            with self._track_running(attempt, decision) as call:
                 result = invoke(call)
                 if inspect.isawaitable(result):
                     result = await result
@@ -289,13 +289,13 @@ class Calls:
         return result
 
     @contextmanager
-    def _running(self, attempt: Attempt, decision: Decision) -> Iterator[Call]:
+    def _track_running(self, attempt: Attempt, decision: Decision) -> Iterator[Call]:
         assert decision.call is not None
         token = self.begin(attempt, decision)
         try:
             yield decision.call
         except BaseException as problem:  # a task that is cancelled has run in part
-            self._failed(attempt, decision, problem)
+            self._record_failure(attempt, decision, problem)
             raise
         finally:
             running.reset(token)
@@ -313,7 +313,7 @@ class Calls:
 
     def settle(self, attempt: Attempt) -> tuple[Attempt, Decision]:
         """The decision, after up to `wait` seconds for a person if the call pauses; the attempt has an id then."""
-        attempt = _with_id(attempt)
+        attempt = _add_id(attempt)
         decision = self.decide(attempt)
         if decision.action is Action.PAUSE and self.wait and decision.review is not None:
             self.guard.reviews.wait(decision.review, timeout=self.wait)
@@ -321,7 +321,7 @@ class Calls:
         return attempt, decision
 
     async def asettle(self, attempt: Attempt) -> tuple[Attempt, Decision]:
-        attempt = _with_id(attempt)
+        attempt = _add_id(attempt)
         decision = await self.adecide(attempt)
         if decision.action is Action.PAUSE and self.wait and decision.review is not None:
             from asyncio import sleep  # not a thread that waits: there are few of them
@@ -374,7 +374,7 @@ class Calls:
         agents = (*attempt.ancestors, *(() if agent is None else (agent,)))
         return running.set(RunningCall(self.guard, decision.session, agents))
 
-    def _failed(self, attempt: Attempt, decision: Decision, problem: BaseException) -> None:
+    def _record_failure(self, attempt: Attempt, decision: Decision, problem: BaseException) -> None:
         if isinstance(problem, CannotRun):
             self.guard.release(decision)
         elif self.suspends and isinstance(problem, self.suspends):
@@ -426,7 +426,7 @@ def keep_recent(known: dict[K, V], key: K, value: V, most: int) -> None:
         known.pop(next(iter(known)), None)
 
 
-def _with_id(attempt: Attempt) -> Attempt:
+def _add_id(attempt: Attempt) -> Attempt:
     """With an id of our own where the framework has none, so that a call that waits stays one attempt."""
     return attempt if attempt.call_id is not None else replace(attempt, call_id=f"call-{uuid.uuid4().hex[:12]}")
 

@@ -30,14 +30,14 @@ class CrewDenied(Denied, HookAborted):  # type: ignore[misc]
         self.source = "bylaw"
 
 
-class _Made:
+class _AllowedCall:
     """A call that may run once."""
 
     def __init__(self, attempt: Attempt, decision: Decision) -> None:
         self.attempt, self.decision, self.is_used = attempt, decision, False
 
 
-_made: ContextVar[_Made | None] = ContextVar("bylaw call of a crew", default=None)
+_made: ContextVar[_AllowedCall | None] = ContextVar("bylaw call of a crew", default=None)
 
 
 class GuardHooks:
@@ -45,7 +45,7 @@ class GuardHooks:
 
     def __init__(self, calls: Calls, crew: Any = None) -> None:
         self.calls, self._crew = calls, crew
-        self._open: dict[int, tuple[Any, _Made | str | Exception, Token[RunningCall | None] | None]] = {}
+        self._open: dict[int, tuple[Any, _AllowedCall | str | Exception, Token[RunningCall | None] | None]] = {}
         """calls between their two hooks, by the identity of their arguments, which both hooks are given"""
         self._hooks = {
             InterceptionPoint.PRE_TOOL_CALL: self.before,
@@ -70,19 +70,19 @@ class GuardHooks:
             return
         given = context.tool_input
         try:
-            found, token = self._decided(context), None
-            if isinstance(found, _Made):
-                self._once(context.tool)
+            found, token = self._decide_call(context), None
+            if isinstance(found, _AllowedCall):
+                self._limit_to_one_run(context.tool)
                 token = self.calls.begin(found.attempt, found.decision)
                 _made.set(found)
             keep_recent(self._open, id(given), (given, found, token), MOST_WAITING)
         except Exception as problem:
             keep_recent(self._open, id(given), (given, problem, None), MOST_WAITING)
             raise HookAborted(f"the guard failed: {problem}", source="bylaw") from problem
-        if not isinstance(found, _Made):
+        if not isinstance(found, _AllowedCall):
             raise HookAborted(str(found), source="bylaw")
 
-    def _decided(self, context: Any) -> _Made | str | Exception:
+    def _decide_call(self, context: Any) -> _AllowedCall | str | Exception:
         """The call if it may run, or else why not."""
         calls, given = self.calls, context.tool_input
         attempt, decision = calls.settle(calls.attempt(context.tool_name, given, None, context, None))
@@ -99,9 +99,9 @@ class GuardHooks:
         given.clear()
         given.update(decision.call.arguments)
         context.tool_input = deepcopy(given)  # what later hooks change is not what runs
-        return _Made(attempt, decision)
+        return _AllowedCall(attempt, decision)
 
-    def _once(self, tool: Any) -> None:
+    def _limit_to_one_run(self, tool: Any) -> None:
         """Let the tool run once for each decision."""
         if tool is None or hasattr(tool.invoke, "bylaw"):
             return
@@ -119,7 +119,7 @@ class GuardHooks:
         object.__setattr__(tool, "invoke", invoked)
         object.__setattr__(tool, "ainvoke", ainvoked)
 
-    def _use(self, made: _Made | None) -> None:
+    def _use(self, made: _AllowedCall | None) -> None:
         """Raises Denied if the tool has run before, and may not run again."""
         if made is None or not made.is_used:
             if made is not None:

@@ -125,7 +125,7 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
             call = request.tool_call
             return self._keep(place, ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error"))
 
-        return lambda call: handler(_replaced(request, attempt, call)), read, refuse
+        return lambda call: handler(_replace_call(request, attempt, call)), read, refuse
 
     def _keep(self, place: tuple[Any, ...], result: Any) -> Any:
         if place[1] is not None:  # without a task, nothing tells one call from the next with its id
@@ -133,7 +133,7 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         return result
 
 
-def _replaced(request: Any, attempt: Attempt, call: Call) -> Any:
+def _replace_call(request: Any, attempt: Attempt, call: Call) -> Any:
     """The request with the call that may run."""
     tool = request.tool
     if call.tool != attempt.tool:

@@ -59,11 +59,11 @@ def guard_workflow(calls: LlamaIndexCalls, workflow: Any) -> Any:
         raise TypeError(f"agent={workflow!r:.80}: expected an agent or an AgentWorkflow")
     plain: Any = type(workflow)
     if not calls.is_known(getattr(plain, "bylaw_calls", None)):
-        object.__setattr__(workflow, "__class__", _guarded(calls, plain))
+        object.__setattr__(workflow, "__class__", _guard_tool(calls, plain))
     return workflow
 
 
-def _guarded(calls: LlamaIndexCalls, plain: Any) -> Any:
+def _guard_tool(calls: LlamaIndexCalls, plain: Any) -> Any:
     @wraps(plain.call_tool)  # with its configuration as a step
     async def call_tool(self: Any, ctx: Any, ev: Any) -> Any:
         token = _call_id.set(ev.tool_id)

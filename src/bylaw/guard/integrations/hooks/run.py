@@ -374,7 +374,7 @@ def find_rules(
         return RuleFiles([here / policy], (here / policy).parent / STORE)
     named = str(here) if root else next((environment[name] for name in PROJECT if environment.get(name)), None)
     places = [here / named] if named else [here, *(here / folder for folder in folders)]
-    ways = [found for place in places if (found := _on_the_way_up(Path(os.path.abspath(place))))]
+    ways = [found for place in places if (found := _parent_rule_files(Path(os.path.abspath(place))))]
     if not ways:
         asked = " or ".join(dict.fromkeys(f"`{place}`" for place in places))
         raise NoRules(f"there is no `{RULES}` in {asked} or above; write one, or pass --policy FILE")
@@ -383,7 +383,7 @@ def find_rules(
     return RuleFiles(list(dict.fromkeys(file for way in ways for file in way)), first.parent / STORE)
 
 
-def _on_the_way_up(start: Path) -> list[Path]:
+def _parent_rule_files(start: Path) -> list[Path]:
     """The nearest first. A file in the folder itself counts, whoever has written it; above it, only a trusted one.
     Raises NoRules if one that counts is no file: its rules would be left out without a word."""
     found = [folder / RULES for folder in (start, *start.parents) if _is_there(folder / RULES)]

@@ -67,9 +67,9 @@ class HookService:
         import bylaw.guard.stores.sqlite
         import bylaw.rules  # noqa: F401
 
-        installed = _installed()
+        installed = _installation_stamp()
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            while _installed() == installed:
+            while _installation_stamp() == installed:
                 try:
                     connection, _ = self._socket.accept()
                 except OSError:  # closed, or idle
@@ -102,7 +102,7 @@ def start_service(idle: float) -> None:
         )
 
 
-def _installed() -> int:
+def _installation_stamp() -> int:
     """Changes when another version of Bylaw is installed in place of this one."""
     try:
         return os.stat(bylaw.__file__).st_mtime_ns
@@ -124,14 +124,14 @@ def _serve(connection: socket.socket) -> None:
         while (part := connection.recv(1 << 16)) and size <= MOST_BYTES + (1 << 16):
             parts.append(part)
             size += len(part)
-        answer = None if _has_gone(connection) else _answer(b"".join(parts))
+        answer = None if _is_disconnected(connection) else _answer(b"".join(parts))
         if answer is None:
             return
         out, errors = answer.stdout.encode(), answer.stderr.encode("utf-8", "replace")
         connection.sendall(b"%d %d %d\n%b%b" % (answer.code, len(out), len(errors), out, errors))
 
 
-def _has_gone(connection: socket.socket) -> bool:
+def _is_disconnected(connection: socket.socket) -> bool:
     """Whether the hook has ended. Other systems may say so of one that has only sent everything."""
     if sys.platform != "linux":
         return False

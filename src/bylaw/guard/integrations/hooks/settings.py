@@ -129,7 +129,7 @@ def _install(
         entries = _entries(hooks, event, path)
         place = next((place for place, entry in enumerate(entries) if _our_texts(entry)), len(entries))
         # a group in which a person has put our command beside another one keeps the other one
-        later = [left for entry in entries[place:] for left in _without_ours(entry)]
+        later = [left for entry in entries[place:] for left in _remove_our_commands(entry)]
         hooks[event] = [*entries[:place], wanted, *later]
 
 
@@ -165,7 +165,7 @@ def _remove(settings: dict[str, Any], path: Path) -> bool:
     for event, entries in list(hooks.items()):
         if not isinstance(entries, list):  # a setting beside the events
             continue
-        left = [one for entry in entries for one in _without_ours(entry)]
+        left = [one for entry in entries for one in _remove_our_commands(entry)]
         if left != entries:
             found = True
             hooks[event] = left
@@ -273,7 +273,7 @@ def _our_texts(entry: Any) -> list[str]:
     return [str(text) for text in texts if _is_our_text(text)]
 
 
-def _without_ours(entry: Any) -> list[Any]:
+def _remove_our_commands(entry: Any) -> list[Any]:
     """What is left of an entry: itself, a group with fewer commands, or nothing."""
     if not _our_texts(entry):
         return [entry]

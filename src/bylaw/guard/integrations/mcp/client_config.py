@@ -34,7 +34,7 @@ _ABOUT_URLS = re.compile("auth|header|token|credential", re.IGNORECASE)
 """keys that are about requests to a URL: a client ignores them in a command"""
 
 
-class Wrapped(Struct, frozen=True):
+class WrapResult(Struct, frozen=True):
     """What was done to a file."""
 
     path: Path
@@ -78,7 +78,7 @@ def backup_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.bylaw-backup")
 
 
-def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> Wrapped:
+def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> WrapResult:
     """Put `bylaw guard mcp OPTIONS` before the servers, or before those with these names. Raises FileProblem."""
     config, text, backup = _read(path)
     shown = plain_names({name for table in server_tables(config) for name in table})
@@ -94,7 +94,7 @@ def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> 
                 continue
             start = [*_program(), "guard", "mcp", *options, "--name", shown[name]]
             try:
-                table[name] = _wrapped(before, start)
+                table[name] = _wrap_entry(before, start)
             except ValueError as problem:
                 raise FileProblem(f"`{path}`: the server `{name}`: {problem}") from None
             new.entries.append((table[name], before))
@@ -105,10 +105,10 @@ def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> 
         write_object(path, config, text)
         new.written = hashlib.sha256(path.read_bytes()).hexdigest()
         replace_file(backup_of(path), encode(new).decode())
-    return Wrapped(path, tuple(changed), tuple(already))
+    return WrapResult(path, tuple(changed), tuple(already))
 
 
-def unwrap(path: Path) -> Wrapped:
+def unwrap(path: Path) -> WrapResult:
     """Take the proxy out. Raises FileProblem."""
     config, text, backup = _read(path)
     changed = backup.restore(config)
@@ -119,7 +119,7 @@ def unwrap(path: Path) -> Wrapped:
         write_object(path, config, text)
     if changed:
         backup_of(path).unlink(missing_ok=True)
-    return Wrapped(path, tuple(changed), restored=restored)
+    return WrapResult(path, tuple(changed), restored=restored)
 
 
 def _text_before(text: str, backup: _Backup) -> str:
@@ -148,7 +148,7 @@ def _program() -> list[str]:
     return [found] if found is not None else [sys.executable, "-m", "bylaw"]
 
 
-def _wrapped(entry: Any, start: Sequence[str]) -> dict[str, Any]:
+def _wrap_entry(entry: Any, start: Sequence[str]) -> dict[str, Any]:
     """The entry with the proxy before its server. Raises ValueError, also for what the proxy could not pass on."""
     if not isinstance(entry, dict):
         raise ServerProblem("it has neither a command nor a URL")
