@@ -268,9 +268,11 @@ def test_items_and_events_of_unknown_types_are_reported() -> None:
 def test_lines_that_are_wrong() -> None:
     nameless = item("started", "c", "mcp_tool_call", server="shop")
     bad: list[Any] = [7, {"x": 1}, {"type": "item.started"}, {"type": "item.completed", "item": {"id": "x"}}, nameless]
+    bad += [item("started", "d", "command_execution", status="in_progress"), item("completed", "e", "file_change")]
+    bad += [item("completed", "f", "agent_message"), item("completed", "g", "plan", text=7)]
     with pytest.raises(InputError) as error:
         load_trace(lines(THREAD, *bad))
-    assert [problem.span.line for problem in error.value.diagnostics if problem.span] == [2, 3, 4, 5, 6]
+    assert [problem.span.line for problem in error.value.diagnostics if problem.span] == list(range(2, 11))
     assert len(read(*RUN, *bad, skip_bad=True).turns) == 3
 
 
@@ -282,6 +284,13 @@ def test_events_in_a_list_and_turns_as_the_sdk_returns_them() -> None:
     trace = read(turn)
     assert (trace.format, story(trace)) == ("codex-exec", story(listed))
     assert [one.usage and one.usage.total for one in responses(trace)] == [None, None, 621]
+    again = {"items": ended[-1:], "finalResponse": "Done.", "usage": {"input_tokens": 1000, "output_tokens": 30}}
+    assert [one.usage.total for one in responses(read(turn, again)) if one.usage] == [621, 1030], "of which thread?"
+    with pytest.raises(InputError) as error:
+        read({**turn, "items": [*ended, {"id": "x"}]})
+    (problem,) = error.value.diagnostics
+    assert problem.excerpt is not None and problem.span is not None
+    assert lines({**turn, "items": [*ended, {"id": "x"}]}).decode()[problem.span.column - 1 :].startswith('{"id": "x"}')
 
 
 def test_runs_that_were_resumed_use_ids_again() -> None:

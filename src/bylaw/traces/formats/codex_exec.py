@@ -46,6 +46,13 @@ _NAMED_CALLS = frozenset(("mcp_tool_call", "collab_tool_call"))
 _NO_ARGUMENTS = frozenset(
     ("id", "type", "tool", "status", "aggregated_output", "exit_code", "result", "error", "agents_states")
 )
+_NEEDED: dict[str, tuple[str, type]] = {
+    **dict.fromkeys(_TEXTS, ("text", str)),
+    "command_execution": ("command", str),
+    "file_change": ("changes", list),
+    _PLAN: ("items", list),
+}
+"""what an item must have, and of which type: without it, rules would look at nothing"""
 _ASKS = "request_user_input"
 _UNREAD = "{} of type `{}` is stored, but rules do not look into it"
 _MOST_ITEMS = 1 << 16
@@ -99,6 +106,8 @@ class CodexExecReader(AssemblingReader):
     def __init__(self, opened: Opened) -> None:
         super().__init__(opened)
         self._thread = "1"
+        self._is_named = False
+        """the events name their thread; turns that the SDK returned may be of several threads"""
         self._current: Conversation | None = None
         self._pending: _PendingAnswer | None = None
         self._items: dict[str, tuple[Record, Path, dict[str, Any]]] = {}
@@ -110,7 +119,7 @@ class CodexExecReader(AssemblingReader):
         self._answers = 0
         """of the turn that runs"""
         self._reported: set[str] = set()
-        """types that are not known, each told once"""
+        """messages about unknown types: each type is reported once"""
         self._is_running = self._has_sums = False
 
     def read(self, block: Block) -> list[Event]:
@@ -165,6 +174,7 @@ class CodexExecReader(AssemblingReader):
         """A thread begins, or is resumed by another run of the program."""
         self._end_turn()
         self._items.clear()
+        self._is_named = True
         if thread != self._thread:
             if self._current is not None:
                 self._current.end()
@@ -206,7 +216,7 @@ class CodexExecReader(AssemblingReader):
             try:
                 self._read_item(record, "item.completed", item, where)
             except MalformedRecord as error:
-                record.malformed(error, where)
+                record.malformed(error, where[:-1])
         self._complete_turn(record, turn, path)
 
     def _count(self, record: Record, recorded: Any, path: Path) -> Usage | None:
@@ -219,7 +229,7 @@ class CodexExecReader(AssemblingReader):
         sums = {key: count for key, value in recorded.items() if (count := count_of(value)) is not None}
         for key in [key for key, value in recorded.items() if value is not None and key not in sums]:
             record.warn("bad-usage", _NO_COUNT.format(key, json_type(recorded[key])), (*path, key))
-        before = self._sums.get(self._thread, {})
+        before = self._sums.get(self._thread, {}) if self._is_named else {}
         if any(count < before.get(key, 0) for key, count in sums.items()):
             before = {}
         remember(self._sums, self._thread, sums)
@@ -242,6 +252,9 @@ class CodexExecReader(AssemblingReader):
         kind, id, source = item["type"], item["id"], record.locator(item_of(path))
         known = self._items.get(id)
         is_over = phase == "item.completed"
+        needed, wanted = _NEEDED.get(kind, ("id", str))
+        if not isinstance(item.get(needed), wanted) and (is_over or kind not in _TEXTS):
+            raise MalformedRecord(f"an item of type `{kind}` has no `{needed}`", path[-1:])
         if kind == "error":
             self._add_mark(source, kind, item)
         elif kind == _PLAN:
