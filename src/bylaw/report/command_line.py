@@ -75,7 +75,10 @@ class LazyCommand(NamedTuple):
 
 
 class CommandGroup(click.Group):
-    """A group that proposes the near command if the name of a command is mistyped."""
+    """A group that proposes the near command if the name of a command is mistyped. `--help` cuts no summary short."""
+
+    sections: Mapping[str, str] | None = None
+    """heading in `--help` → names of commands; None: all under one heading"""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -93,11 +96,24 @@ class CommandGroup(click.Group):
         for near in get_close_matches(name.lower(), self.list_commands(ctx), 1):
             raise click.UsageError(f"unknown command `{name}`; did you mean `{near}`?", ctx)
 
+    def summary(self, ctx: click.Context, name: str) -> str:
+        command = self.get_command(ctx, name)
+        assert command is not None
+        text = command.get_short_help_str(limit=200).rstrip(".")
+        return text[:1].lower() + text[1:]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        listed = self.list_commands(ctx)
+        width = max(map(len, listed))
+        for heading, names in (self.sections or {"Commands": " ".join(listed)}).items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), self.summary(ctx, name)) for name in names.split()])
+
 
 class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called; `--help` lists them without importing any.
 
-    Every command gets the flags `--color` and `--no-color`. `sections`: heading in `--help` → names of commands.
+    Every command gets the flags `--color` and `--no-color`.
     """
 
     def __init__(
@@ -119,12 +135,8 @@ class LazyGroup(CommandGroup):
         _add_shared_options(command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        listed = self.list_commands(ctx)
-        width = max(map(len, listed))
-        for heading, names in (self.sections or {"Commands": " ".join(listed)}).items():
-            with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), self.lazy[name].summary) for name in names.split()])
+    def summary(self, ctx: click.Context, name: str) -> str:
+        return self.lazy[name].summary
 
 
 def _add_shared_options(command: click.Command) -> None:

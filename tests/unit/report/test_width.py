@@ -110,8 +110,9 @@ def test_every_command_has_the_colour_flags() -> None:
     assert [path for path, page in _help_pages(cli, "bylaw") if "--color / --no-color" not in page] == []
 
 
-def test_every_help_page_lists_each_command_once() -> None:
+def test_every_help_page_lists_each_command_once_with_a_whole_summary() -> None:
     pages = dict(_help_pages(cli, "bylaw"))
+    assert [page for page in pages.values() if re.search(r"^  [a-z]+  .*\.\.\.$", page, re.MULTILINE)] == []
     for path in pages:
         group, _, name = path.rpartition(" ")
         assert not group or len(re.findall(rf"^  {name}  ", pages[group], re.MULTILINE)) == 1, path
