@@ -15,7 +15,7 @@ import pytest
 
 import bylaw
 from bylaw.guard.integrations.calls import Calls
-from bylaw.guard.integrations.mcp.messages import Message, with_id
+from bylaw.guard.integrations.mcp.messages import Message, replace_id
 from bylaw.guard.integrations.mcp.pins import PinFolder, ToolCheck, approve
 from bylaw.guard.integrations.mcp.proxy import Connection, McpProxy, Settings
 from bylaw.guard.integrations.mcp.servers import StdioServer, serve_stdio
@@ -332,7 +332,7 @@ def test_a_connection_that_ends_leaves_no_call_open(guard: bylaw.Guard, proxy: L
     ],
 )
 def test_a_message_under_another_id_says_the_same(line: bytes) -> None:
-    renamed = with_id(Message(line), "new")
+    renamed = replace_id(Message(line), "new")
     assert json.loads(renamed.line) == {**json.loads(line), "id": "new"} == renamed.body
     assert b"1.50" not in line or b"1.50" in renamed.line
 

@@ -94,7 +94,7 @@ class GuardedAgent(Agent[Any]):  # type: ignore[misc]
     async def get_all_tools(self, run_context: Any) -> list[Any]:
         tools: list[Any] = []
         found = await super().get_all_tools(run_context)
-        tools += [self.calls.guard_tool(tool, lambda name: _named(tools, name)) for tool in found]
+        tools += [self.calls.guard_tool(tool, lambda name: _find_tool(tools, name)) for tool in found]
         return tools
 
 
@@ -159,7 +159,7 @@ def guard_agent(calls: OpenAIAgentsCalls, agent: Any) -> GuardedAgent:
     given = {one.name: getattr(agent, one.name) for one in fields(agent) if one.init}
     guarded = GuardedAgent(**given | {"handoffs": []}, calls=calls)
     guarded.hooks = GuardHooks(calls, agent.hooks)
-    guarded.tools = [calls.guard_tool(tool, lambda name: _named(guarded.tools, name)) for tool in agent.tools]
+    guarded.tools = [calls.guard_tool(tool, lambda name: _find_tool(guarded.tools, name)) for tool in agent.tools]
     calls.agents[id(agent)] = (agent, guarded)  # before its handoffs, which may lead back to it
     guarded.handoffs = agent.handoffs
     _get_handoffs(guarded)
@@ -216,5 +216,5 @@ def _waits(context: Any) -> bool:
     return bool(getattr(result, "interruptions", None))
 
 
-def _named(tools: list[Any], name: str) -> Any:
+def _find_tool(tools: list[Any], name: str) -> Any:
     return next((tool for tool in tools if tool.name == name and isinstance(tool, FunctionTool)), None)

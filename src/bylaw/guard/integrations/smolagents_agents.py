@@ -62,7 +62,7 @@ class _GuardedCalls:
             _observe(self.calls, agent, result, calls=False)
             return result
         tools = {**agent.tools, **agent.managed_agents}
-        arguments = agent._substitute_state_variables(_named(tools.get(name), given))
+        arguments = agent._substitute_state_variables(_name_arguments(tools.get(name), given))
         attempt = self.calls.attempt(name, arguments, None, agent, None)
 
         def invoke(call: Call) -> Any:
@@ -138,7 +138,7 @@ class GuardedTool:
                 raise
 
         def call(*args: Any, **named: Any) -> Any:
-            return context.copy().run(decided, {**_named(tool, *args), **named})
+            return context.copy().run(decided, {**_name_arguments(tool, *args), **named})
 
         self.__call = call
 
@@ -146,7 +146,7 @@ class GuardedTool:
         return self.__call(*args, **named)
 
 
-def _named(tool: Any, *args: Any) -> dict[str, Any]:
+def _name_arguments(tool: Any, *args: Any) -> dict[str, Any]:
     """Arguments by position under their names, as `Tool` itself takes them."""
     inputs = getattr(tool, "inputs", None) or {"task": None}
     if len(args) == 1 and isinstance(args[0], dict) and (tool is None or all(key in inputs for key in args[0])):

@@ -57,7 +57,7 @@ class _Backup(Struct):
     schema: str = "bylaw.mcp-wrap/1"
 
     def original(self, entry: Any) -> Any:
-        return next((before for written, before in self.entries if written == entry), None) or _unwrapped(entry)
+        return next((before for written, before in self.entries if written == entry), None) or _unwrap_entry(entry)
 
     def restore(self, config: dict[str, Any]) -> list[str]:
         """Take the proxy out of all entries. Returns the servers that this changes."""
@@ -186,7 +186,7 @@ def _texts(entry: dict[str, Any], key: str) -> dict[str, str]:
     return dict(found)
 
 
-def _unwrapped(entry: Any) -> Any:
+def _unwrap_entry(entry: Any) -> Any:
     """The entry as it was before; itself if it is not ours."""
     arguments = entry.get("args") if isinstance(entry, dict) else None
     if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):

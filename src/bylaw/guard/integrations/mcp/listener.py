@@ -52,7 +52,7 @@ _KEEP_ALIVE = 15.0
 _log = logging.getLogger("bylaw")
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that is not passed on: the HTTP status, the error, and whether that ends the connection."""
 
     def __init__(
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._check_sender()
             work()
-        except Refused as refused:
+        except RefusedRequest as refused:
             self.close_connection |= refused.closes
             self._reply(refused.status, refused.error)
         except (OSError, ValueError) as problem:
@@ -158,11 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _check_sender(self) -> None:
         host = urlsplit(f"//{self.headers.get('host', '')}").hostname or ""
         if not _is_local(host):
-            raise Refused(403, "only this machine may connect", closes=True)
+            raise RefusedRequest(403, "only this machine may connect", closes=True)
         if not self.server.origins.issuperset(self.headers.get_all("origin") or ()):
-            raise Refused(403, "web pages may not connect, but for those that --allow-origin names", closes=True)
+            raise RefusedRequest(403, "web pages may not connect, but for those that --allow-origin names", closes=True)
         if urlsplit(self.path).path.rstrip("/") not in ("", "/mcp"):
-            raise Refused(404, "the server is at `/mcp`", closes=True)
+            raise RefusedRequest(404, "the server is at `/mcp`", closes=True)
 
     def _post(self) -> None:
         message = self._read_message()
@@ -179,20 +179,20 @@ class _Handler(BaseHTTPRequestHandler):
     def _read_message(self) -> Message:
         length = self.headers.get("content-length", "")
         if not length.isdigit() or "transfer-encoding" in self.headers:
-            raise Refused(411, "a request needs a content-length", closes=True)
+            raise RefusedRequest(411, "a request needs a content-length", closes=True)
         if int(length) > MOST_BYTES:
-            raise Refused(413, f"a message is longer than {MOST_BYTES >> 20} MB", closes=True)
+            raise RefusedRequest(413, f"a message is longer than {MOST_BYTES >> 20} MB", closes=True)
         if self.headers.get_content_type() != "application/json" or "content-type" not in self.headers:
-            raise Refused(415, "the content type of a message is application/json", closes=True)
+            raise RefusedRequest(415, "the content type of a message is application/json", closes=True)
         message = Message(self.rfile.read(int(length)))
         try:
             body = message.as_one_line().body
         except ValueError as why:
-            raise Refused(400, f"the message was not passed on: {why}", code=PARSE_ERROR) from None
+            raise RefusedRequest(400, f"the message was not passed on: {why}", code=PARSE_ERROR) from None
         if (ambiguous := ambiguity_of(body)) is not None:
-            raise Refused(400, f"the message was not passed on: {ambiguous}")
+            raise RefusedRequest(400, f"the message was not passed on: {ambiguous}")
         if isinstance(body.get("id"), bool | dict | list | float):
-            raise Refused(400, "the id of a request is a text or a whole number")
+            raise RefusedRequest(400, "the id of a request is a text or a whole number")
         self._check_headers(body)
         return message
 
@@ -206,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
             given = self.headers.get_all(name) or []
             if len(given) > 1 or (given and decode_value(given[0]) != value):
                 text = f"the header `{name}` does not say what the message says"
-                raise Refused(400, text, code=_HEADER_MISMATCH, id=body.get("id"))
+                raise RefusedRequest(400, text, code=_HEADER_MISMATCH, id=body.get("id"))
 
     def _session_of(self, body: dict[str, Any]) -> HttpSession:
         table, id = self.server.sessions, self.headers.get("mcp-session-id")
@@ -214,17 +214,17 @@ class _Handler(BaseHTTPRequestHandler):
             if id is not None:
                 known = table.get(id)
                 if known is None:
-                    raise Refused(404, "there is no such session", id=body.get("id"))
+                    raise RefusedRequest(404, "there is no such session", id=body.get("id"))
                 return known
             if body.get("method") == "initialize":
                 return table.begin()
             version = version_of(body) or self.headers.get("mcp-protocol-version")
             if version is None or version in HANDSHAKE_VERSIONS:
-                raise Refused(400, "the request names no session: begin with `initialize`", id=body.get("id"))
+                raise RefusedRequest(400, "the request names no session: begin with `initialize`", id=body.get("id"))
             return table.shared(self._session_name(body))
         except OSError as problem:
             text = f"the server cannot be started: {problem.strerror or problem}"
-            raise Refused(502, text, code=INTERNAL_ERROR, id=body.get("id")) from None
+            raise RefusedRequest(502, text, code=INTERNAL_ERROR, id=body.get("id")) from None
 
     def _session_name(self, body: dict[str, Any]) -> str:
         header = self.server.session_header
@@ -232,22 +232,22 @@ class _Handler(BaseHTTPRequestHandler):
             return ""
         value = self.headers.get(header)
         if not value:
-            raise Refused(400, f"the header `{header}` has to name the session", id=body.get("id"))
+            raise RefusedRequest(400, f"the header `{header}` has to name the session", id=body.get("id"))
         return value if len(value) <= 200 else hashlib.sha256(value.encode("utf-8", "replace")).hexdigest()
 
     def _get(self) -> None:
         session = self.server.sessions.get(self.headers.get("mcp-session-id", ""))
         if session is None:
-            raise Refused(405 if "mcp-session-id" not in self.headers else 404, "there is no such session")
+            raise RefusedRequest(405 if "mcp-session-id" not in self.headers else 404, "there is no such session")
         with session.listen() as exchange:
             if exchange is None:
-                raise Refused(409, "the session has a stream already")
+                raise RefusedRequest(409, "the session has a stream already")
             self._begin_events(session)
             self._stream(exchange, session, begun=True)
 
     def _delete(self) -> None:
         if not self.server.sessions.end(self.headers.get("mcp-session-id", "")):
-            raise Refused(404, "there is no such session")
+            raise RefusedRequest(404, "there is no such session")
         self._reply(200)
 
     # -- replies --------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class _Handler(BaseHTTPRequestHandler):
             silent = 0.0
             if message is None:  # the session is over
                 if not begun:
-                    raise Refused(404, "the session has ended", id=exchange.id)
+                    raise RefusedRequest(404, "the session has ended", id=exchange.id)
                 return
             is_last = exchange.is_answered_by(message)
             if is_last and not begun:

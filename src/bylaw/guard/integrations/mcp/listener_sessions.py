@@ -20,7 +20,7 @@ from bylaw.guard.integrations.mcp.messages import (
     key_of,
     meta_of,
     params_of,
-    with_id,
+    replace_id,
 )
 from bylaw.guard.integrations.mcp.proxy import Connection, Settings
 
@@ -60,7 +60,7 @@ class Exchange:
         if self._session.is_shared and self._message is not None:
             params = params_of(body)
             if is_answer(body):
-                message = with_id(message, self.id)
+                message = replace_id(message, self.id)
             elif "progressToken" in params and self.token is not None:
                 message = Message.of({**body, "params": {**params, "progressToken": self.token[0]}})
             elif _SUBSCRIPTION in (meta := meta_of(body)):
@@ -111,7 +111,7 @@ class HttpSession:
             id = self._numbers
         params, token = params_of(message.body), _token_of(message.body)
         if token is None:
-            return with_id(message, id)
+            return replace_id(message, id)
         meta = {**params["_meta"], "progressToken": id}
         return Message.of({**message.body, "id": id, "params": {**params, "_meta": meta}})
 

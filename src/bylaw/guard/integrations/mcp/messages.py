@@ -59,7 +59,7 @@ class Message:
 Send: TypeAlias = Callable[[Message], None]
 
 
-class _Parts(Struct):
+class _RawMessage(Struct):
     """A message whose parts are left as they are."""
 
     jsonrpc: Raw | UnsetType = UNSET
@@ -70,16 +70,16 @@ class _Parts(Struct):
     error: Raw | UnsetType = UNSET
 
 
-def with_id(message: Message, id: Any) -> Message:
+def replace_id(message: Message, id: Any) -> Message:
     """The message under another id; everything else in it stays byte for byte, as far as it is JSON-RPC."""
     body = {**message.body, "id": id}
-    if not body.keys() <= set(_Parts.__struct_fields__):
+    if not body.keys() <= set(_RawMessage.__struct_fields__):
         return Message.of(body, message.about)
     try:
-        parts = decode(message.line, type=_Parts)
+        parts = decode(message.line, type=_RawMessage)
     except DecodeError:  # half a surrogate pair, which Python's reader takes
         return Message.of(body, message.about)
-    given = [(name, getattr(parts, name)) for name in _Parts.__struct_fields__ if name != "id"]
+    given = [(name, getattr(parts, name)) for name in _RawMessage.__struct_fields__ if name != "id"]
     fields = [b'"%b":%b' % (name.encode(), bytes(raw)) for name, raw in given if raw is not UNSET]
     fields.insert(1, b'"id":' + json.dumps(id).encode())
     return Message(b"{" + b",".join(fields) + b"}", body, message.about)
@@ -171,7 +171,7 @@ _NOISE = re.compile(r"[^\w/]+")
 """blanks, signs that are not shown, and punctuation that lenient readers leave out"""
 
 
-def _folded(text: str) -> str:
+def _fold_case(text: str) -> str:
     return _NOISE.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -180,12 +180,12 @@ class Names:
 
     def __init__(self, *names: str) -> None:
         self._exact = frozenset(names)
-        self._folded = {_folded(name): name for name in names}
+        self._folded = {_fold_case(name): name for name in names}
 
     def mistaken(self, found: Iterable[str]) -> str | None:
         """Why one of these could be read as a name that it is not."""
         for name in found:
-            if name not in self._exact and (meant := self._folded.get(_folded(name))) is not None:
+            if name not in self._exact and (meant := self._folded.get(_fold_case(name))) is not None:
                 return f"`{name}` could be read as `{meant}`"
         return None
 
@@ -282,11 +282,11 @@ def routing_headers(body: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict
         headers["mcp-name"] = encode_value(name)
         if method == "tools/call":
             arguments = params.get("arguments")
-            headers |= dict(_of_arguments(schemas.get(name), arguments if isinstance(arguments, dict) else {}))
+            headers |= dict(_argument_headers(schemas.get(name), arguments if isinstance(arguments, dict) else {}))
     return headers
 
 
-def _of_arguments(schema: Any, arguments: Mapping[str, Any], level: int = 0) -> Iterator[tuple[str, str]]:
+def _argument_headers(schema: Any, arguments: Mapping[str, Any], level: int = 0) -> Iterator[tuple[str, str]]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or level > _MOST_LEVELS:
         return
@@ -299,7 +299,7 @@ def _of_arguments(schema: Any, arguments: Mapping[str, Any], level: int = 0) -> 
             text = str(value).lower() if isinstance(value, bool) else str(value)
             yield f"mcp-param-{header.lower()}", encode_value(text)
         elif isinstance(value, dict):
-            yield from _of_arguments(inner, value, level + 1)
+            yield from _argument_headers(inner, value, level + 1)
 
 
 def encode_value(text: str) -> str:

@@ -195,7 +195,7 @@ class McpProxy:
         try:
             message.as_one_line()
             if self._may_concern_us(message.line):
-                seen = self._seen(message)
+                seen = self._filter_message(message)
                 if seen is None:
                     return
                 message = seen
@@ -219,7 +219,7 @@ class McpProxy:
         if self._listings.pop(key, None) != "own" and is_awaited:
             self._fail(message, id, INTERNAL_ERROR, text)
 
-    def _seen(self, message: Message) -> Message | None:
+    def _filter_message(self, message: Message) -> Message | None:
         """What the client gets; None if the message is only for the proxy."""
         body = message.body
         if (ambiguous := ambiguity_of(body)) is not None:

@@ -31,7 +31,7 @@ from bylaw.guard.integrations.mcp.messages import (
     meta_of,
     objects_in,
     params_of,
-    with_id,
+    replace_id,
 )
 from bylaw.guard.integrations.mcp.proxy import Server
 
@@ -62,7 +62,7 @@ def split_name(name: str, servers: Iterable[str]) -> tuple[str, str] | None:
     return (server, own) if mark and server in servers else None
 
 
-class _Asked:
+class _BroadcastRequest:
     """A request of the client that several servers answer."""
 
     def __init__(self, message: Message, waiting: Iterable[str]) -> None:
@@ -79,7 +79,7 @@ class Router:
         self._alive = set(self.servers)
         self._receive: Send
         self._lock = threading.RLock()
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _BroadcastRequest] = {}
         self._routed: dict[str, tuple[str, Message, list[str]]] = {}
         """requests that one server answers: which, the message, and the servers to try if it does not know"""
         self._owners: dict[str, str] = {}
@@ -94,8 +94,8 @@ class Router:
         self._end = ended
         for name, server in self.servers.items():
             server.start(
-                lambda message, name=name: self._from(name, message),  # type: ignore[misc]
-                lambda name=name: self._gone(name),  # type: ignore[misc]
+                lambda message, name=name: self._receive_from(name, message),  # type: ignore[misc]
+                lambda name=name: self._fail_pending(name),  # type: ignore[misc]
             )
 
     def close(self) -> int:
@@ -116,18 +116,18 @@ class Router:
             for name in sorted(self._alive):
                 self.servers[name].send(message)
         elif method in _TO_ALL:
-            self._to_all(message, method, params)
+            self._send_to_all(message, method, params)
         else:
-            self._to_one(message, method, params)
+            self._send_to_one(message, method, params)
 
-    def _to_all(self, message: Message, method: str, params: Mapping[str, Any]) -> None:
+    def _send_to_all(self, message: Message, method: str, params: Mapping[str, Any]) -> None:
         cursors = _read_cursor(params["cursor"]) if method in LISTS and "cursor" in params else None
         if "cursor" in params and method in LISTS and cursors is None:
             return self._fail(message, INVALID_REQUEST, "the cursor is not one of this list")
         names = [name for name in self.servers if name in self._alive and (cursors is None or name in cursors)]
         if not names:
             return self._fail(message, CLOSED, "no server is running")
-        asked = _Asked(message, names)
+        asked = _BroadcastRequest(message, names)
         with self._lock:
             self._asked[key_of(message.body["id"])] = asked
         if method not in _PATIENT:
@@ -141,7 +141,7 @@ class Router:
             self.servers[name].send(sent)
         return None
 
-    def _to_one(self, message: Message, method: Any, params: Mapping[str, Any]) -> None:
+    def _send_to_one(self, message: Message, method: Any, params: Mapping[str, Any]) -> None:
         ref = params.get("ref") if isinstance(params.get("ref"), dict) else None
         named = params if method in ("tools/call", "prompts/get") else ref if ref and "name" in ref else None
         if named is not None:
@@ -182,11 +182,11 @@ class Router:
         except ValueError:
             own = None
         if own is not None:
-            self.servers[name].send(with_id(message, own))
+            self.servers[name].send(replace_id(message, own))
 
     # -- from the servers -----------------------------------------------------------------------------------------
 
-    def _from(self, name: str, message: Message) -> None:
+    def _receive_from(self, name: str, message: Message) -> None:
         try:
             body = message.as_one_line().body
             ambiguous, id = ambiguity_of(body), body["id"] if is_answer(body) else None
@@ -204,7 +204,7 @@ class Router:
             meta = meta_of(body)
             if "progressToken" in meta and len(self._tokens) < _MOST_KNOWN:
                 self._tokens[key_of(meta["progressToken"])] = name
-            self._receive(with_id(message, f"{name}{SEPARATOR}{key_of(body['id'])}"))
+            self._receive(replace_id(message, f"{name}{SEPARATOR}{key_of(body['id'])}"))
         else:
             self._receive(message)
 
@@ -229,7 +229,7 @@ class Router:
         self._learn(name, body.get("result"), params_of(routed[1].body))
         return self._receive(Message(message.line, body, message.about or routed[1].about))
 
-    def _merge(self, asked: _Asked) -> None:
+    def _merge(self, asked: _BroadcastRequest) -> None:
         if asked.timer is not None:
             asked.timer.cancel()
         body = asked.message.body
@@ -279,7 +279,7 @@ class Router:
         if isinstance(key, str) and len(self._owners) < _MOST_KNOWN:
             self._owners.setdefault(key, name)
 
-    def _gone(self, name: str) -> None:
+    def _fail_pending(self, name: str) -> None:
         """A server has ended: whatever it was asked fails, and the others go on."""
         with self._lock:
             self._alive.discard(name)
