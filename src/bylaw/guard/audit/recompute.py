@@ -366,7 +366,7 @@ class Recompute:
 
 
 def _agent(data: Mapping[str, Any], attempt: Attempt) -> str | None:
-    """Whose attempt it was: the run may have told."""
+    """The agent of an attempt, which its run may have named."""
     agent: str | None = data["decision"].get("agent", attempt.agent)
     return agent
 

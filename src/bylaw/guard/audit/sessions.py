@@ -204,7 +204,7 @@ class RecordedReviews:
 
     @contextmanager
     def without(self, id: str) -> Iterator[None]:
-        """As if nobody had approved it."""
+        """Hide the approval of a review inside this block."""
         known = self._reviews.pop(id)
         try:
             yield

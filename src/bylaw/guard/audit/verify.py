@@ -75,7 +75,7 @@ class TableCheck:
         self._file.executemany("REPLACE INTO held VALUES (?, ?, ?, ?)", held)
 
     def _held(self, row: AuditRow, table: str, key: str, written: str | None) -> tuple[str, bytes, str | None, int]:
-        """A record has to continue what the chain says of it, so that an edit does not vanish with the next write."""
+        """A record must match its earlier link in the chain, so that the next write cannot hide an edit."""
         before, after = split(written)
         if before:
             query = "SELECT digest, seq FROM held WHERE tab = ? AND key = ?"

@@ -36,7 +36,7 @@ MOST_OPEN = 1_024
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """What one rule needs at calls of one tool."""
+    """The data that one rule needs at calls of one tool."""
 
     arguments: bool = False
     results: Matches | None = None

@@ -30,7 +30,7 @@ LACKS: dict[Lack, str] = {
     "times": "no time",
     "agents": "no name of the agent",
 }
-"""what a recording can lack, for people"""
+"""the kinds of data that a recording can lack, as text"""
 
 FailOn: TypeAlias = Literal["none", "flips", "blocks"]
 
@@ -140,7 +140,7 @@ class BacktestReport(Struct, kw_only=True):
 
 
 class ShadowTally(Struct, kw_only=True):
-    """What one rule would have changed if it had been on."""
+    """The decisions that one shadow rule would have changed."""
 
     rule: str
     then: str
@@ -395,7 +395,7 @@ def _remarks(report: BacktestReport) -> Iterator[str]:
 
 
 def _busiest(report: BacktestReport) -> list[RuleTally]:
-    """Rules by what they did; those that did nothing come last."""
+    """Rules by their effect; those without any come last."""
     return sorted(report.rules.values(), key=lambda tally: (-tally.decided, -tally.changed, -tally.matched))
 
 

@@ -128,7 +128,7 @@ def _parse_edit(text: str | None) -> dict[str, Any] | None:
 
 
 def _line(review: ReviewRecord) -> str:
-    """Shows all arguments, since whoever approves the call has to see what it does."""
+    """Shows all arguments, since the person who approves the call has to see them."""
     from bylaw.guard.reviews import missing_approvals
 
     who = f" by {review.decided_by}" if review.decided_by else ""
@@ -194,7 +194,7 @@ def _switch(path: str, agent: str, why: str | None) -> ExitCode:
 
 
 def _about_revival(agent: str, was_on: bool, on: Mapping[str, str]) -> str:
-    """What a revival did, and what still holds calls back."""
+    """The result of a revival, and the switches that still stop calls."""
     whose = "all agents" if agent == "*" else agent
     did = f"the kill of {whose} is undone" if was_on else f"there was no kill of {whose} to undo"
     if not on:

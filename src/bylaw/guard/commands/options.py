@@ -1,4 +1,4 @@
-"""Options that several commands of the guard share, and what they open: the store, the rules, times and schemas."""
+"""Options that several commands of the guard share, and loaders for them: the store, the rules, times and schemas."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def make_redaction(
 
 @contextmanager
 def usage_errors(*kinds: type[Exception], path: str | None = None) -> Iterator[None]:
-    """Ends the command with what is wrong with its options, or with the file at `path`."""
+    """Ends the command with the problem of its options, or of the file at `path`."""
     try:
         yield
     except kinds as problem:
@@ -101,7 +101,7 @@ def usage_errors(*kinds: type[Exception], path: str | None = None) -> Iterator[N
 
 
 class BadInput(click.ClickException):
-    """A file or standard input does not hold what the command needs."""
+    """A file or standard input lacks the data that the command needs."""
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def call_of(
     tool, session, arguments, ts = attempt.tool, attempt.session, attempt.arguments, attempt.ts
     run, parent_run, agent = attempt.run, attempt.parent_run, attempt.agent
     if not (
-        type(tool) is str  # the common case, which needs no closer look; whoever calls this has checked the session
+        type(tool) is str  # the common case, which needs no further check; the caller has checked the session
         and tool.isascii()
         and 0 < len(tool) <= LONGEST_NAME
         and run is parent_run is agent is attempt.call_id is None
@@ -47,7 +47,7 @@ def call_of(
         ts = clock()
     elif not is_time(ts):
         raise RefusedAttempt("`ts` is a finite number of seconds since 1970")
-    # `None` says that there are none, not that nobody recorded them
+    # `None` means that there are none, not that they were not recorded
     known = {} if arguments is None else own_json(arguments, limits)
     return ToolCall(origin=origin, turn=turn, at=ts, name=tool, call_id=call_id, arguments=known)
 
@@ -314,7 +314,7 @@ def as_shadow_decision(decision: Decision) -> Decision:
 
 
 def advice(decision: Decision) -> str:
-    """What the model may do instead."""
+    """Advice for the model on what it may do instead."""
     if decision.denial is DenialClass.STRUCTURAL:
         return f"correct the call: {decision.reason}"
     if decision.denial is DenialClass.TRANSIENT:

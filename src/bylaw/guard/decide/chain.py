@@ -32,7 +32,7 @@ NO_FAMILY: Family = {}
 
 
 class Chain:
-    """The policies that apply to an attempt, root first, the agent's own last, and what follows from that alone."""
+    """The policies that apply to an attempt, root first, the agent's own last, and the data derived from them."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Chain:
         return tuple((policy, attempts, calls) for policy, attempts, calls in found if attempts or calls)
 
     def blind(self, fed: frozenset[str]) -> tuple[str, ...]:
-        """Rules that need events which nobody has fed."""
+        """Rules that need events which the guard has not received."""
         known = self._blind.get(fed)
         if known is None:
             needs = [item for policy in self.policies for item in policy.needs.items()]

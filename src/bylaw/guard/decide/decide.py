@@ -384,7 +384,7 @@ def _check_listed(attempt: Attempt, chain: Chain) -> None:
 
 
 def _make_blocking(match: Match) -> Match:
-    """The match of a rule of an ancestor, for an agent on whose behalf nobody can be asked."""
+    """The match of an ancestor's rule as a block, for an agent in request mode, for which no person can be asked."""
     if match.then is not Action.PAUSE:
         return match
     why = f"{match.reason or match.message}, and nobody can be asked in `request` mode"

@@ -97,7 +97,7 @@ class BaseGuard(SessionChanges):
         forks.add(self)
 
     def _announce_rules(self, compiled: Sequence[CompiledPolicy]) -> None:
-        """Store the rules, and what they reset, with the next transaction."""
+        """Store the rules, and the states that they reset, with the next transaction."""
         change = find_change(self.store, compiled, self.policy) if self._sessions.durable else None
         if change is not None:
             change.tell()
@@ -304,14 +304,14 @@ class BaseGuard(SessionChanges):
             return decision
         answered = None
         try:
-            with suppress(NotAnswered):  # there is no such review any more
+            with suppress(NotAnswered):  # the review no longer exists
                 answered = self.reviews.wait(decision.review, timeout=timeout)
         except StoreUnavailable as problem:  # whatever was answered, it cannot be read
             return replace(decision, reason=f"{decision.reason} ({problem})")
         return self._after_answer(attempt, decision, answered)
 
     def _after_answer(self, attempt: Attempt, decision: Decision, answered: ReviewRecord | None) -> Decision:
-        """The decision after a person has answered, or nobody has in time."""
+        """The decision after a person has answered, or after the time for that is over."""
         if answered is None:
             return replace(decision, reason=f"{decision.reason} (the review is gone)")
         if answered.status != "approved":

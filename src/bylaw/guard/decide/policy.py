@@ -267,7 +267,7 @@ def _needs(monitor: Any) -> frozenset[str]:
     return frozenset(kind for kind, is_wanted in wanted.items() if is_wanted)
 
 
-# -- the rules as JSON, and what a change of rules does to what was counted -------------------------------------------
+# -- the rules as JSON, and the effect of changed rules on counters ----------------------------------------------------
 
 _LOOKED_BACK = 200
 """rows of the audit that are searched for the rules that were in force before"""
@@ -369,7 +369,7 @@ class RuleChange(Struct):
 def find_change(
     store: GuardStore, policies: Sequence[CompiledPolicy], policy: str, before: str | None = None
 ) -> RuleChange | None:
-    """What a guard with these policies changes in the store; None if nothing, or if the store cannot be read.
+    """The counters that a guard with these policies resets in the store; None if none, or if the store cannot be read.
     `before`: the rules before, if they are known."""
     try:
         known = store.rules()
@@ -412,7 +412,7 @@ def _compare(
 
 
 def _state_names(policies: Iterable[CompiledPolicy]) -> dict[str, set[tuple[str | None, str]]]:
-    """Rule → the names of what it remembers, for each agent."""
+    """Rule → the names of its states, for each agent."""
     found: dict[str, set[tuple[str | None, str]]] = {}
     for policy in policies:
         for program in (policy.attempts, policy.calls):

@@ -46,7 +46,7 @@ _FOR_PEOPLE = ("reason", "advice", "matches", "notes", "agent")
 """parts of a decision that may quote a value of the call"""
 
 REDACT = Redactor()
-"""removes what a guard removes by default"""
+"""the default redaction of a guard"""
 
 RedactedPredicates: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
 """predicates on redacted arguments, by rule: their results in `truths`, and their digests in `asked`"""

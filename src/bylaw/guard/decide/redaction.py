@@ -123,7 +123,7 @@ def unread_places(policies: Sequence[CompiledPolicy], tool: str, places: Sequenc
 
 
 class StoredArguments(dict[str, Any]):
-    """Arguments that were stored without secrets. A comparison with what was removed is neither true nor false."""
+    """Arguments that were stored without secrets. A comparison with a redacted value is neither true nor false."""
 
     __slots__ = ("places", "written")
 
@@ -134,7 +134,7 @@ class StoredArguments(dict[str, Any]):
             self._hide(place)
 
     def _hide(self, place: Place) -> None:
-        """Copies what is on the way: `written` stays as it is."""
+        """Copies the containers on the path, so that `written` does not change."""
         inside: Any = self
         for step in place[:-1]:
             if inside[step] is UNREADABLE:

@@ -169,7 +169,7 @@ def _undos(log: list[LoggedEvent]) -> list[Undo]:
 
 
 class AlreadyReported(Exception):
-    """What happened was told before, under the same id: nothing has changed."""
+    """The event was already reported under the same id: nothing has changed."""
 
 
 class SessionState:
@@ -193,7 +193,7 @@ class SessionState:
         self.used: dict[str, None] = {}
         """digests of the latest call ids that the host has given to allowed calls"""
         self.told: dict[str, None] = {}
-        """digests of the latest ids of requests that have told what happened"""
+        """digests of the latest ids of requests that reported events"""
         self.touched = False
         """whether it was used since sessions were last searched for one to forget"""
         self.others: dict[str, Any] = {}
@@ -205,7 +205,7 @@ class SessionState:
         self.loaded_for: Policies | None = None
         """the rules that its states belong to"""
         self.redact = REDACT
-        """removes secrets from what is stored"""
+        """redacts stored values"""
 
     def of(self, policy: CompiledPolicy) -> PolicyState:
         state = self.policies.get(policy.hash)

@@ -42,7 +42,7 @@ Observed: TypeAlias = tuple[tuple[Verdict, ...], tuple[str, ...]]
 
 
 class SessionChanges:
-    """The part of a guard that takes what has happened."""
+    """The part of a guard that records events."""
 
     policies: Policies
     policy: str

@@ -26,7 +26,7 @@ MOST_OTHERS = 32
 
 
 class PolicyData(Struct, array_like=True):
-    """What the rules of one policy remember, by names that say what it is about (see `policy`)."""
+    """The states of the rules of one policy, under names derived from what they count (see `policy`)."""
 
     counters: dict[str, Raw] = {}
     calls: Raw = Raw(b"null")
@@ -276,7 +276,7 @@ def _event(event: Event, redact: Redactor) -> list[Any]:
         return ["call", who, event.turn, event.at, event.name, event.call_id, *_arguments(event.arguments, redact)]
     assert isinstance(event, Message | ToolResult)
     content = event.content
-    if content is UNREADABLE or redacted_paths(content, redact(content)):  # what is left must not decide anything
+    if content is UNREADABLE or redacted_paths(content, redact(content)):  # the remaining data must not decide anything
         content = None
     if isinstance(event, Message):
         return ["message", who, event.turn, event.at, event.role, None, content]
@@ -285,7 +285,7 @@ def _event(event: Event, redact: Redactor) -> list[Any]:
 
 
 def _arguments(arguments: Any, redact: Redactor) -> list[Any]:
-    """As they are stored, and which places differ from what they were."""
+    """The arguments as they are stored, and the paths that differ from the original."""
     if type(arguments) is StoredArguments:
         return [arguments.written, arguments.places]
     written = redact(arguments)

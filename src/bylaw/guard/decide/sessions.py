@@ -61,7 +61,7 @@ class Sessions:
 
     def __init__(self, policies: Policies, *, store: GuardStore, durable: bool, redact: Redactor = REDACT) -> None:
         self.redact = redact
-        """removes secrets from what is written"""
+        """redacts written values"""
         self._policies, self._store = policies, store
         self.durable = durable
         self.shows_counters = durable
@@ -86,11 +86,11 @@ class Sessions:
         """hashes of forgotten sessions without a store whose counters are lost; they end"""
         self._late: deque[EventRow] = deque()
         self._late_changes: deque[tuple[str, _Change[Any]]] = deque()
-        """sessions, and what has happened in them while the store could not be written"""
+        """sessions, and their events while the store could not be written"""
         self._dropped: Counter[str] = Counter()
         """how many of these were dropped, since too many waited; the audit does not say so yet"""
         self.announcement: Callable[[Transaction], None] | None = None
-        """what the next transaction writes first"""
+        """rows that the next transaction writes first"""
         forks.add(self)
 
     @contextmanager
@@ -229,7 +229,7 @@ class Sessions:
                 self._forgotten.discard(hash(key))
 
     def transaction(self, key: str) -> AbstractContextManager[Transaction]:
-        """A transaction that also writes late decisions. What has happened meanwhile is written before it."""
+        """A transaction that also writes late decisions, after the events since then."""
         if self._late_changes:
             self._apply_late()
         if self._late or self.announcement is not None or self._dropped:
@@ -372,7 +372,7 @@ class Sessions:
         raise StoreUnavailable(_TOO_MANY)
 
     def _keep_what_matters(self, key: str, record: SessionRecord, state: SessionState) -> None:
-        """What is forgotten must not be allowed again, so the session ends if its state matters."""
+        """A session whose state is dropped must not allow its calls again, so it ends if the state matters."""
         if record.terminated not in (None, _FORGOTTEN):
             self._terminated[key] = record.terminated
         elif record.terminated is None and not state.is_blank:

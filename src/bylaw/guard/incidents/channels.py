@@ -58,14 +58,14 @@ class RecipientChannels(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Notify(RecipientChannels, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is told of incidents and reviews, and when."""
+    """The recipients of notifications about incidents and reviews, and their times."""
 
     escalation: RecipientChannels = RecipientChannels()
-    """who is told of reviews that nobody answers"""
+    """recipients of notifications about unanswered reviews"""
     escalate_after: float = 1800.0
     """seconds that a review may wait before"""
     warn_before: float = 600.0
-    """seconds before a review expires at which it is told again"""
+    """seconds before a review expires at which a reminder is sent"""
     public_url: str | None = None
     """where people open the console: messages link to it"""
     timeout: float = 10.0

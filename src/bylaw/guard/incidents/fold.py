@@ -328,7 +328,7 @@ def counters_of(rules: Rules, session: str, rows: Iterable[EventRow]) -> dict[st
 def violation_of_match(
     row: EventRow, decision: RecordedDecision, guarded: GuardRule, match: Match, call: ToolCall
 ) -> Iterator[RowViolation]:
-    """The finding of a match, unless the rule has no effect, or the guard did what it demands."""
+    """The finding of a match, unless the rule has no effect, or the guard applied it."""
     was_matched = match.rule in decision.matched
     stopped = was_matched and decision.action != "allow"
     if match.shadow or not match.then.restricts or (was_matched and decision.in_shadow):

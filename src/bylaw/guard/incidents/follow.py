@@ -45,7 +45,7 @@ LONGEST_WAIT = 30.0
 """seconds between two attempts to reach a store"""
 REPLAY_PAGE = 500
 REPLAY_BATCH = 5_000
-"""larger than live: nobody waits for the scratch store"""
+"""larger than live: no decision waits for the scratch store"""
 BATCH = 500
 BEHIND = 4
 """how many times larger batches are while more events wait, so that session states are written less often"""

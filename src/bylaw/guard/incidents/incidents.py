@@ -231,7 +231,7 @@ class Incidents:
         return self._change(incident_id, by, "acknowledged", note)
 
     def acknowledge_alert(self, alert_id: str, *, by: str, note: str | None = None) -> Alert:
-        """Acknowledge an `anomaly_alert` task, and its incident if nobody has yet."""
+        """Acknowledge an `anomaly_alert` task, and its incident if that is not acknowledged yet."""
         if not by:
             raise NotChanged("a change needs a name: by=…")
         _check_note(note)

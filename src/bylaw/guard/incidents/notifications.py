@@ -1,4 +1,4 @@
-"""The outbox of notifications: what they contain, reminders of pending reviews, and delivery.
+"""The outbox of notifications: their content, reminders of pending reviews, and delivery.
 
 A notification never holds arguments or results, and secrets are removed from what it says. It is delivered at least
 once, with an id by which a receiver can drop repeats; attempts and waiting times are bounded.

@@ -179,7 +179,7 @@ class Message(Struct, frozen=True):
     title: str
     facts: tuple[tuple[str, str], ...]
     link: str | None = None
-    """an address of the console; None if nobody has said where the console is"""
+    """an address of the console; None if that is not configured"""
 
 
 def message(body: bytes, public_url: str | None = None) -> Message:

@@ -70,7 +70,7 @@ _log = logging.getLogger("bylaw")
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a person says about a paused call, as a framework reports it."""
+    """The answer of a person about a paused call, as a framework reports it."""
 
     approved: bool
     by: str | None = None
@@ -167,7 +167,7 @@ class Calls:
         if decision is None:
             asked = self.reviews_of(attempt) if answer is not None else ()
             decision = self.guard.decide(attempt)
-            answer = answer if decision.review in asked else None  # nobody was asked about a call that pauses only now
+            answer = answer if decision.review in asked else None  # nobody was asked yet: the call pauses only now
             if decision.decided_by == "allowlist":
                 self.name_unlisted(attempt.tool)
         elif answer is not None and answer.approved and not _is_same(first, attempt):
@@ -201,7 +201,7 @@ class Calls:
     def _decide_answered(self, attempt: Attempt, paused: Decision, answer: Answer | None) -> Decision:
         """The decision after the answer, given here or to the guard's own reviews; `paused` while there is none."""
         id, edit = paused.review, None if answer is None else answer.call
-        if id is None:  # nobody can be asked
+        if id is None:  # no person can be asked
             return replace(paused, action=Action.BLOCK)
         problem = None if answer is None else self.answer(id, answer)
         if problem is not None:
@@ -248,7 +248,7 @@ class Calls:
         await self.guard.in_thread(self.reject, call_id, note, context, default)
 
     def refusal(self, decision: Decision, why: str | None = None) -> str:
-        """What the model reads in place of a result. Raises Denied if the session is over."""
+        """The text for the model in place of a result. Raises Denied if the session is over."""
         denied = Denied(decision, why)
         if decision.action is Action.TERMINATE:
             raise denied
@@ -382,7 +382,7 @@ class Calls:
         else:
             self._report(self.guard.record(decision, f"{type(problem).__name__}: {problem}", is_error=True))
 
-    # -- what the model says --------------------------------------------------------------------------------------
+    # -- responses of the model ----------------------------------------------------------------------------------------
 
     def observe(self, text: str, *, calls: bool, model: str | None, context: Any, default: str | None) -> None:
         """Pass on a response of the model, for rules about what it says."""

@@ -101,7 +101,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def notify(self) -> Notify:
-        """Who is told of incidents and reviews, by the file and the options."""
+        """The recipients of notifications, from the file and the options."""
         return add_webhooks(self.file.notify, self.webhook, self.escalate_to)
 
     def open_store(self) -> GuardStore:
@@ -178,7 +178,7 @@ def _service_error(request: Request, problem: Exception) -> Response:
 
 
 def _http_error(request: Request, problem: Exception) -> Response:
-    """What the router or a static file refuses, in the form of every other failure."""
+    """Renders errors of the router and of static files like every other failure."""
     assert isinstance(problem, HTTPException)
     made: ServiceError = BadRequest(problem.detail)
     if problem.status_code == 404:
@@ -223,7 +223,7 @@ def _shared_moments(config: ServeConfig) -> SharedMoments | None:
 
 
 def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:
-    """The application of one worker, which closes what it has opened when it ends."""
+    """The application of one worker, which closes its resources when it ends."""
     opened = store or config.open_store()
     context = make_context(config, opened)
     app = create_app(context, jobs=find_jobs(config.jobs), console=config.console)

@@ -1,4 +1,4 @@
-"""Who asks, what they may do, and how often: API keys, people who have signed in, people whom a trusted proxy names.
+"""Authentication, authorization and rate limits: API keys, signed-in people, and people whom a trusted proxy names.
 
 A key is `bylaw_ID_SECRET`. The store has the SHA-256 of the secret: it is 32 random bytes, so nobody can try all of
 them. A key that is valid is remembered for a second; so a revoked one is refused after that in every worker.
@@ -52,7 +52,7 @@ Via: TypeAlias = Literal["key", "login", "proxy"]
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Whoever asks."""
+    """The authenticated caller."""
 
     name: str
     scopes: frozenset[str]
@@ -130,7 +130,7 @@ class Credentials:
         return f"{PREFIX}_{id}_{secret}", record
 
     def list(self, *, kind: CredentialKind | None = "key") -> Sequence[Credential]:
-        """Oldest first, without what a key could be found by."""
+        """Oldest first, without the digests of the keys."""
         found = [one for one in each_followed(self._store, Credential) if kind in (None, one.kind)]
         return [replace(one, digest="", status="expired" if self._is_over(one) else one.status) for one in found]
 
@@ -328,7 +328,7 @@ class SharedMoments:
         return next((self._moments[slot] for slot in slots if self._digests[slot] == digest), 0.0)
 
     def change(self, who: str, change: Callable[[float], float]) -> None:
-        """Nobody else changes it meanwhile."""
+        """Lock the slots against other threads and processes."""
         digest, slots = _place(who)
         with self._locked(slots):
             slot = next((one for one in slots if self._digests[one] == digest), None)

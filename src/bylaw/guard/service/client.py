@@ -245,7 +245,7 @@ class GuardClient(Guard):
         return {**body, "request_id": body.get("request_id") or f"{self._prefix}-{next(self._numbers)}"}
 
     def _tell(self, path: str, body: dict[str, Any]) -> Told:
-        """Tell the service what has happened; later, if it is away. Raises ServiceRefused."""
+        """Report an event to the service; later, if it cannot be reached. Raises ServiceRefused."""
         body = self._numbered(body)
         try:
             self._deliver()

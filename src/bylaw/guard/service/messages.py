@@ -96,7 +96,7 @@ class VerdictShape(Struct, frozen=True, kw_only=True):
 
 
 class Found(Struct, frozen=True):
-    """Rules that were broken by what happened."""
+    """The rules that an event broke."""
 
     found: tuple[VerdictShape, ...] = ()
     repeated: bool | UnsetType = UNSET
@@ -159,7 +159,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True):
-    """What the service answers to what has happened."""
+    """The service's answer to a reported event."""
 
     found: tuple[_Found, ...] = ()
     released: bool = False

@@ -1,4 +1,4 @@
-"""The event log of a store as a trace, so that rules can be tried on what has really happened."""
+"""The event log of a store as a trace, so that rules can be tried on real traffic."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Spans:
         return self._nothing
 
     def close(self) -> None:
-        """Send what has not been sent."""
+        """Send all pending spans."""
 
 
 class OpenTelemetrySpans(Spans):

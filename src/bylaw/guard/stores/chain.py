@@ -7,7 +7,7 @@ the first row is the id of the chain. A row that vouches for records of other ta
 changed, dropped, moved or taken from another chain without breaking a later link. Two changes need more than the rows:
 
 - Rows cut off at the end leave an unbroken chain. The store holds its head separately, and new rows continue the head.
-  Whoever can write the rows can also write the head, so note the head outside the store and pass it as `known`.
+  Anyone who can write the rows can also write the head, so note the head outside the store and pass it as `known`.
 - Pruning rows at the start leaves an anchor: a row with their last hash and an empty `previous`. It is credible only if
   a later row, written when they were pruned, vouches for it.
 
@@ -194,7 +194,7 @@ def _hash(row: AuditRow) -> str:
         return ""  # no row that a store has written
 
 
-# -- what a link says about the other tables -------------------------------------------------------------------------
+# -- records of other tables in a link ---------------------------------------------------------------------------------
 
 SESSIONS, REVIEWS, SWITCHES, FOLLOWED = "sessions", "reviews", "switches", "followed"
 RULES, FLOOR, EVENTS = "rules", "floor", "events"

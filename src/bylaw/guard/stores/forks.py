@@ -1,4 +1,4 @@
-"""What a fork does to the locks, connections and ids of a guard.
+"""Locks, connections and ids of a guard across a fork.
 
 A forked child inherits the memory of its parent, but none of its other threads: a lock that one of them held is never
 released, and a state that it was changing stays half changed. SQLite also inherits the belief that it holds locks on
@@ -22,7 +22,7 @@ PATIENCE = 5.0
 
 class Forkable(Protocol):
     fork_rank: int
-    """things with a lower rank come to rest first: a decision locks its session before it locks the store"""
+    """members with a lower rank are locked first: a decision locks its session before it locks the store"""
 
     def before_fork(self) -> None:
         """In the parent. Must not raise, and must not wait without limit."""
@@ -35,9 +35,9 @@ class Forkable(Protocol):
 
 _members: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _resting: list[Forkable] = []
-"""during a fork: what has come to rest"""
+"""the members that are locked during a fork"""
 opening = threading.RLock()
-"""held during a fork, and by whoever opens a connection that is not a member yet"""
+"""held during a fork, and while a connection is opened that is not a member yet"""
 
 
 def add(member: Forkable) -> None:

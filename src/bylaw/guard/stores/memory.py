@@ -251,7 +251,7 @@ def _prune_audit(tables: Tables, before: float, transaction: MemoryTransaction, 
 
 
 def _each_said(links: Iterable[Link]) -> Iterator[tuple[tuple[str, str], str | None]]:
-    """What the links say of records, in their order: table and key, digest."""
+    """The records that the links vouch for, in order: table and key, digest."""
     for link in links:
         for table, digests in decode(link.stored).items() if link.stored else ():
             if table != EVENTS:

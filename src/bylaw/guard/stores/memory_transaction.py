@@ -294,7 +294,7 @@ class MemoryTransaction:
         return (rows[-1].seq, rows[-1].hash) if rows else self._tables.head
 
     def _vouch(self) -> None:
-        """For what was written after the last link, in that link if it vouches for nothing yet."""
+        """Vouch for the records written after the last link, in that link if it vouches for none yet."""
         last = self._new.audit[-1] if self._new.audit else None
         if last is None or last.stored:
             self._add_link(self._clock(), encode(STORED))

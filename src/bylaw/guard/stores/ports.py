@@ -1,4 +1,4 @@
-"""The protocol of a store, functions that read any store page by page, and one that writes what a person did.
+"""The protocol of a store, functions that read any store page by page, and one that records the action of a person.
 
 Everything that one decision changes is written in one transaction on its session, so that a process that dies leaves
 either all of it or nothing. A store must serialise transactions on one session, across threads and processes, and must
@@ -40,7 +40,7 @@ class SessionUnreadable(StoreUnavailable):
 
 
 class StoreConflict(Exception):
-    """The record was changed by somebody else since it was read."""
+    """Another writer changed the record after it was read."""
 
 
 class Transaction(Protocol):

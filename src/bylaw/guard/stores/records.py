@@ -1,4 +1,4 @@
-"""The records that a store holds: sessions, the event log, the audit chain, reviews, and what the follow-up writes.
+"""The records of a store: sessions, the event log, the audit chain, reviews, and the records of the follow-up.
 
 Records of the follow-up (incidents, alerts, notifications, …) share one table: each has an id, the session that it is
 about, a status, and a version that grows with each write. What the service stores beside the guard (rule versions,
@@ -100,7 +100,7 @@ class ReviewRecord(Struct, frozen=True, kw_only=True):
     tool: str
     arguments: Any = None
     action_hash: str
-    """SHA-256 of the canonical action: tool, arguments, agent, and what it is bound to"""
+    """SHA-256 of the canonical action: tool, arguments, agent, and the session it is bound to"""
     policy: str
     """the rules that were in force"""
     bound_to: str = ""
@@ -239,7 +239,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Incident(FollowRecord, frozen=True, kw_only=True):
-    """All detections of one rule in one session, until somebody solves it."""
+    """All detections of one rule in one session, until a person resolves it."""
 
     open_as: ClassVar[frozenset[str]] = frozenset({"unresolved", "acknowledged"})
 
@@ -327,7 +327,7 @@ class Notification(FollowRecord, frozen=True, kw_only=True):
 
 
 class ToolPin(FollowRecord, frozen=True, kw_only=True):
-    """What a tool of an MCP server looked like when it was approved. Its id is `server/tool`."""
+    """The approved definition of a tool of an MCP server. Its id is `server/tool`."""
 
     open_as: ClassVar[frozenset[str]] = frozenset({"approved", "changed"})
 
@@ -336,9 +336,9 @@ class ToolPin(FollowRecord, frozen=True, kw_only=True):
     tool: str
     digest: str
     definition: dict[str, Any]
-    """what a model sees of it: title, description, schemas, annotations"""
+    """the definition that a model sees: title, description, schemas, annotations"""
     waiting: dict[str, Any] | None = None
-    """what it looks like now, if that is not approved"""
+    """the current definition, if it is not approved"""
     by: str | None = None
     """who has approved it; None for the first time that it was seen"""
 
@@ -443,6 +443,6 @@ class StoredProposal(FollowRecord, frozen=True, kw_only=True):
 
 
 class Claim(FollowRecord, frozen=True, kw_only=True):
-    """Somebody is looking at a review. Its id is that of the review."""
+    """A person is looking at a review. Its id is that of the review."""
 
     by: str

@@ -288,7 +288,7 @@ class Pruning:
 
 
 def _read_said(read: _Read, after: int, through: int) -> tuple[int, dict[tuple[str, str], str | None]]:
-    """What the links between say of records: the last of these links, and table and key → digest."""
+    """The records that the links in this range vouch for: the last of these links, and table and key → digest."""
     said: dict[tuple[str, str], str | None] = {}
     while rows := read(_STORED, (after, through, STEP)):
         after = rows[-1][0]

@@ -282,7 +282,7 @@ class Connections:
     # -- forks ----------------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        """Close every connection, once nobody uses one. The next use opens a new one."""
+        """Close every connection once it is unused. The next use opens a new one."""
         if self._owner == threading.get_ident() or not self._turn.acquire(timeout=forks.PATIENCE):
             return
         self._owner = threading.get_ident()

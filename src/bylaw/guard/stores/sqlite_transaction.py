@@ -52,7 +52,7 @@ from bylaw.guard.stores.sqlite_tables import followed_columns, from_column, read
 
 R = TypeVar("R", bound=FollowRecord)
 
-# Together with what a decision needs next: a statement costs more than the rows that it returns.
+# Also reads the rows that a decision needs next: a statement costs more than the rows that it returns.
 _SESSION = """SELECT version, state, terminated, EXISTS (SELECT 1 FROM switches), seq
     FROM sessions LEFT JOIN sqlite_sequence ON name = 'audit head' WHERE session = ?"""
 _UPDATE_SESSION = """UPDATE sessions
@@ -86,7 +86,7 @@ _Content: TypeAlias = tuple[int, bytes, str | None]
 """version, state and reason of termination of a session"""
 _ABSENT: _Content = (-1, b"", None)
 Known: TypeAlias = dict[str, tuple[_Content, str]]
-"""sessions → what was last written of them, and its digest: it is not hashed again if it is read unchanged"""
+"""sessions → the state last written and its digest: an unchanged state is not hashed again"""
 
 
 class SqliteTransaction:
@@ -102,7 +102,7 @@ class SqliteTransaction:
         """the last link that was added, if it vouches for nothing yet"""
         self.commitments = Commitments()
         self._read_as: dict[str, _Content] = {}
-        """sessions → what was read of them, or written since"""
+        """sessions → the state read, or written since"""
         self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
@@ -188,7 +188,7 @@ class SqliteTransaction:
         return last + 1, previous, hash
 
     def _vouch(self) -> None:
-        """For what was written after the last link of this transaction, in that link if it vouches for nothing yet."""
+        """Vouch for the records since the last link of this transaction, in that link if it vouches for none yet."""
         if self._last is None:
             self._add_link(self._clock(), encode(STORED))
             return

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except Exception:  # what was not printed counts as not answered
+    except Exception:  # an answer that was not printed counts as none
         code = BLOCK
     os._exit(code)
 
@@ -106,7 +106,7 @@ def socket_path() -> str:
 
 
 def is_private(path: str) -> bool:
-    """Whether nobody else can have put the socket there."""
+    """Whether only this user can have created the socket."""
     try:
         folder = os.stat(os.path.dirname(path))
     except OSError:

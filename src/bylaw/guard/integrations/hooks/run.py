@@ -413,7 +413,7 @@ def _is_there(file: Path) -> bool:
 
 
 def is_trusted(file: Path) -> bool:
-    """Whether nobody but this user and root can have put it there."""
+    """Whether only this user or root can have created it."""
     if not hasattr(os, "getuid"):
         return True
     try:

@@ -46,7 +46,7 @@ NAMELESS: tuple[Client, ...] = ("codex", "copilot")
 
 
 class Dialect(Struct, frozen=True):
-    """How a client is told to run hooks."""
+    """The hook settings of one client."""
 
     file: str
     """below the folder of the project or of the user"""
@@ -274,7 +274,7 @@ def _our_texts(entry: Any) -> list[str]:
 
 
 def _remove_our_commands(entry: Any) -> list[Any]:
-    """What is left of an entry: itself, a group with fewer commands, or nothing."""
+    """The rest of an entry without our commands: itself, a smaller group, or nothing."""
     if not _our_texts(entry):
         return [entry]
     left = [hook for hook in entry.get("hooks") or () if not _our_texts(hook)]

@@ -207,7 +207,7 @@ class HttpServer:
         if self._under_way.pop(key, None) is not None:
             self._receive(Message.of(error_of(message.body["id"], code, text), key))
 
-    # -- what the server says unasked -----------------------------------------------------------------------------
+    # -- unsolicited messages of the server ----------------------------------------------------------------------------
 
     def _get(self, last: str | None = None) -> Stream:
         headers = {"accept": "text/event-stream", **self._session_headers()}
@@ -219,7 +219,7 @@ class HttpServer:
             tries += 1
             try:
                 with self._get(last) as stream:
-                    if stream.status != 200:  # the server has no such stream
+                    if stream.status != 200:  # the server does not offer the stream
                         return
                     for event in stream.events():
                         last, retry, tries = event.id or last, event.retry or retry, 0

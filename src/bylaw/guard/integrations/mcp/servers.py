@@ -58,7 +58,7 @@ class StdioServer:
             self._write(message)
 
     def close(self) -> int:
-        """Ends its input, and waits for what it still says. The exit code."""
+        """Close its input, read the remaining output, and return the exit code."""
         process = self._process
         if process is None or self._reader is None:
             return 0
@@ -83,7 +83,7 @@ def pump(source: IO[bytes], take: Send, ended: Callable[[], object]) -> None:
         for line in lines(source):
             take(Message(line))
     except BrokenPipeError:
-        pass  # the other side has gone, so nobody misses the rest
+        pass  # the other side has disconnected, so the rest is not needed
     except Exception as problem:  # nothing passes a proxy that no longer works
         _log.error("the connection is closed: %s: %s", type(problem).__name__, problem)
     finally:

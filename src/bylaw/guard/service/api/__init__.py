@@ -27,7 +27,7 @@ Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 
 class Given(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What a client passes, in the body or in the query; keys that nobody knows are refused."""
+    """Parameters of a client, in the body or in the query; unknown keys are refused."""
 
 
 class Nothing(Given, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Done(Struct, frozen=True):
 
 
 class Asked(Struct, Generic[T], frozen=True, kw_only=True):
-    """One request that was let through."""
+    """One authorized request."""
 
     context: Context
     who: Principal

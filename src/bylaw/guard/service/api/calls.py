@@ -72,7 +72,7 @@ class DecideBody(AttemptBody, frozen=True, kw_only=True):
 
 
 class TellingBody(Given, frozen=True, kw_only=True):
-    """What has happened in a session."""
+    """Events of a session."""
 
     session: str
     request_id: str | None = None
@@ -163,7 +163,7 @@ def _decided(asked: Asked[DecideBody], attempt: Attempt, decision: Decision, is_
 
 
 def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
-    """The attempt, and whether nobody has used its session before. Raises Forbidden."""
+    """The attempt, and whether its session is new. Raises Forbidden."""
     given, sessions = asked.given, asked.context.sessions
     agent = sessions.agent(asked.who, given.agent)
     if not given.session:

@@ -32,7 +32,7 @@ from bylaw.text.repeated_keys import repeated_key
 ENDPOINTS = [one for part in (calls, desk, rules) for one in part.ENDPOINTS]
 V1 = "/v1"
 CHECK_EVERY = 1.0
-"""seconds after which whoever listens is checked again"""
+"""seconds after which the credentials of a listener are checked again"""
 _LONE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _decode = msgspec.json.Decoder().decode
 
@@ -77,7 +77,7 @@ def api_routes(context: Context) -> list[BaseRoute]:
             probe = asyncio.ensure_future(context.run(context.operations.guard.store.audit_head))
         try:
             await asyncio.shield(probe)
-        except StoreUnavailable:  # whoever asks need not know more
+        except StoreUnavailable:  # the caller need not know more
             return json_response(Health(ok=False, version=version("bylaw"), problem="the store cannot be used"), 503)
         ready = not context.stopping.is_set()
         return json_response(

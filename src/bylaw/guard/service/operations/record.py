@@ -23,7 +23,7 @@ _PAGE = 500
 
 
 class DecisionView(Struct, frozen=True, kw_only=True):
-    """One attempt, with every rule that matched and what came of it."""
+    """One attempt, with every rule that matched and the result."""
 
     seq: int
     at: float

@@ -1,4 +1,4 @@
-"""Reviews: what a person needs to know to answer one, and the answer."""
+"""Reviews: the data that a person needs to answer one, and the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bylaw.guard.stores.ports import StoreConflict
 from bylaw.guard.stores.records import Claim, EventRow, ReviewRecord, ReviewStatus
 
 CLAIM_SECONDS = 120.0
-"""how long somebody counts as looking at a review"""
+"""how long the claim of a person on a review lasts"""
 MOST_EVENTS = 2_000
 """events of the session that are read for its context"""
 
@@ -89,7 +89,7 @@ class ReviewOperations:
         return found
 
     def view(self, review_id: str, *, by: str | None = None) -> ReviewView:
-        """`by`: who looks; the claim of anybody else is told."""
+        """`by`: the person who reads it; the claim of another person is shown."""
         review = self.get(review_id)
         rows = self._store.events(session=review.session, limit=MOST_EVENTS)
         calls = [view for view in map(decision_view, rows) if view is not None]
@@ -107,7 +107,7 @@ class ReviewOperations:
         )
 
     def claim(self, review_id: str, *, by: str) -> Claim:
-        """Say that this person is looking at the review. Raises Conflict if somebody else is."""
+        """Claim the review for this person. Raises Conflict if another person has claimed it."""
         self.get(review_id)
         known = self._claim(review_id)
         if known is not None and known.by != by:

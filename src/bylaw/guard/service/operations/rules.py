@@ -55,7 +55,7 @@ class RuleSetView(Struct, frozen=True, kw_only=True):
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """What is to be said about rules that were not activated."""
+    """The diagnostics of rules that were checked and not activated."""
 
     ok: bool
     diagnostics: list[Diagnostic]
@@ -89,7 +89,7 @@ class Rules:
     def __init__(self, guard: Guard, versions: RuleVersions, clock: Callable[[], float]) -> None:
         self._guard, self._versions, self._clock = guard, versions, clock
 
-    # -- what is in force -----------------------------------------------------------------------------------------
+    # -- rules in force ------------------------------------------------------------------------------------------------
 
     def active(self) -> RuleSetView:
         return self.version(self._versions.active().id)
