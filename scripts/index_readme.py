@@ -1,7 +1,7 @@
-"""The README for a package index: without links and pictures that exist only in a checkout.
+"""The README for a package index, where a link to `docs/tutorial.md` leads nowhere.
 
-A build hook of hatchling, named in pyproject.toml. An index shows the README far away from the repository, so a link
-to `docs/tutorial.md` leads nowhere there.
+A build hook of hatchling, named in pyproject.toml. If `[project.urls]` has a `Repository`, links lead into it and the
+picture is loaded from it; if not, each link becomes its text and the path of the file, and the picture is left out.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PICTURE = re.compile(r"^!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n?", re.MULTILINE)
+PICTURE = re.compile(r"^!\[([^\]]*)\]\((?!https?:)([^)]*)\)\n\n?", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)]*)\)")
 
 
-def without_relative_links(markdown: str) -> str:
-    """Each link becomes its text and the path of the file, each picture is left out."""
-    return LINK.sub(r"\1 (`\2`)", PICTURE.sub("", markdown))
+def without_relative_links(markdown: str, repository: str | None = None) -> str:
+    if repository is None:
+        return LINK.sub(r"\1 (`\2`)", PICTURE.sub("", markdown))
+    base = repository.rstrip("/")
+    linked = LINK.sub(rf"[\1]({base}/blob/main/\2)", markdown)
+    return PICTURE.sub(rf"![\1]({base}/raw/main/\2)\n\n", linked)
 
 
 class IndexReadme(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         text = Path(self.root, "README.md").read_text("utf-8")
-        metadata["readme"] = {"content-type": "text/markdown", "text": without_relative_links(text)}
+        repository = metadata.get("urls", {}).get("Repository")
+        metadata["readme"] = {"content-type": "text/markdown", "text": without_relative_links(text, repository)}

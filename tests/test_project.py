@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
@@ -136,3 +137,15 @@ def test_no_assertion_is_always_true() -> None:
         if ("assert " in line or "raises(" in line) and ALWAYS_TRUE.search(line.partition("  #")[0])
     ]
     assert len(files) > 100 and found == []
+
+
+def test_links_of_the_readme_work_on_a_package_index() -> None:
+    hook = runpy.run_path(str(ROOT / "scripts" / "index_readme.py"))["without_relative_links"]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    relative = re.compile(r"\]\((?!https?:)")
+    assert relative.search(readme)
+    for repository in (None, "https://code.example/bylaw/"):
+        assert not relative.search(hook(readme, repository))
+    linked = hook(readme, "https://code.example/bylaw/")
+    assert "](https://code.example/bylaw/raw/main/docs/pictures/check.svg)" in linked
+    assert "](https://code.example/bylaw/blob/main/docs/tutorial.md)" in linked

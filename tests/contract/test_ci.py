@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,21 @@ def test_a_part_that_cannot_run_fails(folder: Path) -> None:
     broken = {**CONTRACT, "agent": {"type": "python", "endpoint": "ci_agent:nobody"}}
     code, report = _ci(folder, broken)
     assert (code, report["score"], report["contract_compliance"]) == (4, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("command", ["ci", "contract"])
+def test_an_extra_that_is_not_installed_is_bad_input(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = {"type": "command", "command": "cat"} if command == "ci" else {"endpoint": "http://localhost:1/"}
+    (folder / "bylaw.yaml").write_text(yaml.safe_dump({**CONTRACT, "agent": agent}))
+    for module in ("bylaw.contract.agents.external_agent", "bylaw.wire.proxy.child_environment"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "trustme", None)
+    arguments = ["ci"] if command == "ci" else ["contract", "run"]
+    done = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert done.return_value == 2, done.output
+    assert "pip install 'bylaw[contract]'" in done.output
 
 
 def test_a_bad_contract_is_bad_input(folder: Path) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
+from bylaw.contract.live_agent import LiveAgent
 from bylaw.contract.model import AgentSpec
+from bylaw.errors import InputError
+from bylaw.model.diagnostic import Diagnostic
 
 
 class Loadable(LiveAgent, Protocol):
@@ -25,7 +27,7 @@ def open_agent(spec: AgentSpec, base: Path, *, ends_children: bool = False) -> L
     `ends_children`: whether all processes that the agent leaves behind are ended. If not, those of a Python agent, and
     those of a command that have lost its environment, are only named: other code of this program may have started them.
 
-    Only the modules of that kind of agent are imported. Raises AgentUnreachable where a library is missing.
+    Only the modules of that kind of agent are imported. Raises InputError where the extra is not installed.
     """
     if spec.type == "python":
         from bylaw.contract.agents.python_agent import PythonAgent
@@ -39,7 +41,6 @@ def open_agent(spec: AgentSpec, base: Path, *, ends_children: bool = False) -> L
     except ModuleNotFoundError as error:
         if error.name not in ("h11", "httpx2", "trustme"):
             raise
-        raise AgentUnreachable(
-            f"an agent with a URL or a command needs the extra `contract`: pip install 'bylaw[contract]' "
-            f"(`{error.name}` is missing)"
-        ) from None
+        message = f"an agent with a URL or a command needs `{error.name}`, which is not installed"
+        help = "pip install 'bylaw[contract]'"
+        raise InputError([Diagnostic(code="missing-extra", message=message, file="agent", help=help)]) from None
