@@ -10,7 +10,7 @@ import pytest
 
 from bylaw.guard.service import auth as rates
 from bylaw.guard.service.app import ServeConfig, ServiceFile, make_context
-from bylaw.guard.service.auth import OwnMoments, Rates, SharedMoments
+from bylaw.guard.service.auth import ProcessRateTable, Rates, SharedRateTable
 from bylaw.guard.service.context import Settings
 from bylaw.guard.service.errors import TooMany
 from bylaw.guard.stores import SqliteStore
@@ -34,7 +34,7 @@ def allowed(limits: Rates, who: str, asked: int) -> int:
 def test_a_burst_is_let_through_and_then_the_rate(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("bylaw.guard.service.auth.time.monotonic", lambda: now[0])
-    limits = Rates(10.0, 5.0, OwnMoments() if kind == "own" else SharedMoments(tmp_path / "rates"))
+    limits = Rates(10.0, 5.0, ProcessRateTable() if kind == "own" else SharedRateTable(tmp_path / "rates"))
     assert allowed(limits, "ann", 9) == 5
     assert allowed(limits, "ben", 9) == 5  # somebody else
     now[0] += 0.25
@@ -44,7 +44,7 @@ def test_a_burst_is_let_through_and_then_the_rate(kind: str, tmp_path: Path, mon
 
 
 def ask(path: Path, results: Any) -> None:
-    limits = Rates(0.001, 1000.0, SharedMoments(path))
+    limits = Rates(0.001, 1000.0, SharedRateTable(path))
     results.put([allowed(limits, who, 700) for who in ("ann", "ben")])
 
 
@@ -63,7 +63,7 @@ def test_processes_share_what_is_left(tmp_path: Path) -> None:
 
 def test_those_who_were_silent_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "BUCKETS", 1)
-    moments = SharedMoments(tmp_path / "rates")
+    moments = SharedRateTable(tmp_path / "rates")
     for number in range(3 * rates.WIDTH):
         moments.change(f"key-{number}", lambda _, number=number: float(number))  # type: ignore[misc]
     found = [moments.get(f"key-{number}") for number in range(3 * rates.WIDTH)]

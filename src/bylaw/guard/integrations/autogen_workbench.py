@@ -79,7 +79,7 @@ def _guard_workbench(calls: Calls, workbench: Any, end: Refused) -> None:
             await _check(workbench, name, call)
             return await unguarded(call.tool, call.arguments, cancellation_token, call_id)
 
-        return await _decided(calls, end, name, arguments, call_id, cancellation_token, invoke)
+        return await _decide_and_call(calls, end, name, arguments, call_id, cancellation_token, invoke)
 
     async def call_tool_stream(
         name: str, arguments: Any = None, cancellation_token: Any = None, call_id: str | None = None
@@ -97,7 +97,7 @@ def _guard_workbench(calls: Calls, workbench: Any, end: Refused) -> None:
                     said.append(item)
             return result
 
-        result = await _decided(calls, end, name, arguments, call_id, cancellation_token, invoke)
+        result = await _decide_and_call(calls, end, name, arguments, call_id, cancellation_token, invoke)
         for item in (*said, result):
             yield item
 
@@ -106,7 +106,7 @@ def _guard_workbench(calls: Calls, workbench: Any, end: Refused) -> None:
         workbench.call_tool_stream = call_tool_stream
 
 
-async def _decided(
+async def _decide_and_call(
     calls: Calls, end: Refused, name: str, arguments: Any, call_id: str | None, context: Any, invoke: Any
 ) -> Any:
     def refuse(reason: str) -> ToolResult:

@@ -61,7 +61,7 @@ class OpenAIAgentsCalls(Calls):
             return bool(await asks_itself(context, arguments, call_id))
 
         async def invoke_tool(context: Any, text: str) -> Any:
-            attempt = self.attempt(tool.name, _parsed(text), context.tool_call_id, context, None)
+            attempt = self.attempt(tool.name, _parse_arguments(text), context.tool_call_id, context, None)
             decision = await self.adecide(
                 attempt, Answer(approved=True)
             )  # a call that paused and comes here is approved
@@ -189,7 +189,7 @@ def _guard_handoff(calls: OpenAIAgentsCalls, source: GuardedAgent, given: Any) -
             _refused.set(why)
             return source
 
-        attempt = calls.attempt(name, _parsed(text or ""), None, context, None)
+        attempt = calls.attempt(name, _parse_arguments(text or ""), None, context, None)
         try:
             return await calls.acall(attempt, transfer, lambda agent: ({"assistant": agent.name}, None), refuse)
         except Denied as denied:
@@ -203,7 +203,7 @@ def _guard_handoff(calls: OpenAIAgentsCalls, source: GuardedAgent, given: Any) -
     return guarded
 
 
-def _parsed(text: str) -> Any:
+def _parse_arguments(text: str) -> Any:
     """Arguments that are no JSON stay a text, which the guard refuses as malformed."""
     try:
         return json.loads(text) if text.strip() else {}

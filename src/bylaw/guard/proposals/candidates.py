@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.guard.proposals.facts import Earlier, Facts, PathFacts, ToolFacts, can_be_named, slug
+from bylaw.guard.proposals.facts import EarlierEvent, Facts, PathFacts, ToolFacts, can_be_named, slug
 from bylaw.guard.proposals.report import Proposal
 from bylaw.text.redaction.redactor import redacted
 
@@ -27,14 +27,14 @@ LEAST_SHARE = 0.02
 """share of the calls that each further one has to explain, so that a single call makes no alternative"""
 LEAST_SPECIFICITY = 0.1
 
-Signatures: TypeAlias = "Counter[frozenset[Earlier]]"
+Signatures: TypeAlias = "Counter[frozenset[EarlierEvent]]"
 
 
 class Order(Struct, frozen=True):
     """`tool` only after one of `after`."""
 
     tool: str
-    after: tuple[Earlier, ...]
+    after: tuple[EarlierEvent, ...]
     specificity: float
 
 
@@ -45,7 +45,7 @@ def propose_orders(facts: Facts, min_support: int) -> Iterator[Proposal]:
         if known.calls >= min_support and known.signatures is not None and can_be_named(tool)
         for order in _orders(tool, known, facts)
     ]
-    for order in _without_implied(found):
+    for order in _drop_implied(found):
         known = facts.tools[order.tool]
         yield Proposal(
             kind="order",
@@ -60,7 +60,7 @@ def propose_orders(facts: Facts, min_support: int) -> Iterator[Proposal]:
 
 def _orders(tool: str, known: ToolFacts, facts: Facts) -> Iterator[Order]:
     assert known.signatures is not None
-    support: Counter[Earlier] = Counter()
+    support: Counter[EarlierEvent] = Counter()
     for signature, count in known.signatures.items():
         for earlier in signature:
             # calls without the argument would escape the rule
@@ -78,13 +78,13 @@ def _orders(tool: str, known: ToolFacts, facts: Facts) -> Iterator[Order]:
             after = (*after[:i], _strongest(one, known.signatures, after), *after[i + 1 :])
         if _is_padded(after, known.signatures):
             continue
-        specificity = 1 - _elsewhere(tool, after, facts)
+        specificity = 1 - _share_of_other_calls(tool, after, facts)
         if specificity >= LEAST_SPECIFICITY:
             seen.update(one.tool for one in after)
             yield Order(tool, after, specificity)
 
 
-def _preference(earlier: Earlier) -> tuple[int, bool, str, str, str]:
+def _preference(earlier: EarlierEvent) -> tuple[int, bool, str, str, str]:
     """Among several that hold as often, the most specific; the names make the choice deterministic."""
     flag = "" if earlier.flag is None else f"{earlier.flag[0]} {earlier.flag[1]}"
     plainness = 2 if earlier.flag is None else 1 - earlier.flag[1]
@@ -92,14 +92,14 @@ def _preference(earlier: Earlier) -> tuple[int, bool, str, str, str]:
 
 
 def _alternatives(
-    first: Earlier, signatures: Signatures, support: Counter[Earlier], calls: int
-) -> tuple[Earlier, ...] | None:
+    first: EarlierEvent, signatures: Signatures, support: Counter[EarlierEvent], calls: int
+) -> tuple[EarlierEvent, ...] | None:
     """The first and as few others as explain every call; None if that takes too many."""
     chosen, left = [first], {s: n for s, n in signatures.items() if first not in s}
     while left:
         if len(chosen) == MOST_ALTERNATIVES:
             return None
-        explains: Counter[Earlier] = Counter()
+        explains: Counter[EarlierEvent] = Counter()
         for signature, count in left.items():
             for one in signature:
                 if one in support and one.tool != first.tool and one.path in (None, first.path):
@@ -112,13 +112,13 @@ def _alternatives(
     return tuple(chosen)
 
 
-def _is_padded(after: tuple[Earlier, ...], signatures: Signatures) -> bool:
+def _is_padded(after: tuple[EarlierEvent, ...], signatures: Signatures) -> bool:
     """Whether fewer, less specific alternatives explain every call: then the others are not needed."""
     tools = [{one.tool for one in after if one is not left} for left in after]
     return len(after) > 1 and any(all(any(e.tool in few for e in s) for s in signatures) for few in tools)
 
 
-def _strongest(one: Earlier, signatures: Signatures, after: Sequence[Earlier]) -> Earlier:
+def _strongest(one: EarlierEvent, signatures: Signatures, after: Sequence[EarlierEvent]) -> EarlierEvent:
     """The same tool, as specific as possible, as long as every call is explained."""
     others = [other for other in after if other is not one]
     paths = {other.path for other in after if other.path is not None}
@@ -129,9 +129,9 @@ def _strongest(one: Earlier, signatures: Signatures, after: Sequence[Earlier]) -
     return one
 
 
-def _elsewhere(tool: str, after: Sequence[Earlier], facts: Facts) -> float:
+def _share_of_other_calls(tool: str, after: Sequence[EarlierEvent], facts: Facts) -> float:
     """The share of calls of other tools that come after one of these too, so that it is not specific to this tool."""
-    loose = {Earlier(one.tool, one.flag) for one in after}
+    loose = {EarlierEvent(one.tool, one.flag) for one in after}
     total = explained = 0
     for name, known in facts.tools.items():
         if name == tool or name in {one.tool for one in after}:
@@ -142,7 +142,7 @@ def _elsewhere(tool: str, after: Sequence[Earlier], facts: Facts) -> float:
     return explained / total if total else 0.0
 
 
-def _without_implied(orders: Sequence[Order]) -> Iterator[Order]:
+def _drop_implied(orders: Sequence[Order]) -> Iterator[Order]:
     """Without `B after C` if B comes only after A, and A only after C."""
     plain = {(order.tool, order.after[0].tool): order.after[0] for order in orders if len(order.after) == 1}
     for order in orders:
@@ -161,10 +161,10 @@ def _without_implied(orders: Sequence[Order]) -> Iterator[Order]:
 
 
 def _sentence(order: Order) -> str:
-    return f"{order.tool} only after " + " or ".join(map(_words, order.after))
+    return f"{order.tool} only after " + " or ".join(map(_describe_earlier, order.after))
 
 
-def _words(one: Earlier) -> str:
+def _describe_earlier(one: EarlierEvent) -> str:
     flag = ""
     if one.flag is not None:
         key, value = one.flag
@@ -187,7 +187,7 @@ def _rule(order: Order) -> dict[str, Any]:
     }
 
 
-def _earlier(one: Earlier) -> str:
+def _earlier(one: EarlierEvent) -> str:
     if one.flag is None:
         return _atom("tool", one.tool, _same(one.path))
     key, value = one.flag
@@ -231,12 +231,12 @@ def propose_limits(facts: Facts, min_support: int, schemas: Mapping[str, Any]) -
             for path, values in sorted(known.paths.items()):
                 if values.present == known.calls and not _is_secret(path):
                     schema = _schema_at(schemas.get(tool), path)
-                    yield from _of_path(tool, path, values, known, schema, shared[path])
+                    yield from _propose_for_path(tool, path, values, known, schema, shared[path])
         if known.sessions >= min_support:
             yield _ceiling(tool, known)
 
 
-def _of_path(
+def _propose_for_path(
     tool: str, path: str, values: PathFacts, known: ToolFacts, schema: Mapping[str, Any], shared: int
 ) -> Iterator[Proposal]:
     choices = _choices(values)
@@ -271,7 +271,7 @@ def _value_set(tool: str, path: str, choices: list[Any], known: ToolFacts) -> Pr
 
 def _range(tool: str, path: str, values: PathFacts, known: ToolFacts) -> Proposal:
     hard = values.at_highest >= max(3, HARD_SHARE * values.present)
-    bound = values.highest if hard else _with_margin(values.highest)
+    bound = values.highest if hard else _add_margin(values.highest)
     bound = int(bound) if values.whole else bound
     rule = {
         "id": f"{slug(tool)}-{slug(path)}-limit",
@@ -282,11 +282,11 @@ def _range(tool: str, path: str, values: PathFacts, known: ToolFacts) -> Proposa
         "then": "block",
         "reason": f"{path} of {tool} has always been at most {bound:,}",
     }
-    seen = "" if hard else f" ({_shown(values.highest)} seen)"
+    seen = "" if hard else f" ({_format_number(values.highest)} seen)"
     return _proposal("range", tool, f"{path} of {tool} is at most {bound:,}{seen}", rule, known, HARD if hard else SOFT)
 
 
-def _with_margin(highest: float) -> float:
+def _add_margin(highest: float) -> float:
     """The highest value plus a margin, rounded up to two digits."""
     raised = highest + abs(highest) * MARGIN
     if not raised:
@@ -295,7 +295,7 @@ def _with_margin(highest: float) -> float:
     return float(f"{math.ceil(raised / step) * step:.12g}")
 
 
-def _shown(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{int(value):,}" if value == int(value) else f"{value:,}"
 
 

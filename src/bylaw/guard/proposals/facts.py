@@ -92,7 +92,7 @@ MOST_REMEMBERED = 256
 """values of one argument in one session"""
 
 
-class Earlier(Struct, frozen=True):
+class EarlierEvent(Struct, frozen=True):
     """An event before a call: a call of a tool, or a result of it with this boolean. With `path`, the argument there is
     the same as in the call."""
 
@@ -131,7 +131,7 @@ class ToolFacts(Struct):
     paths: dict[str, PathFacts] = field(default_factory=dict)
     per_session: Counter[int] = field(default_factory=Counter)
     """calls in a session → sessions"""
-    signatures: Counter[frozenset[Earlier]] | None = field(default_factory=Counter)
+    signatures: Counter[frozenset[EarlierEvent]] | None = field(default_factory=Counter)
     """None: too many"""
 
     @property
@@ -146,11 +146,11 @@ class SessionFacts:
         self.counts: Counter[str] = Counter()
         self._seen: dict[tuple[str, Flag | None], dict[str, set[Scalar]]] = {}
 
-    def signature(self, values: dict[str, Scalar]) -> frozenset[Earlier]:
-        found: list[Earlier] = []
+    def signature(self, values: dict[str, Scalar]) -> frozenset[EarlierEvent]:
+        found: list[EarlierEvent] = []
         for (tool, what), known in self._seen.items():
-            found.append(Earlier(tool, what))
-            found += [Earlier(tool, what, path) for path, value in values.items() if value in known.get(path, ())]
+            found.append(EarlierEvent(tool, what))
+            found += [EarlierEvent(tool, what, path) for path, value in values.items() if value in known.get(path, ())]
         return frozenset(found)
 
     def add_call(self, tool: str, values: dict[str, Scalar]) -> None:

@@ -79,7 +79,7 @@ def render_rule_file(report: ProposalReport) -> str:
 def _file(report: ProposalReport) -> Iterator[str]:
     yield f"# {count(len(report.proposals), 'rule')} proposed by `bylaw guard propose`, the strongest first."
     yield f"# Mined from {_traffic(report)}."
-    yield f"# {_held_out(report)}"
+    yield f"# {_describe_held_out(report)}"
     yield from (f"# {remark}." for remark in _remarks(report))
     yield "# Every rule is in shadow. Read it, backtest it on other traffic, then `bylaw guard promote RULE`."
     yield "guard:"
@@ -117,7 +117,7 @@ def _traffic(report: ProposalReport) -> str:
     return f"{count(report.calls, 'call')} in {count(report.sessions, 'session')}"
 
 
-def _held_out(report: ProposalReport) -> str:
+def _describe_held_out(report: ProposalReport) -> str:
     if not report.held_out_sessions:
         return "No session was held out."
     return (
@@ -142,7 +142,7 @@ def _lines(report: ProposalReport) -> Iterator[str]:
     yield f"{click.style(title, bold=True)}  (from {_traffic(report)})"
     if report.held_out_sessions:
         share = percent(report.stopped_sessions / report.held_out_sessions)
-        yield f"{_held_out(report)[:-1]} ({share})"
+        yield f"{_describe_held_out(report)[:-1]} ({share})"
     yield ""
     for number, one in enumerate(report.proposals, 1):
         yield from wrap(one.says, indent=f"{number:3}. ", hanging="     ")

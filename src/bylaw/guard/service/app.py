@@ -28,7 +28,7 @@ from bylaw.guard.incidents.channels import Notify, add_webhooks
 from bylaw.guard.model import Options
 from bylaw.guard.service import sign_in
 from bylaw.guard.service.api.routes import api_routes
-from bylaw.guard.service.auth import People, SharedMoments
+from bylaw.guard.service.auth import People, SharedRateTable
 from bylaw.guard.service.context import Context, Settings
 from bylaw.guard.service.errors import BadRequest, NotAllowed, NotFound, ServiceError, Unavailable
 from bylaw.guard.service.gate import Gate, error_response
@@ -215,11 +215,11 @@ def make_context(config: ServeConfig, store: GuardStore) -> Context:
     return context
 
 
-def _shared_moments(config: ServeConfig) -> SharedMoments | None:
+def _shared_moments(config: ServeConfig) -> SharedRateTable | None:
     """None if there is only one worker, or if the system has no locks for it: then each worker counts by itself."""
     if config.metrics is None or config.workers == 1 or os.name != "posix":
         return None
-    return SharedMoments(Path(config.metrics) / "rates")
+    return SharedRateTable(Path(config.metrics) / "rates")
 
 
 def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:

@@ -148,7 +148,7 @@ class Credentials:
 
     def check(self, key: str, *, kind: CredentialKind = "key") -> Principal:
         """Who this key belongs to. Raises Unauthorized; the message does not say what is wrong with it."""
-        id, secret = _parts(key)
+        id, secret = _split_key(key)
         if not id:
             raise Unauthorized("the key is not valid")
         record = self._find(id)
@@ -162,7 +162,7 @@ class Credentials:
     def is_listed(self, key: str) -> bool:
         """Whether this was a valid key or login when all of them were last read, at most once a second. However many
         keys somebody tries, the store is not asked about each. Only `check` says whether it is valid now."""
-        id, secret = _parts(key)
+        id, secret = _split_key(key)
         if not id:
             return False
         if (begun := time.monotonic()) >= self._listed_until:
@@ -209,7 +209,7 @@ def implied(scopes: Iterable[Scope]) -> frozenset[str]:
     return frozenset(one for scope in scopes for one in IMPLIED.get(scope, (scope,)))
 
 
-def _parts(key: str) -> tuple[str, str]:
+def _split_key(key: str) -> tuple[str, str]:
     """The id and the secret; both are empty if this has not the form of a key."""
     prefix, _, rest = key.partition("_")
     id, _, secret = rest.partition("_")
@@ -298,7 +298,7 @@ _SLOT = 16
 """bytes"""
 
 
-class OwnMoments:
+class ProcessRateTable:
     """Of one process."""
 
     def __init__(self) -> None:
@@ -313,7 +313,7 @@ class OwnMoments:
             self._known.popitem(last=False)
 
 
-class SharedMoments:
+class SharedRateTable:
     """Of all processes that have opened this file. Their clocks are the same: monotonic, of one machine."""
 
     def __init__(self, path: Path) -> None:
@@ -324,12 +324,12 @@ class SharedMoments:
         self._digests, self._moments = content.cast("Q")[0::2], content.cast("d")[1::2]
 
     def get(self, who: str) -> float:
-        digest, slots = _place(who)
+        digest, slots = _rate_slots(who)
         return next((self._moments[slot] for slot in slots if self._digests[slot] == digest), 0.0)
 
     def change(self, who: str, change: Callable[[float], float]) -> None:
         """Lock the slots against other threads and processes."""
-        digest, slots = _place(who)
+        digest, slots = _rate_slots(who)
         with self._locked(slots):
             slot = next((one for one in slots if self._digests[one] == digest), None)
             if slot is None:
@@ -350,7 +350,7 @@ class SharedMoments:
             fcntl.lockf(self._file, fcntl.LOCK_UN, *place[2:])
 
 
-def _place(who: str) -> tuple[int, range]:
+def _rate_slots(who: str) -> tuple[int, range]:
     """A digest, and the slots in which it may be. If all are taken, the one that was silent longest is forgotten."""
     digest = int.from_bytes(blake2b(who.encode("utf-8", "replace"), digest_size=8).digest()) or 1
     first = digest % BUCKETS * WIDTH
@@ -358,9 +358,9 @@ def _place(who: str) -> tuple[int, range]:
 
 
 class Rates:
-    def __init__(self, rate: float, burst: float, moments: OwnMoments | SharedMoments | None = None) -> None:
+    def __init__(self, rate: float, burst: float, moments: ProcessRateTable | SharedRateTable | None = None) -> None:
         self._step, self._most = 1.0 / rate, burst / rate
-        self._moments = moments or OwnMoments()
+        self._moments = moments or ProcessRateTable()
 
     def has_left(self, who: str) -> bool:
         return self._after(self._moments.get(who)) is not None

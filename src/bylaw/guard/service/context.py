@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 from msgspec import Struct
 
 from bylaw.guard.model import Attempt, Decision
-from bylaw.guard.service.auth import Credentials, People, SharedMoments
+from bylaw.guard.service.auth import Credentials, People, SharedRateTable
 from bylaw.guard.service.errors import TooMany
 from bylaw.guard.service.operations import Operations
 from bylaw.guard.service.operations.record import decision_view, encode_view
@@ -72,7 +72,7 @@ class Context:
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         spans: Spans | None = None,
-        moments: SharedMoments | None = None,
+        moments: SharedRateTable | None = None,
     ) -> None:
         """`moments`: how often somebody has asked, if several workers share that."""
         self.operations = operations
