@@ -45,7 +45,7 @@ from bylaw.guard.service.messages import (
     attempt_body,
     event_body,
     read_decision,
-    read_told,
+    read_observe_answer,
     tell_broken,
     verdicts_of,
 )
@@ -110,7 +110,7 @@ class GuardClient(Guard):
             self._deliver()
             return read_decision(self._link.post("/v1/decide", body), prepared, review)
         except (Unreachable, ServiceRefused) as problem:
-            return self._without_service(prepared, problem)
+            return self._decide_without_service(prepared, problem)
 
     def _prepare(self, attempt: Attempt, review: str | None) -> tuple[Attempt, bytes]:
         """The attempt with its session and an id, and as it is sent. Raises Refused."""
@@ -130,11 +130,11 @@ class GuardClient(Guard):
         except (TypeError, ValueError):
             raise RefusedAttempt("the attempt has no JSON form") from None
 
-    def _without_service(self, attempt: Attempt, problem: Exception) -> Decision:
+    def _decide_without_service(self, attempt: Attempt, problem: Exception) -> Decision:
         """The call may have been counted nevertheless: it is released as soon as the service answers."""
         about: dict[str, Any] = {"session": attempt.session, "call_id": attempt.call_id or "", "agent": attempt.agent}
         blocked = {**about, "action": Action.BLOCK, "denial": DenialClass.TRANSIENT}
-        late = self._numbered({"call_id": attempt.call_id, "session": attempt.session})
+        late = self._add_request_id({"call_id": attempt.call_id, "session": attempt.session})
         if isinstance(problem, ServiceRefused):
             reason = f"the guard's service refuses the request: {problem}"
             return Decision(decided_by="service", reason=reason, **blocked)
@@ -169,13 +169,13 @@ class GuardClient(Guard):
     def _after_answer(  # type: ignore[override]
         self, attempt: Attempt, decision: Decision, answer: ReviewAnswer
     ) -> Decision:
-        resumed = self._resumed(attempt, decision, answer)
+        resumed = self._resume_attempt(attempt, decision, answer)
         if isinstance(resumed, Decision):
             return resumed
         answered = self.decide(resumed, review=decision.review)
         return replace(answered, notes=(*answered.notes, _EDITED)) if answer.edited else answered
 
-    def _resumed(self, attempt: Attempt, decision: Decision, answer: ReviewAnswer) -> Attempt | Decision:
+    def _resume_attempt(self, attempt: Attempt, decision: Decision, answer: ReviewAnswer) -> Attempt | Decision:
         """The attempt to resume; or the decision, if there is none."""
         if answer.status != "approved":
             return replace(decision, reason=f"{decision.reason} (the review is {answer.status})")
@@ -240,20 +240,20 @@ class GuardClient(Guard):
 
     # -- what could not be delivered ------------------------------------------------------------------------------
 
-    def _numbered(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _add_request_id(self, body: dict[str, Any]) -> dict[str, Any]:
         """With an id by which the service knows it again: it may have arrived although there was no answer."""
         return {**body, "request_id": body.get("request_id") or f"{self._prefix}-{next(self._numbers)}"}
 
     def _tell(self, path: str, body: dict[str, Any]) -> Told:
         """Report an event to the service; later, if it cannot be reached. Raises ServiceRefused."""
-        body = self._numbered(body)
+        body = self._add_request_id(body)
         try:
             self._deliver()
-            return read_told(self._link.post(path, encode_body(body)))
+            return read_observe_answer(self._link.post(path, encode_body(body)))
         except (Unreachable, ServiceRefused) as problem:
-            return self._not_told(path, body, problem)
+            return self._handle_unsent(path, body, problem)
 
-    def _not_told(self, path: str, body: dict[str, Any], problem: Unreachable | ServiceRefused) -> Told:
+    def _handle_unsent(self, path: str, body: dict[str, Any], problem: Unreachable | ServiceRefused) -> Told:
         if isinstance(problem, ServiceRefused):
             if problem.status != 409:
                 raise problem
@@ -333,7 +333,7 @@ class AsyncGuardClient(GuardClient):
             await self._adeliver()
             return read_decision(await self._alink.apost("/v1/decide", body), prepared, review)
         except (Unreachable, ServiceRefused) as problem:
-            return self._without_service(prepared, problem)
+            return self._decide_without_service(prepared, problem)
 
     async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
         if not is_time(timeout):
@@ -346,7 +346,7 @@ class AsyncGuardClient(GuardClient):
             except (Unreachable, ServiceRefused) as problem:
                 return replace(decision, reason=f"{decision.reason} ({problem})")
             if answer.status != "pending" or until <= time.monotonic():
-                resumed = self._resumed(attempt, decision, answer)
+                resumed = self._resume_attempt(attempt, decision, answer)
                 if isinstance(resumed, Decision):
                     return resumed
                 answered = await self.adecide(resumed, review=decision.review)
@@ -374,12 +374,12 @@ class AsyncGuardClient(GuardClient):
         return verdicts_of(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
 
     async def _atell(self, path: str, body: dict[str, Any]) -> Told:
-        body = self._numbered(body)
+        body = self._add_request_id(body)
         try:
             await self._adeliver()
-            return read_told(await self._alink.apost(path, encode_body(body)))
+            return read_observe_answer(await self._alink.apost(path, encode_body(body)))
         except (Unreachable, ServiceRefused) as problem:
-            return self._not_told(path, body, problem)
+            return self._handle_unsent(path, body, problem)
 
     async def _adeliver(self) -> None:
         if self._late:

@@ -176,7 +176,7 @@ class Link:
             self._deadline.at(until),
             client.stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
         ):
-            for part in _checked(response).iter_raw():
+            for part in _check_response(response).iter_raw():
                 size += len(part)
                 _check_bounds(size, until)
                 parts.append(part)
@@ -195,11 +195,11 @@ class Link:
         try:
             yield
         except library.ConnectError as problem:
-            raise NotConnected(_told(problem)) from None
+            raise NotConnected(_describe_problem(problem)) from None
         except (library.NetworkError, library.TimeoutException) as problem:
-            raise Unreachable(_told(problem)) from None
+            raise Unreachable(_describe_problem(problem)) from None
         except library.HTTPError as problem:
-            raise NoAnswer(_told(problem)) from None
+            raise NoAnswer(_describe_problem(problem)) from None
         except TimeoutError:
             raise Unreachable("it takes too long") from None
 
@@ -231,7 +231,7 @@ class AsyncLink(Link):
                 asyncio.timeout(seconds),
                 client.stream(method, path, headers=self._headers(), timeout=seconds, **more) as response,
             ):
-                async for part in _checked(response).aiter_raw():
+                async for part in _check_response(response).aiter_raw():
                     size += len(part)
                     _check_bounds(size, until)
                     parts.append(part)
@@ -242,7 +242,7 @@ class AsyncLink(Link):
             await self._http.aclose()
 
 
-def _checked(response: Any) -> Any:
+def _check_response(response: Any) -> Any:
     """Nothing is decompressed, since a small answer could become a very long one. Raises NoAnswer."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise NoAnswer("it sends a compressed answer")
@@ -277,7 +277,7 @@ def _answer(content: bytes) -> ReviewAnswer:
         raise NoAnswer(RUBBISH) from None
 
 
-def _told(problem: Exception) -> str:
+def _describe_problem(problem: Exception) -> str:
     return str(problem)[:200] or type(problem).__name__
 
 

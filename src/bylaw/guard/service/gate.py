@@ -166,7 +166,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
-        answer = state["answer"] = Sending(scope, send)
+        answer = state["answer"] = HeaderSender(scope, send)
         try:
             _check_head(scope)
             body = Body(receive, scope, self._context)
@@ -273,7 +273,7 @@ def _check_head(scope: Scope) -> None:
         raise HeadersTooLarge(f"the head of a request has at most {LARGEST_HEAD:,} bytes")
 
 
-class Sending:
+class HeaderSender:
     """Adds the headers that every answer has."""
 
     def __init__(self, scope: Scope, send: Send) -> None:

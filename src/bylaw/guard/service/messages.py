@@ -152,7 +152,7 @@ class RemoteVerdict(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class _Found(Struct, frozen=True, kw_only=True):
+class _FoundRule(Struct, frozen=True, kw_only=True):
     rule: str
     outcome: Outcome
     message: str = ""
@@ -161,7 +161,7 @@ class _Found(Struct, frozen=True, kw_only=True):
 class Told(Struct, frozen=True):
     """The service's answer to a reported event."""
 
-    found: tuple[_Found, ...] = ()
+    found: tuple[_FoundRule, ...] = ()
     released: bool = False
 
 
@@ -215,7 +215,7 @@ def tell_broken(path: str, body: dict[str, Any], answer: bytes) -> None:
             _log.error("a call of `%s` ran unjudged, and `%s` would have stopped it: %s", *about)
 
 
-def read_told(answer: bytes) -> Told:
+def read_observe_answer(answer: bytes) -> Told:
     """Raises NoAnswer."""
     try:
         return msgspec.json.decode(answer, type=prepared(Told))

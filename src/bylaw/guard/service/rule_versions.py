@@ -194,7 +194,7 @@ class RuleVersions:
             if not found.ok:
                 raise InputError(problems)
             chosen = select_version(found.policies, self._chosen(found.policies, labels or {}))
-            policies = [_changed(policy, modes or {}, off) for policy in chosen]
+            policies = [_change_modes(policy, modes or {}, off) for policy in chosen]
             policies = with_mode(policies, self._mode)
             refuse_pausing_options(policies, self._options)
             compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
@@ -355,7 +355,7 @@ def check_expected(expected: str | None, active: str | None) -> None:
         raise Conflict(f"`{active}` is in force, and not `{expected}`; look at it first", active=active)
 
 
-def _changed(policy: GuardPolicy, modes: Mapping[str, str], off: Sequence[str]) -> GuardPolicy:
+def _change_modes(policy: GuardPolicy, modes: Mapping[str, str], off: Sequence[str]) -> GuardPolicy:
     name = policy.agent or NOBODY
     if name in modes:
         policy = fill_mode([replace(policy, mode=None)], known_mode(modes[name]))[0]

@@ -251,7 +251,7 @@ def session(visit: Visit) -> Response:
         session=view.summary,
         lanes=[(run, min(depth, _DEEPEST)) for run, depth, _ in runs],
         plot=timeline_plot(lanes, marks, label="Calls of each agent over time"),
-        story=_story(view.observations, calls)[-_MOST_CALLS:],
+        story=_conversation_rows(view.observations, calls)[-_MOST_CALLS:],
         counters=[(run, sorted(run.counters.items())) for run, _, _ in runs if run.counters],
         rules=[(run, _effective(visit, view.summary.session, run)) for run, _, _ in runs],
         incidents=incidents,
@@ -299,7 +299,7 @@ def _plot(runs: list[tuple[RunView, int, int | None]], last: float) -> tuple[lis
     return lanes, marks
 
 
-def _story(said: list[dict[str, Any]], calls: list[tuple[CallView, RunView]]) -> list[dict[str, Any]]:
+def _conversation_rows(said: list[dict[str, Any]], calls: list[tuple[CallView, RunView]]) -> list[dict[str, Any]]:
     """What was said and called, in the order of the log."""
     items: list[dict[str, Any]] = []
     for one in said:

@@ -119,7 +119,7 @@ class IncidentOperations:
         """`about`: `to` of `assign`, `text` of `note`, and the `note` of any other. Raises NotFound, Conflict."""
         self.get(incident_id)
         change: Callable[..., Incident] = getattr(self._guard.incidents, how)
-        return _changed(lambda: change(incident_id, by=by, **about))
+        return _apply_change(lambda: change(incident_id, by=by, **about))
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class IncidentOperations:
     def acknowledge_alert(self, alert_id: str, *, by: str, note: str | None = None) -> Task:
         if self._guard.incidents.alert(alert_id) is None:
             raise NotFound(f"there is no alert `{alert_id}`")
-        return _alert_task(_changed(lambda: self._guard.incidents.acknowledge_alert(alert_id, by=by, note=note)))
+        return _alert_task(_apply_change(lambda: self._guard.incidents.acknowledge_alert(alert_id, by=by, note=note)))
 
     def counts(self) -> TaskCounts:
         incidents = self._guard.incidents
@@ -197,7 +197,7 @@ def _distinct(names: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _changed(change: Callable[[], T]) -> T:
+def _apply_change(change: Callable[[], T]) -> T:
     try:
         return change()
     except NotChanged as why:

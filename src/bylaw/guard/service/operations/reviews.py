@@ -100,7 +100,7 @@ class ReviewOperations:
             missing=missing_approvals(review),
             rules=[one for one in rule_views(self._guard) if one.id in review.rules],
             similar=self._similar(review, calls),
-            conversation=[said for said in map(_said, rows) if said is not None],
+            conversation=[said for said in map(_read_observation, rows) if said is not None],
             calls=calls,
             claimed_by=None if claim is None else claim.by,
             claimed_at=None if claim is None else claim.at,
@@ -189,7 +189,7 @@ def changed_arguments(before: Any, after: Any, path: str = "") -> list[ChangedAr
     return [ChangedArgument(path=path, before=before, after=after, what="changed")]
 
 
-def _said(row: EventRow) -> Said | None:
+def _read_observation(row: EventRow) -> Said | None:
     data = row.data
     said = data.get("said")
     if row.kind != "observation" or not isinstance(said, dict):

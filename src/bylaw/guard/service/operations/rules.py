@@ -102,7 +102,7 @@ class Rules:
             rules=views_of(loaded.policies),
             in_force=version.id == self._versions.active_id(),
             warnings=builtins.list(loaded.diagnostics),
-            unenforced=_unenforced(loaded.policies),
+            unenforced=_unenforced_rules(loaded.policies),
         )
 
     def list(self) -> Sequence[RuleView]:
@@ -169,7 +169,7 @@ class Rules:
         active = self._versions.active()
         check_size(files, active.files)
         try:
-            loaded = self._versions.check(files, **_kept(active))
+            loaded = self._versions.check(files, **_carried_settings(active))
         except Unusable as bad:
             return Checked(ok=False, diagnostics=bad.details["diagnostics"])
         return Checked(
@@ -177,7 +177,7 @@ class Rules:
             diagnostics=builtins.list(loaded.diagnostics),
             policy=loaded.hash,
             rules=views_of(loaded.policies),
-            unenforced=_unenforced(loaded.policies),
+            unenforced=_unenforced_rules(loaded.policies),
             same=loaded.hash == active.policy,
         )
 
@@ -189,9 +189,9 @@ class Rules:
         active = self._versions.active()
         check_size(files, active.files)
         status: RuleVersionStatus = "testing" if testing else "released"
-        policies = self._versions.check(files, **_kept(active)).all_versions
+        policies = self._versions.check(files, **_carried_settings(active)).all_versions
         on = tuple(rule for rule in active.on if any(not one.shadow for one in rules_named(rule, policies)))
-        more = {"on": on, **_kept(active)}
+        more = {"on": on, **_carried_settings(active)}
         return self._versions.add(files, by=by, note=note, expected=expected, status=status, **more)
 
     def release(self, version_id: str, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
@@ -305,7 +305,7 @@ class Rules:
         active = self._versions.active()
         if files is not None:
             check_size(files, active.files)
-            policies = self._versions.check(files, **_kept(active)).policies
+            policies = self._versions.check(files, **_carried_settings(active)).policies
         else:
             policies = self._versions.load(self._versions.get(str(version))).policies
         against = self._versions.load(active).policies
@@ -316,12 +316,12 @@ class Rules:
         return shadow_report(self._guard.store, rule=rule)
 
 
-def _kept(active: RuleVersion) -> dict[str, Any]:
+def _carried_settings(active: RuleVersion) -> dict[str, Any]:
     """The settings of the version in force that apply to new text too. Its folder does not: new text has no files."""
     return {name: value for name, value in active.settings.items() if name != "folder"}
 
 
-def _unenforced(policies: Sequence[GuardPolicy]) -> list[str]:
+def _unenforced_rules(policies: Sequence[GuardPolicy]) -> list[str]:
     return [line for policy in policies for line in cannot_prevent(policy)]
 
 

@@ -250,7 +250,7 @@ def _tree(rows: list[EventRow]) -> list[RunView]:
             call.found = tuple(data.get("found") or ())
         elif row.kind == "release" and (call_id := str(data.get("call_id"))) in calls:
             calls[call_id].released = True
-    return _nested(runs)
+    return _nest_runs(runs)
 
 
 def _run(runs: dict[str | None, RunView], run: str | None, row: EventRow) -> RunView:
@@ -259,7 +259,7 @@ def _run(runs: dict[str | None, RunView], run: str | None, row: EventRow) -> Run
     return one
 
 
-def _nested(runs: dict[str | None, RunView]) -> list[RunView]:
+def _nest_runs(runs: dict[str | None, RunView]) -> list[RunView]:
     """A run whose parent is not known, or that stands below itself, stands at the top."""
     top = []
     for one in runs.values():
