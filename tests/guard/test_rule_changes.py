@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bylaw.guard.decide.policy import load_content, rules_content
-from bylaw.guard.policies import guard_hash, without_repeats
+from bylaw.guard.policies import drop_repeated, guard_hash
 from bylaw.guard.stores import MemoryStore
 from tests.audit.support import verified
 from tests.guard.support import attempt, guard, policies
@@ -20,7 +20,7 @@ LOOK: dict[str, Any] = {"id": "look", "when": {"tool_name_in": ["look"]}, "then"
 
 @pytest.mark.parametrize("case", [case for case in _cases() if "refused" not in case.values[0]])
 def test_rules_are_loaded_from_their_stored_form(case: dict[str, Any]) -> None:
-    made = without_repeats(policies(case["policy"], case.get("mode")))
+    made = drop_repeated(policies(case["policy"], case.get("mode")))
     content = rules_content(made)
     assert content is not None
     assert guard_hash(load_content(content)) == guard_hash(made)

@@ -126,7 +126,7 @@ def _cannot_pause(rule: GuardRule) -> Diagnostic:
     )
 
 
-def without_repeats(policies: Sequence[GuardPolicy]) -> list[GuardPolicy]:
+def drop_repeated(policies: Sequence[GuardPolicy]) -> list[GuardPolicy]:
     """Each rule once for each agent. A rule for every agent would otherwise be counted and recorded twice."""
     shared = [policy for policy in policies if policy.agent is None and not policy.switched_off]
     everywhere = {rule.rule.id: rule for policy in shared for rule in policy.rules}
@@ -139,10 +139,10 @@ def without_repeats(policies: Sequence[GuardPolicy]) -> list[GuardPolicy]:
     once = list(by_hash.values())
     # ids that two agents use become `agent/id`: incidents, counts and reports are stored by id
     twice = shared_ids([(policy.agent, rule.rule.id) for policy in once for rule in policy.rules])
-    return [_qualified(policy, twice) for policy in once] if twice else once
+    return [_qualify_ids(policy, twice) for policy in once] if twice else once
 
 
-def _qualified(policy: GuardPolicy, shared: Collection[str]) -> GuardPolicy:
+def _qualify_ids(policy: GuardPolicy, shared: Collection[str]) -> GuardPolicy:
     if policy.agent is None or not any(rule.rule.id in shared for rule in policy.rules):
         return policy
     rules = [

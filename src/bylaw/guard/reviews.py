@@ -254,7 +254,7 @@ class Reviews:
         read, most = limit, max(limit, MOST_READ)
         while True:
             stored = self._store.reviews(status=status, session=session, limit=read)
-            found = [review for review in map(self._as_of_now, stored) if status in (None, review.status)]
+            found = [review for review in map(self._expire_if_due, stored) if status in (None, review.status)]
             if len(found) >= limit or len(stored) < read or read == most:
                 return found[:limit]
             read = min(2 * read, most)  # expired reviews must not hide pending ones
@@ -262,9 +262,9 @@ class Reviews:
     def get(self, review_id: str) -> ReviewRecord | None:
         with self._store.transaction("") as transaction:
             review = transaction.review(review_id)
-        return None if review is None else self._as_of_now(review)
+        return None if review is None else self._expire_if_due(review)
 
-    def _as_of_now(self, review: ReviewRecord) -> ReviewRecord:
+    def _expire_if_due(self, review: ReviewRecord) -> ReviewRecord:
         over = review.status == "pending" and _is_over(review, self._clock())
         return replace(review, status="expired") if over else review
 
@@ -289,7 +289,7 @@ class Reviews:
             _check_call(edited, self._limits)
 
         def change(review: ReviewRecord, now: float) -> ReviewRecord:
-            changed = self._approved(review, by, uses=uses, edited=edited, note=self._redact(note), now=now)
+            changed = self._approve_review(review, by, uses=uses, edited=edited, note=self._redact(note), now=now)
             _check_seen(review, version, edited)
             return changed
 
@@ -314,7 +314,7 @@ class Reviews:
                 return review
             time.sleep(min(poll, max(0.0, until - time.monotonic())))
 
-    def _approved(
+    def _approve_review(
         self,
         review: ReviewRecord,
         by: str,

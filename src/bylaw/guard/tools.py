@@ -55,7 +55,7 @@ def run_call(guard: BaseGuard, attempt: Attempt, invoke: Invoke, handling: Handl
     timeout = handling.timeout
     decision = guard.decide(attempt) if timeout is None else guard.ask(attempt, timeout=timeout)
     if decision.call is None or not decision:
-        return _denied(Denied(decision), handling)
+        return _explain_denial(Denied(decision), handling)
     try:
         result = invoke(decision.call, decision.review is not None)
         if inspect.isawaitable(result):
@@ -64,7 +64,7 @@ def run_call(guard: BaseGuard, attempt: Attempt, invoke: Invoke, handling: Handl
             raise TypeError("the function is asynchronous: await guard.arun(…)")
     except CannotRun as why:
         guard.release(decision)
-        return _denied(Denied(decision, str(why)), handling)
+        return _explain_denial(Denied(decision, str(why)), handling)
     except BaseException as problem:
         if handling.on_error == "release":
             guard.release(decision)
@@ -79,14 +79,14 @@ async def arun_call(guard: BaseGuard, attempt: Attempt, invoke: Invoke, handling
     timeout = handling.timeout
     decision = await (guard.adecide(attempt) if timeout is None else guard.aask(attempt, timeout=timeout))
     if decision.call is None or not decision:
-        return _denied(Denied(decision), handling)
+        return _explain_denial(Denied(decision), handling)
     try:
         result = invoke(decision.call, decision.review is not None)
         if inspect.isawaitable(result):
             result = await result
     except CannotRun as why:
         await guard.arelease(decision)
-        return _denied(Denied(decision, str(why)), handling)
+        return _explain_denial(Denied(decision, str(why)), handling)
     except BaseException as problem:  # a task that is cancelled has run in part
         if handling.on_error == "release":
             guard.release(decision)
@@ -97,7 +97,7 @@ async def arun_call(guard: BaseGuard, attempt: Attempt, invoke: Invoke, handling
     return result
 
 
-def _denied(denied: Denied, handling: Handling) -> str:
+def _explain_denial(denied: Denied, handling: Handling) -> str:
     if handling.on_denied == "return":
         return str(denied)
     raise denied
@@ -114,7 +114,7 @@ def plain_json(value: Any) -> Any:
     """The value as JSON: data classes, models, dates, tuples and sets have a form, and bytes are the text that they
     encode. Anything else is returned as it is, and the guard says that it is not JSON."""
     try:
-        return _with_texts(msgspec.to_builtins(value, enc_hook=_other_json, builtin_types=_BYTES))
+        return _decode_bytes(msgspec.to_builtins(value, enc_hook=_other_json, builtin_types=_BYTES))
     except (TypeError, ValueError, NotImplementedError, RecursionError, RefusedAttempt):
         return value
 
@@ -128,14 +128,14 @@ def _other_json(value: Any) -> Any:
     raise NotImplementedError
 
 
-def _with_texts(value: Any) -> Any:
+def _decode_bytes(value: Any) -> Any:
     """Bytes as text, so that rules and redaction see what is in them. Bytes that are no UTF-8 become an object, which
     cannot be compared with any text."""
     kind = type(value)
     if kind is dict:
-        return {key: _with_texts(one) if type(one) not in _SCALARS else one for key, one in value.items()}
+        return {key: _decode_bytes(one) if type(one) not in _SCALARS else one for key, one in value.items()}
     if kind is list or kind is tuple:
-        return [_with_texts(one) for one in value]
+        return [_decode_bytes(one) for one in value]
     if not isinstance(value, _BYTES):
         return value
     content = bytes(value)
@@ -233,7 +233,7 @@ class Tool:
         bound = self.signature.bind(*args, **named)
         given = tuple(bound.arguments)
         bound.apply_defaults()  # a rule has to see the amount that would be paid, also if it is the default
-        originals = self._named(bound)
+        originals = self._named_arguments(bound)
         arguments = plain_json(originals)
 
         def invoke(call: Call, may_be_edited: bool) -> Any:
@@ -244,7 +244,9 @@ class Tool:
                 return tool.run_with(call.arguments, {})
             is_edited = may_be_edited and not same_json(call.arguments, arguments)
             kept = {
-                name: value if type(value) in _SCALARS else self._as_judged(name, value, call.arguments[name], given)
+                name: value
+                if type(value) in _SCALARS
+                else self._argument_to_run(name, value, call.arguments[name], given)
                 for name, value in originals.items()
                 if not is_edited or (name in call.arguments and same_json(call.arguments[name], arguments[name]))
             }
@@ -252,12 +254,12 @@ class Tool:
                 kept[name] = bound.arguments[name]
             if is_edited:
                 return self.run_with(call.arguments, kept, len(args))
-            positional, by_name = self._placed(kept, len(args))
+            positional, by_name = self._place_arguments(kept, len(args))
             return self.function(*positional, **by_name)
 
         return Attempt(tool=self.name, arguments=arguments), invoke
 
-    def _named(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+    def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         """The arguments by name, without those that no rule sees. Raises TypeError if a name is there twice."""
         found: dict[str, Any] = {}
         for name, value in bound.arguments.items():
@@ -272,7 +274,7 @@ class Tool:
             found |= value
         return found
 
-    def _as_judged(self, name: str, value: Any, judged: Any, given: Collection[str]) -> Any:
+    def _argument_to_run(self, name: str, value: Any, judged: Any, given: Collection[str]) -> Any:
         """The argument to run with: what was judged, or the object of the host that still is the same. Raises
         CannotRun if it has changed meanwhile."""
         is_default = name in self.signature.parameters and name not in given  # it belongs to the function
@@ -294,15 +296,15 @@ class Tool:
                     raise TypeError(f"it has no parameter `{name}`")
                 if name == self._further and not isinstance(value, list):
                     raise TypeError(f"`{name}` is a list")
-                values[name] = kept[name] if name in kept else self._converted(name, value)
-            positional, named = self._placed({**kept, **values}, by_position)
+                values[name] = kept[name] if name in kept else self._convert_argument(name, value)
+            positional, named = self._place_arguments({**kept, **values}, by_position)
             self.signature.bind(*positional, **named)
         except (TypeError, AttributeError) as why:
             reason = why if isinstance(why, TypeError) else "its arguments have no names"
             raise CannotRun(f"the call that was approved does not fit `{self.name}`: {reason}") from None
         return self.function(*positional, **named)
 
-    def _placed(self, values: Mapping[str, Any], by_position: int) -> tuple[list[Any], dict[str, Any]]:
+    def _place_arguments(self, values: Mapping[str, Any], by_position: int) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call by position, which are the first so many, and by name."""
         positional: list[Any] = []
         named = dict(values)
@@ -317,7 +319,7 @@ class Tool:
             named |= named.pop(self._rest)
         return positional, named
 
-    def _converted(self, name: str, value: Any) -> Any:
+    def _convert_argument(self, name: str, value: Any) -> Any:
         """The value as the type that the function names. Raises TypeError."""
         wanted = self._types.get(name, self._types.get(self._rest or "", Any))
         if name == self._further:

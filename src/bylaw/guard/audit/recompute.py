@@ -31,7 +31,7 @@ from bylaw.guard.decide.redaction import (
     unread_places,
 )
 from bylaw.guard.model import Attempt, Decision, Options
-from bylaw.guard.policies import without_repeats
+from bylaw.guard.policies import drop_repeated
 from bylaw.guard.reviews import OTHER_CALL, action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import AuditRow
@@ -125,7 +125,7 @@ class Recompute:
     def _rules_before(self, policy: str) -> Collection[str] | None:
         """A guard finds only rules in its store that can be stored."""
         known = self._policies.get(policy)
-        content = None if known is None else rules_content(without_repeats(known))
+        content = None if known is None else rules_content(drop_repeated(known))
         return None if content is None else stored_rule_hashes(content, policy)
 
     def _session(self, row: AuditRow) -> AuditSession:

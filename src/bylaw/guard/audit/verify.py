@@ -18,11 +18,11 @@ from bylaw.guard.audit.report import MOST_FINDINGS, AuditFinding, AuditReport
 from bylaw.guard.decide.policy import UNUSABLE, load_content
 from bylaw.guard.policies import (
     GuardRules,
+    drop_repeated,
     guard_hash,
     load_policies,
     select_version,
     with_mode,
-    without_repeats,
 )
 from bylaw.guard.stores import ChainCheck, ChainProblem, SqliteStore
 from bylaw.guard.stores.chain import COMMITTED, EVENTS, FLOOR, NEW, UNTOUCHED, ChainFault, event_digest, split
@@ -308,7 +308,7 @@ def _policies_by_hash(files: Sequence[Sequence[GuardPolicy]]) -> dict[str, list[
     found: dict[str, list[GuardPolicy]] = {}
     for group in [*files, together] if len(files) > 1 else files:
         for policies in _variants(group):
-            found.setdefault(guard_hash(without_repeats(policies)), list(policies))
+            found.setdefault(guard_hash(drop_repeated(policies)), list(policies))
     return found
 
 

@@ -38,7 +38,7 @@ from bylaw.guard.decide.session_changes import SessionChanges
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Call, Decision, Match, Options
-from bylaw.guard.policies import joined_hash, without_repeats
+from bylaw.guard.policies import drop_repeated, joined_hash
 from bylaw.guard.reviews import NotAnswered, Reviews, edited_attempt, open_review, review_advice
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
@@ -73,7 +73,7 @@ class BaseGuard(SessionChanges):
     ) -> None:
         """`durable`: whether sessions, events and decisions are stored, or only reviews and switches."""
         self.options = options or Options()
-        compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
+        compiled = [CompiledPolicy(policy) for policy in drop_repeated(policies)]
         self.policies = Policies(compiled, depth=self.options.max_depth)
         self.policy = joined_hash([policy.hash for policy in compiled])
         self.store = store
@@ -116,7 +116,7 @@ class BaseGuard(SessionChanges):
     def _replace_rules(self, policies: Sequence[GuardPolicy]) -> bool:
         """Decide by these rules from now on. Returns whether they differ. No decision is made by some of the old and
         some of the new: nobody else is inside a session while they are exchanged."""
-        compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
+        compiled = [CompiledPolicy(policy) for policy in drop_repeated(policies)]
         new = Policies(compiled, depth=self.options.max_depth)
         hash = joined_hash([policy.hash for policy in compiled])
         if new.decide_nothing and not self.policies.decide_nothing:

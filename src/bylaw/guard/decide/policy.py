@@ -25,7 +25,7 @@ from bylaw.engine.compile import Memo, Prevention, Program, compile_rules
 from bylaw.engine.matching import tools_of
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.errors import InputError
-from bylaw.guard.policies import clause_text, guard_hash, policy_hash, rule_hashes, without_repeats
+from bylaw.guard.policies import clause_text, drop_repeated, guard_hash, policy_hash, rule_hashes
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.model.canonical import canonical_json, short_digest
 from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, argument_tests, counts
@@ -291,7 +291,7 @@ def rules_content(policies: Sequence[GuardPolicy]) -> str | None:
 
 def load_content(content: str) -> list[GuardPolicy]:
     """Raises one of `UNUSABLE` for anything that `rules_content` has not written."""
-    return without_repeats([_load(one) for one in json.loads(content)])
+    return drop_repeated([_load(one) for one in json.loads(content)])
 
 
 @lru_cache(maxsize=16)

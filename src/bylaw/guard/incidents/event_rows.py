@@ -24,7 +24,7 @@ from bylaw.guard.decide.redaction import (
     rules_on_result,
 )
 from bylaw.guard.model import Attempt
-from bylaw.guard.policies import fill_mode, guard_hash, joined_hash, policy_hash, without_repeats
+from bylaw.guard.policies import drop_repeated, fill_mode, guard_hash, joined_hash, policy_hash
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.canonical import canonical_json
 from bylaw.model.condition import ArgumentIs, Reach, reach_of
@@ -188,7 +188,7 @@ class Rules:
     """The policies of the follow-up, where every window counter applies, and the guards whose findings can be used."""
 
     def __init__(self, policies: Sequence[GuardPolicy]) -> None:
-        once = without_repeats(policies)
+        once = drop_repeated(policies)
         inline = [replace(policy, rules=tuple(map(_in_session, policy.rules))) for policy in once]
         own = [replace(p, rules=tuple(r for r in p.rules if reach_of_rule(r) == "session")) for p in inline]
         self.policies = Policies([CompiledPolicy(policy) for policy in own])
@@ -206,7 +206,7 @@ class Rules:
         )
         self.hash = joined_hash([policy.hash for policy in self.policies.all])
         modes = (None, *get_args(ExecutionMode))
-        self._guards = frozenset(guard_hash(without_repeats(fill_mode(policies, mode))) for mode in modes)
+        self._guards = frozenset(guard_hash(drop_repeated(fill_mode(policies, mode))) for mode in modes)
 
     @property
     def have_windows(self) -> bool:

@@ -28,12 +28,12 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.model import Options
 from bylaw.guard.policies import (
     clause_text,
+    drop_repeated,
     fill_mode,
     guard_hash,
     known_mode,
     refuse_pausing_options,
     with_mode,
-    without_repeats,
 )
 from bylaw.guard.service.carried_settings import carry_over
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, Unusable
@@ -77,7 +77,7 @@ class LoadedRules(NamedTuple):
 
     @property
     def hash(self) -> str:
-        return guard_hash(without_repeats(self.policies))
+        return guard_hash(drop_repeated(self.policies))
 
 
 def parse_files(files: Mapping[str, str], folder: str | None, inputs: Mapping[str, str]) -> GuardSet:
@@ -197,7 +197,7 @@ class RuleVersions:
             policies = [_change_modes(policy, modes or {}, off) for policy in chosen]
             policies = with_mode(policies, self._mode)
             refuse_pausing_options(policies, self._options)
-            compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
+            compiled = [CompiledPolicy(policy) for policy in drop_repeated(policies)]
             if Policies(compiled, depth=self._options.max_depth).decide_nothing:
                 raise ValueError("these rules decide nothing: no rule has `then`, and there is no allowlist")
         except InputError as bad:
@@ -410,7 +410,7 @@ def rule_views(guard: Guard) -> list[RuleView]:
 
 
 def views_of(policies: Sequence[GuardPolicy]) -> list[RuleView]:
-    return [view for policy in without_repeats(policies) for view in _views(CompiledPolicy(policy))]
+    return [view for policy in drop_repeated(policies) for view in _views(CompiledPolicy(policy))]
 
 
 def _views(compiled: CompiledPolicy) -> list[RuleView]:

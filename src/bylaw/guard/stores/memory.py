@@ -241,8 +241,8 @@ def _prune_audit(tables: Tables, before: float, transaction: MemoryTransaction, 
     if not old:
         return 0
     last, rest = old[-1], tables.audit[len(head) :]
-    later = {record for record, _ in _each_said([*rest, *transaction.added_links])}
-    for (table, key), digest in dict(_each_said(head)).items():  # what only the links say that are pruned
+    later = {record for record, _ in _list_digests([*rest, *transaction.added_links])}
+    for (table, key), digest in dict(_list_digests(head)).items():  # what only the links say that are pruned
         if digest is not None and (table, key) not in later:
             transaction.commitments.put(table, key, digest)
     transaction.append_audit(now, vouch(through=last.seq, hash=last.hash))
@@ -250,7 +250,7 @@ def _prune_audit(tables: Tables, before: float, transaction: MemoryTransaction, 
     return len(old)
 
 
-def _each_said(links: Iterable[Link]) -> Iterator[tuple[tuple[str, str], str | None]]:
+def _list_digests(links: Iterable[Link]) -> Iterator[tuple[tuple[str, str], str | None]]:
     """The records that the links vouch for, in order: table and key, digest."""
     for link in links:
         for table, digests in decode(link.stored).items() if link.stored else ():

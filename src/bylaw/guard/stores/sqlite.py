@@ -264,12 +264,12 @@ class Pruning:
     def _carry_over(self, through: int) -> None:
         """Say again what only the links up to this one say of other records. It is not read from the tables: a record
         that was edited past the store must not be vouched for."""
-        _, said = _read_said(self._read, 0, through)
-        last, later = _read_said(self._read, through, _LAST_SEQ)
+        _, said = _read_digests(self._read, 0, through)
+        last, later = _read_digests(self._read, through, _LAST_SEQ)
         left = {record: digest for record, digest in said.items() if digest is not None and record not in later}
         while left:
             with self._transaction("") as transaction:
-                last, later = _read_said(transaction.select, last, _LAST_SEQ)  # others may have written meanwhile
+                last, later = _read_digests(transaction.select, last, _LAST_SEQ)  # others may have written meanwhile
                 for record in later:
                     left.pop(record, None)
                 for record in list(left)[:STEP]:
@@ -287,7 +287,7 @@ class Pruning:
             return deleted
 
 
-def _read_said(read: _Read, after: int, through: int) -> tuple[int, dict[tuple[str, str], str | None]]:
+def _read_digests(read: _Read, after: int, through: int) -> tuple[int, dict[tuple[str, str], str | None]]:
     """The records that the links in this range vouch for: the last of these links, and table and key → digest."""
     said: dict[tuple[str, str], str | None] = {}
     while rows := read(_STORED, (after, through, STEP)):

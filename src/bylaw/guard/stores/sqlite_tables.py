@@ -116,8 +116,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE,)
 def refusal(connection: sqlite3.Connection) -> str | None:
     """Why this file must not be changed: it belongs to another program, or to a later version."""
     taken = steps_taken(connection)
-    is_empty = not _one(connection, "SELECT count(*) FROM sqlite_master")
-    if not is_empty and _one(connection, "PRAGMA application_id") != APPLICATION_ID:
+    is_empty = not _read_int(connection, "SELECT count(*) FROM sqlite_master")
+    if not is_empty and _read_int(connection, "PRAGMA application_id") != APPLICATION_ID:
         return "is an SQLite file of another program"
     if taken > len(MIGRATIONS):
         return f"was written by a later version of bylaw (schema {taken}, this one knows {len(MIGRATIONS)})"
@@ -139,10 +139,10 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def steps_taken(connection: sqlite3.Connection) -> int:
-    return _one(connection, "PRAGMA user_version")
+    return _read_int(connection, "PRAGMA user_version")
 
 
-def _one(connection: sqlite3.Connection, query: str) -> int:
+def _read_int(connection: sqlite3.Connection, query: str) -> int:
     value: int = connection.execute(query).fetchone()[0]
     return value
 
@@ -237,21 +237,21 @@ def _text(value: Any) -> str:
     return from_column(value) if isinstance(value, str | bytes) else repr(value)
 
 
-def _of_session(columns: list[Any]) -> str:
+def _digest_session(columns: list[Any]) -> str:
     session, version, terminated, state = columns
     return session_digest(
         SessionRecord(session, version, state, None if terminated is None else from_column(terminated))
     )
 
 
-def _of_review(columns: list[Any]) -> str:
+def _digest_review(columns: list[Any]) -> str:
     """The columns for searches have to be those of the record."""
     id, text, *searched = columns
     *own, _, version, own_id = review_columns(decode_review(text), text.encode())
     return digest(text.encode()) if [*own, version] == searched and own_id == id else UNREADABLE
 
 
-def _of_followed(columns: list[Any]) -> str:
+def _digest_followed(columns: list[Any]) -> str:
     kind, id, text, state, *searched = columns
     record = decode_followed(getattr(records, kind), text, state)
     own = [*followed_columns(record), record.version]
@@ -259,9 +259,9 @@ def _of_followed(columns: list[Any]) -> str:
 
 
 _DIGESTS: dict[str, Callable[[list[Any]], str]] = {
-    SESSIONS: _of_session,
-    REVIEWS: _of_review,
-    FOLLOWED: _of_followed,
+    SESSIONS: _digest_session,
+    REVIEWS: _digest_review,
+    FOLLOWED: _digest_followed,
     EVENTS: lambda c: event_digest(_text(c[0]), _text(c[1]), c[2], c[3].encode()),
     SWITCHES: lambda c: switch_digest(_text(c[1])),
     RULES: lambda c: digest(c[1].encode()),
