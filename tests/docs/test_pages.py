@@ -40,6 +40,20 @@ def test_every_page_is_in_the_navigation() -> None:
     assert pages == set(listed) | {link for link in from_kinds if "/kinds/" in link}
 
 
+def test_prose_fits_120_columns() -> None:
+    """Tables, code, pictures and generated pages may be wider."""
+    too_long = []
+    for page in [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ROOT_PAGES)]:
+        text = page.read_text("utf-8")
+        if not text.startswith("<!-- Written by"):
+            prose = re.sub(r"^ *(`{3,}).*?^ *\1 *$", "", text, flags=re.MULTILINE | re.DOTALL)
+            wide = [
+                line for line in prose.splitlines() if len(line) > 120 and not line.lstrip().startswith(("|", "!["))
+            ]
+            too_long += [(str(page.relative_to(ROOT)), line) for line in wide]
+    assert too_long == []
+
+
 @pytest.mark.parametrize("page", ROOT_PAGES)
 def test_links_outside_the_site_lead_somewhere(page: str) -> None:
     """`make docs` checks the links inside the site."""
