@@ -74,7 +74,7 @@ def test_the_prompt_is_taken_from_the_traces(run: Run, folder: Path) -> None:
 def test_a_violation_exits_1(run: Run) -> None:
     code, out, _ = run(*BASIC, "dropped.json")
     assert code == 1
-    assert out.startswith("✗ VIOLATED: 1 of 2 rules broken  (prompt.md: 2 rules, 1 trace)")
+    assert out.startswith("✗ VIOLATED: 1 of 2 rules broken  (prompt.md: 2 rules, 1 trace, 1 session)")
     assert "✗ never-drop-table  violated  certain · critical · prompt.md:1:1" in out
     assert "dropped.json · turn 0 · event 1 · confidence 1.00" in out
     assert "? be-kind  undecided  medium · prompt.md:1:24" in out
@@ -346,7 +346,7 @@ def test_a_judge_that_exceeds_the_timeout_exits_4(run: Run) -> None:
     with judge_that(drips(30)) as (url, _):
         flags = ("--judge", "openai:x", "--judge-url", url, "--timeout-ms", "200")
         code, out, _ = run(*BASIC, *flags, "talked.json")
-        assert (code, "within timeout_ms=200: 0 of 1 questions were answered" in out) == (4, True)
+        assert (code, "within timeout_ms=200: 0 of 1 questions were answered" in " ".join(out.split())) == (4, True)
 
 
 @pytest.mark.usefixtures("two_rules", "judge_on")
@@ -369,3 +369,40 @@ def test_one_unreadable_file_does_not_stop_the_others(run: Run, folder: Path) ->
     report = json.loads(run(*BASIC, "dropped.json", "torn.json", "--format", "json")[1])
     assert (report["exit_code"], report["detected"], report["unread"][0]["file"]) == (2, True, "torn.json")
     assert run(*BASIC, "torn.json")[0] == 2
+
+
+# -- one file with several sessions, one prompt with several readings --------------------------------------------------
+
+
+def test_counts_name_their_unit_and_agree(run: Run, folder: Path) -> None:
+    """One file is one trace, however many sessions it holds."""
+    sessions = [{"id": f"s{number}", "events": EVENTS} for number in range(12)]
+    (folder / "many.jsonl").write_text("\n".join(map(json.dumps, sessions)))
+    (folder / "drop.md").write_text("Never call drop_table. Never call purge_cache.")
+    code, out, _ = run("--prompt", "drop.md", "many.jsonl")
+    assert code == 1
+    assert out.startswith("✗ VIOLATED: 1 of 2 rules broken  (drop.md: 2 rules, 1 trace, 12 sessions)")
+    assert "rules: 1 violated · 1 satisfied · 0 not triggered · 0 undecided" in out
+    assert "… and 7 more violations" in out
+    assert "… and 2 more sessions" in out
+    _, out, _ = run("--prompt", "drop.md", "many.jsonl", "--format", "markdown")
+    assert "drop.md: 2 rules, 1 trace, 12 sessions" in out
+    assert "… and 2 more sessions" in out
+
+
+def test_an_id_means_the_same_sentence_with_and_without_traces(run: Run, folder: Path) -> None:
+    prompt = (
+        "Never issue a refund if the order is late.\n"
+        "Never call issue_refund after cancel_order.\n"
+        "Do not refund anything twice.\n"
+        "Never call issue_refund if the amount is above 100.\n"
+        "Never issue refunds.\n"
+    )
+    (folder / "refunds.md").write_text(prompt)
+    call = {"type": "tool_call", "name": "issue_refund", "args": {"amount": 300, "order_id": "a"}}
+    (folder / "refund.json").write_text(json.dumps([*EVENTS[:1], call, EVENTS[3]]))
+    listed = json.loads(run("rules", "--prompt", "refunds.md", "--format", "json")[1])["rules"]
+    checked = json.loads(run("--prompt", "refunds.md", "refund.json", "--format", "json")[1])["extracted_rules"]
+    sentences = {rule["rule_id"]: rule["description"] for rule in listed}
+    assert {rule["rule_id"]: rule["description"] for rule in checked} == sentences
+    assert len(sentences) == 5

@@ -130,7 +130,7 @@ def check_traces(
     review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
     try:
         text = "" if prompt_file is None else read_prompt_file(prompt_file)
-        loaded, unread = _load(traces, trace_format)
+        loaded, files, unread = _load(traces, trace_format)
         if prompt_file is None:
             try:
                 text, prompt_file = shared_prompt(loaded), RECORDED
@@ -150,6 +150,7 @@ def check_traces(
         text=text,
         sha256=prompt.sha256,
         results=results,
+        traces=files,
         allow_vacuous=allow_vacuous,
         out_of_reach=out_of_reach,
         unread=tuple(unread),
@@ -177,25 +178,27 @@ def _open_judge(name: str | None, url: str | None, cache: str | None, *, batch: 
     return review
 
 
-def _load(patterns: tuple[str, ...], trace_format: str | None) -> tuple[list[Trace], list[Diagnostic]]:
-    """The traces, and why some files could not be read. Raises InputError if none could."""
+def _load(patterns: tuple[str, ...], trace_format: str | None) -> tuple[list[Trace], int, list[Diagnostic]]:
+    """The sessions, the number of files, and why others could not be read. Raises InputError if none could be read."""
     from bylaw.comply.inputs import split_sessions
     from bylaw.traces import find_traces, load_trace
 
     names = find_traces(patterns)
     loaded: list[Trace] = []
     unread: list[Diagnostic] = []
+    files = 0
     with count_progress("reading traces") as report:
         for number, name in enumerate(names, 1):
             try:
                 loaded += split_sessions(load_trace(name, format=trace_format))
+                files += 1
             except InputError as problem:
                 unread += problem.diagnostics
             if report is not None:
                 report(number, len(names))
     if unread and not loaded:
         raise InputError(unread)
-    return loaded, unread
+    return loaded, files, unread
 
 
 def _read_rules(
@@ -215,11 +218,12 @@ def _read_rules(
         read_tools_file,
         tools_called,
     )
-    from bylaw.comply.prompt import read_prompt
+    from bylaw.comply.prompt import extract_rules, read_prompt
     from bylaw.comply.rule_file import read_rule_file
 
     called = merge_tools(tools_called(trace.events) for trace in traces)
-    tools = called if tools_file is None else complete_tools(read_tools_file(tools_file), called, text)
+    described = () if tools_file is None else read_tools_file(tools_file)
+    tools = called if tools_file is None else complete_tools(described, called, text)
     aliases = {} if alias_file is None else read_alias_file(alias_file)
     days = {first_day(trace) for trace in traces}
     embedder = None
@@ -228,7 +232,8 @@ def _read_rules(
 
         embedder = load_embedder()
     today = days.pop() if len(days) == 1 else None
-    prompt = read_prompt(text, tools=tools, aliases=aliases, today=today, embedder=embedder)
+    stated = extract_rules(text, tools=described, aliases=aliases) if tools != described else ()  # as `comply rules`
+    prompt = read_prompt(text, tools=tools, aliases=aliases, today=today, embedder=embedder, stated=stated)
     return prompt if rules_file is None else read_rule_file(rules_file, text, prompt.rules)
 
 

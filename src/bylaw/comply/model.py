@@ -233,6 +233,9 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
     """the prompt itself, for lines and columns"""
     sha256: str
     results: tuple[ComplianceResult, ...]
+    """one for each session"""
+    traces: int = 1
+    """files that were read"""
     allow_vacuous: bool = False
     out_of_reach: bool = False
     """the judge did not answer"""

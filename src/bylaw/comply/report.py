@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -22,7 +22,7 @@ from bylaw.comply.model import (
     coverage_of,
 )
 from bylaw.report.diagnostics import diagnostic_as_json
-from bylaw.report.text import count, escape_markdown, inline_code, printable, wrap
+from bylaw.report.text import count, escape_markdown, inline_code, printable, terminal_width, wrap
 
 SHOWN = 5
 """violations shown for one rule"""
@@ -66,12 +66,25 @@ def _rules(report: ComplyReport) -> dict[str, list[BehavioralRule]]:
 
 
 def _size(report: ComplyReport) -> str:
-    return f"{report.prompt}: {count(len(_rules(report)), 'rule')}, {count(len(report.results), 'trace')}"
+    sizes = count(report.traces, "trace"), count(len(report.results), "session")
+    return f"{report.prompt}: {count(len(_rules(report)), 'rule')}, {', '.join(sizes)}"
 
 
-def _coverage(result: ComplianceResult) -> str:
-    states = " · ".join(f"{len(result.in_state(state)):,} {state.replace('_', ' ')}" for state in State)
-    return f"{states} · coverage {result.coverage:.0%}"
+def _rule_counts(report: ComplyReport) -> str:
+    """The number of rules in each state. Of several sessions, the worst state counts."""
+    rules = _rules(report).values()
+    worst = Counter(min((rule.state for rule in some), key=_STATES.index) for some in rules)
+    share = coverage_of([rule for some in rules for rule in some])
+    return f"rules: {_list_states(worst)} · coverage {share:.0%}"
+
+
+def _session_counts(result: ComplianceResult) -> str:
+    states = Counter(rule.state for rule in result.extracted_rules)
+    return f"{result.trace}: {_list_states(states, list(states))} · coverage {result.coverage:.0%}"
+
+
+def _list_states(counts: Mapping[State, int], shown: Sequence[State] = tuple(State)) -> str:
+    return " · ".join(f"{counts[state]:,} {state.replace('_', ' ')}" for state in State if state in shown)
 
 
 def _list_violated(report: ComplyReport) -> list[BehavioralRule]:
@@ -98,7 +111,8 @@ def _remarks(report: ComplyReport) -> Iterator[str]:
             by_note.setdefault(note, []).append(result.trace)
     for note, traces in by_note.items():
         everywhere = len(traces) == len(report.results)
-        yield note if everywhere else f"{traces[0]}{f' and {len(traces) - 1} more' if len(traces) > 1 else ''}: {note}"
+        more = f" and {count(len(traces) - 1, 'more session')}" if len(traces) > 1 else ""
+        yield note if everywhere else f"{traces[0]}{more}: {note}"
 
 
 def _violations_of(report: ComplyReport, rule: BehavioralRule) -> list[tuple[str, str, Violation]]:
@@ -160,29 +174,28 @@ def comply_terminal(report: ComplyReport) -> str:
 
 def _terminal_lines(report: ComplyReport) -> Iterator[str]:
     mark, colour = _GATE[report.exit_code]
-    title = click.style(f"{mark} {_headline(report)}", fg=colour, bold=True)
-    yield f"{title}  ({printable(_size(report))})"
+    yield from _title_lines(f"{mark} {_headline(report)}", colour, f"({_size(report)})", dim=False)
     yield ""
     for rule in _list_violated(report):
         yield from _terminal_rule(report, rule, "✗", "red", "violated")
         found = _violations_of(report, rule)
         for trace, where, violation in found[:SHOWN]:
-            yield f"    {printable(f'{trace} · {where}')} · confidence {violation.confidence:.2f}"
+            yield from wrap(f"{trace} · {where} · confidence {violation.confidence:.2f}", indent="    ")
             yield from wrap(violation.explanation, indent="      ")
             yield from wrap(violation.evidence, indent="      → ", hanging="        ")
         if len(found) > SHOWN:
-            yield f"    … and {len(found) - SHOWN:,} more (`--format json` has every one)"
+            yield f"    … and {count(len(found) - SHOWN, 'more violation')} (`--format json` has every one)"
         yield ""
     for rule, reasons in _undecided(report):
         yield from _terminal_rule(report, rule, "?", "yellow", "undecided")
         for reason in reasons[:SHOWN]:
             yield from wrap(reason, indent="    ")
         yield ""
-    for result in report.results[: SHOWN * 2]:
-        name = f"{printable(result.trace)}: " if len(report.results) > 1 else ""
-        yield f"{name}{_coverage(result)}"
+    yield from wrap(_rule_counts(report), hanging="  ")
+    for result in report.results[: SHOWN * 2] if len(report.results) > 1 else ():
+        yield from wrap(_session_counts(result), indent="  ", hanging="    ")
     if len(report.results) > SHOWN * 2:
-        yield f"… and {len(report.results) - SHOWN * 2:,} more traces"
+        yield f"  … and {count(len(report.results) - SHOWN * 2, 'more session')}"
     if tokens := sum(result.tokens_used for result in report.results):
         yield f"the judge used {tokens:,} tokens, ${sum(result.cost_usd for result in report.results):.4f}"
     yield from _terminal_notes(_remarks(report))
@@ -191,23 +204,34 @@ def _terminal_lines(report: ComplyReport) -> Iterator[str]:
 def _terminal_rule(report: ComplyReport, rule: BehavioralRule, mark: str, colour: str, state: str) -> Iterator[str]:
     place = _format_location(report.prompt, report.text, rule.start)
     tier = "" if rule.state is State.UNDECIDED else f"{rule.tier} · "
-    about = click.style(printable(f"{tier}{rule.severity} · {place}"), dim=True)
-    yield f"{click.style(f'{mark} {printable(rule.rule_id)}', fg=colour, bold=True)}  {state}  {about}"
+    yield from _title_lines(f"{mark} {rule.rule_id}", colour, f"{state}  {tier}{rule.severity} · {place}")
     yield from (click.style(line, dim=True) for line in wrap(one_line(rule.description), indent="    "))
 
 
+def _title_lines(title: str, colour: str | None, about: str, *, dim: bool = True) -> Iterator[str]:
+    """The title and what is said about it, on one line if they fit."""
+    lines = wrap(title, hanging="  ")
+    styled = [click.style(line, fg=colour, bold=True) for line in lines]
+    if len(lines[-1]) + len(printable(about)) + 2 <= terminal_width():
+        yield from styled[:-1]
+        yield f"{styled[-1]}  {click.style(printable(about), dim=dim)}"
+    else:
+        yield from styled
+        yield from (click.style(line, dim=dim) for line in wrap(about, indent="    " if dim else "  "))
+
+
 def _terminal_notes(notes: Iterable[str]) -> Iterator[str]:
-    return (click.style(f"note: {printable(note)}", dim=True) for note in notes)
+    for note in notes:
+        yield from (click.style(line, dim=True) for line in wrap(f"note: {note}", hanging="  "))
 
 
 def rules_terminal(rules: Sequence[PromptRule], file: str, text: str) -> str:
-    lines = []
+    lines = list[str]()
     for rule in rules:
         place = _format_location(file, text, rule.start)
         kinds = ", ".join(dict.fromkeys(str(one.item.get("kind")) for one in rule.items)) or "not checkable"
         tier = f"{rule.tier} · " if rule.items else ""
-        about = click.style(printable(f"{tier}{rule.severity} · {kinds} · {place}"), dim=True)
-        lines.append(f"{click.style(printable(rule.rule_id), bold=True)}  {about}")
+        lines += _title_lines(rule.rule_id, None, f"{tier}{rule.severity} · {kinds} · {place}")
         lines += wrap(one_line(rule.description), indent="    ")
         lines += wrap(f"undecided: {rule.undecided}", indent="    ") if rule.undecided else []
     total = f"{count(len(rules), 'rule')}, {sum(bool(rule.items) for rule in rules)} of them checkable"
@@ -216,12 +240,14 @@ def rules_terminal(rules: Sequence[PromptRule], file: str, text: str) -> str:
 
 def diff_terminal(diff: PromptDiff) -> str:
     mark, colour = _GATE[diff.exit_code]
-    lines = [click.style(f"{mark} {_diff_headline(diff)}", fg=colour, bold=True)]
+    headline = wrap(f"{mark} {_diff_headline(diff)}", hanging="  ")
+    lines = [click.style(line, fg=colour, bold=True) for line in headline]
     for change in diff.changes:
-        why = f"  {printable(change.why)}" if change.why else ""
-        lines.append(f"{click.style(change.kind, fg=_KINDS[change.kind])}  {printable(change.rule_id)}{why}")
+        why = f"  {change.why}" if change.why else ""
+        first, *rest = wrap(f"{change.kind}  {change.rule_id}{why}", hanging="    ")
+        lines += [click.style(change.kind, fg=_KINDS[change.kind]) + first.removeprefix(change.kind), *rest]
         for sign, rule, place in _diff_sides(diff, change):
-            lines.append(f"    {sign} {one_line(rule.description)}  {click.style(printable(place), dim=True)}")
+            lines += wrap(f"{sign} {one_line(rule.description)}  {place}", indent="    ", hanging="      ")
     return _page([*lines, *_terminal_notes(diff.notes)])
 
 
@@ -250,7 +276,7 @@ def _markdown_lines(report: ComplyReport) -> Iterator[str]:
             turn = where.partition(" · ")[0]  # the evidence names the event
             yield f"- {escape_markdown(trace)}, {turn}: {inline_code(violation.evidence)}"
         if len(found) > SHOWN:
-            yield f"- … and {len(found) - SHOWN:,} more"
+            yield f"- … and {count(len(found) - SHOWN, 'more violation')}"
         yield ""
     undecided = [
         f"- **{escape_markdown(rule.rule_id)}**: {escape_markdown('; '.join(why[:SHOWN]))}"
@@ -258,8 +284,12 @@ def _markdown_lines(report: ComplyReport) -> Iterator[str]:
     ]
     if undecided:
         yield from ("**Undecided**", "", *undecided, "")
-    for result in report.results[: SHOWN * 2]:
-        yield f"{escape_markdown(result.trace)}: {escape_markdown(_coverage(result))}  "
+    yield escape_markdown(_rule_counts(report))
+    if len(report.results) > 1:
+        yield ""
+        yield from (f"- {escape_markdown(_session_counts(result))}" for result in report.results[: SHOWN * 2])
+    if len(report.results) > SHOWN * 2:
+        yield f"- … and {count(len(report.results) - SHOWN * 2, 'more session')}"
     yield from (f"> {escape_markdown(remark)}" for remark in _remarks(report))
 
 

@@ -80,9 +80,13 @@ def read_prompt(
     aliases: Mapping[str, Sequence[str]] | None = None,
     today: str | None = None,
     embedder: Embedder | None = None,
+    stated: Sequence[PromptRule] = (),
 ) -> PromptRules:
-    """`today`: the day of the trace, for a prompt that does not say it. `embedder`: a second vote on bindings."""
-    rules = extract_rules(prompt, tools=tools, aliases=aliases or {}, today=today, embedder=embedder)
+    """`today`: the day of the trace, for a prompt that does not say it. `embedder`: a second vote on bindings.
+
+    `stated`: the rules of another reading of the prompt, such as one without traces. A rule has the same id in both.
+    """
+    rules = extract_rules(prompt, tools=tools, aliases=aliases, today=today, embedder=embedder, stated=stated)
     return parse_prompt_rules(prompt, rules)
 
 
@@ -100,8 +104,12 @@ def extract_rules(
     aliases: Mapping[str, Sequence[str]] | None = None,
     today: str | None = None,
     embedder: Embedder | None = None,
+    stated: Sequence[PromptRule] = (),
 ) -> tuple[PromptRule, ...]:
-    """Every rule found, in the order of the prompt, each with an id of its own and its place."""
+    """Every rule found, in the order of the prompt, each with an id of its own and its place.
+
+    `stated`: as for `read_prompt`.
+    """
     known = {tool.name for tool in tools}
     statements = read_layout(prompt, known)
     named = dict.fromkeys(one.tool for one in statements if one.tool is not None and one.tool not in known)
@@ -146,7 +154,7 @@ def extract_rules(
                 undecided=f"only the first {MAX_STATEMENTS:,} sentences are read",
             )
         )
-    return tuple(_with_ids(rules))
+    return tuple(_with_ids(rules, stated))
 
 
 def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
@@ -317,11 +325,18 @@ def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Sta
         yield introduction, steps
 
 
-def _with_ids(rules: Iterable[PromptRule]) -> Iterator[PromptRule]:
-    """The rules in the order of the prompt, each with an id of its own; so are their items."""
-    taken: dict[str, int] = {}
+def _with_ids(rules: Iterable[PromptRule], stated: Sequence[PromptRule]) -> Iterator[PromptRule]:
+    """The rules in the order of the prompt, each with an id of its own; so are their items.
+
+    A rule has the id of the stated rule at its place. One without has an id that no stated rule has.
+    """
+    taken = dict.fromkeys((rule.rule_id for rule in stated), 1)
+    known: dict[int, list[str]] = {}
+    for rule in stated:
+        known.setdefault(rule.start, []).append(rule.rule_id)
     for rule in sorted(rules, key=lambda rule: rule.start):
-        rule_id = _free_id(rule.rule_id, taken)
+        ids = known.get(rule.start)
+        rule_id = ids.pop(0) if ids else _free_id(rule.rule_id, taken)
         items = []
         for one in rule.items:
             item_id = rule_id if len(rule.items) == 1 else _free_id(f"{rule_id}-{one.aspect}", taken)
