@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -10,6 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
+import bylaw
 from bylaw.model.demand import Temporal
 from bylaw.model.temporal import Ahead, And, Back, Constant, Count, Formula, Iff, Implies, Not, Or, Pair, ToolIs
 from bylaw.rules import parse_rules
@@ -215,3 +217,18 @@ def test_patterns_are_read(pattern: str, scope: str) -> None:
     assert isinstance(demand, Temporal)
     text = pattern_text(pattern, scope, count=2)
     assert demand.formula == formula(re.sub(r"\bn\b", "2", text))
+
+
+@pytest.mark.parametrize("scope", ["before", "between"])
+@pytest.mark.parametrize("pattern", ["precedence", "response", "chain_precedence", "chain_response"])
+def test_a_pattern_about_p_is_vacuous_in_stretches_without_p(pattern: str, scope: str) -> None:
+    bounds = "{before: r}" if scope == "before" else "{between: [q, r]}"
+    events = ", ".join(f"{key}: {key}" for key in EVENTS[pattern])
+    rules = parse_rules(
+        f"- {{id: a, kind: temporal, scope: trace, params: {{pattern: {pattern}, {events}, scope: {bounds}}}}}"
+    ).rules
+    verdicts = {"q s t r p": "vacuous", "q s t p s t r": "ok", "q p r": "violated"}
+    for tools, wanted in verdicts.items():
+        calls = [{"role": "assistant", "tool_calls": [{"function": {"name": name}}]} for name in tools.split()]
+        trace = bylaw.load_trace(json.dumps([*calls, {"role": "assistant", "content": "done"}]).encode())
+        assert bylaw.check(trace, rules).worst("a") == wanted, tools

@@ -7,7 +7,8 @@ position is judged by itself and a call can be judged before it is made. `first 
     open    = !r S (q & !r)           after a q, with no r since
 
 A p at the very position of its s counts as preceded and as answered; at the position of the r that ends a stretch it
-is outside. After Q, `precedence` speaks of the first q, as all the others do.
+is outside. After Q, `precedence` speaks of the first q, as all the others do. What a formula implies it from (the left
+side of `->`) decides whether the rule is vacuous: patterns about a p are where no stretch has a p.
 
 The scope of a pattern is the whole, or a stretch bounded by the events q and r:
 
@@ -63,30 +64,30 @@ FORMULAS: dict[str, dict[str, str]] = {
     },
     "precedence": {
         "global": "G (p -> O s)",
-        "before": "G (first r -> !Y O (p & !O s))",
+        "before": "G ((first r & Y O p) -> !Y O (p & !O s))",
         "after": "G ((p & O q) -> O (s & O q))",
-        "between": "G (r -> !Y (!r S (p & ((!s & !r) S (q & !s & !r)))))",
+        "between": "G ((r & Y (!r S (p & open))) -> !Y (!r S (p & ((!s & !r) S (q & !s & !r)))))",
         "after-until": "G (p -> !((!s & !r) S (q & !s & !r)))",
     },
     "response": {
         "global": "G (p -> F s)",
-        "before": "G (first r -> !Y (!s S (p & !s)))",
+        "before": "G ((first r & Y O p) -> !Y (!s S (p & !s)))",
         "after": "G ((p & O q) -> F s)",
-        "between": "G (r -> !Y ((!s & !r) S (p & !s & open)))",
+        "between": "G ((r & Y (!r S (p & open))) -> !Y ((!s & !r) S (p & !s & open)))",
         "after-until": "G ((p & open) -> (!r U (s & !r)))",
     },
     "chain_precedence": {
         "global": "G (p -> O (t & Y O s))",
-        "before": "G (first r -> !Y O (p & !O (t & Y O s)))",
+        "before": "G ((first r & Y O p) -> !Y O (p & !O (t & Y O s)))",
         "after": "G ((p & O q) -> O (t & Y O (s & O q)))",
-        "between": f"G (r -> !Y (!r S (p & {_NO_CHAIN.format('q')})))",
+        "between": f"G ((r & Y (!r S (p & open))) -> !Y (!r S (p & {_NO_CHAIN.format('q')})))",
         "after-until": f"G (p -> !{_NO_CHAIN.format('q')})",
     },
     "chain_response": {
         "global": "G (p -> F (s & X F t))",
-        "before": "G (first r -> !Y (!t S (p | Y (!s S (p & !s)))))",
+        "before": "G ((first r & Y O p) -> !Y (!t S (p | Y (!s S (p & !s)))))",
         "after": "G ((p & O q) -> F (s & X F t))",
-        "between": f"G (r -> !Y {_NO_CHAIN.format('(p & open)')})",
+        "between": f"G ((r & Y (!r S (p & open))) -> !Y {_NO_CHAIN.format('(p & open)')})",
         "after-until": "G ((p & open) -> (!r U (s & !r & X (!r U (t & !r)))))",
     },
     "bounded_count": {
