@@ -40,10 +40,10 @@ from bylaw.traces.assembly.session_buffer import (
     SessionBuffer,
     SessionBuffers,
     fits_name,
+    join_unread,
     origin_beside,
     same_call,
     same_result,
-    united,
 )
 from bylaw.traces.records.problems import Problems
 
@@ -88,7 +88,7 @@ class Assembler(SessionBuffers):
         settled = first - self._taken
         self._events = events[settled:]
         self._taken += settled
-        return self._with_missing(events[:settled]) if self._bare else events[:settled]
+        return self._mark_missing_calls(events[:settled]) if self._bare else events[:settled]
 
     def take_all(self) -> list[Event]:
         """The remaining events, when no record follows."""
@@ -96,7 +96,7 @@ class Assembler(SessionBuffers):
             self._retire(buffer)
         return self.take()
 
-    def _with_missing(self, events: list[Event]) -> list[Event]:
+    def _mark_missing_calls(self, events: list[Event]) -> list[Event]:
         """Final events; a response whose calls are nowhere tells that rules cannot be decided."""
         for at, event in enumerate(events):
             if type(event) is Response and event.turn in self._bare:
@@ -185,7 +185,7 @@ class Assembler(SessionBuffers):
         if not is_checked and response.content and unread_kinds(response.content):
             response = replace(response, unread=EVERYTHING)
         if buffer.unread:
-            response = replace(response, unread=united(response.unread, buffer.unread))
+            response = replace(response, unread=join_unread(response.unread, buffer.unread))
             buffer.unread = set()
         buffer.held = at = self._taken + len(events)
         buffer.turn = turn = self.turns
@@ -321,7 +321,7 @@ class Assembler(SessionBuffers):
         at = buffer.held - self._taken
         response = self._events[at]
         assert isinstance(response, Response)
-        self._events[at] = replace(response, unread=united(response.unread, tools))
+        self._events[at] = replace(response, unread=join_unread(response.unread, tools))
 
     def _guess(self, buffer: SessionBuffer, call: ToolCall, result: ToolResult) -> None:
         """Nothing says that a result answers this call, and not another one: its pairing is a guess."""

@@ -179,21 +179,21 @@ def foreign_result(block: dict[str, Any]) -> Result | None:
     names = (result[key] for key in ("name", "toolName", "tool_name") if type(result.get(key)) is str)
     content = next((result[key] for key in _RESULT_CONTENTS if key in result), None)
     if "outcome" in result and kind is None:
-        failed = _failed(str(result["outcome"]).rpartition("OUTCOME_")[2].lower())
+        failed = _is_failure(str(result["outcome"]).rpartition("OUTCOME_")[2].lower())
         return Result(recorded_id(result, _RESULT_IDS), CODE_EXECUTION, content, failed)
     flags = [result[key] for key in ("is_error", "isError") if type(result.get(key)) is bool]
-    failed = flags[0] if flags else _failed(result.get("status", result.get("outcome")))
+    failed = flags[0] if flags else _is_failure(result.get("status", result.get("outcome")))
     if type(content) is dict and type(content.get("type")) is str and ("value" in content or "reason" in content):
         failed = content["type"] in _FAILED  # Vercel
         content = content["value"] if "value" in content else content["reason"]
     elif type(content) is dict and content.keys() == {"status", "value"}:  # goose
-        failed, content = _failed(content["status"]), content["value"]
+        failed, content = _is_failure(content["status"]), content["value"]
     elif failed is None and kind is None and type(content) is dict and content.keys() == {"error"}:
         failed = True  # Gemini's API asks for this key
     return Result(recorded_id(result, _RESULT_IDS), next(names, None), only_part(content), failed)
 
 
-def _failed(status: Any) -> bool | None:
+def _is_failure(status: Any) -> bool | None:
     return None if type(status) is not str else True if status in _FAILED else False if status in _SUCCEEDED else None
 
 

@@ -31,7 +31,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
-class _Plain(Struct, forbid_unknown_fields=True, gc=False):
+class _PlainMessage(Struct, forbid_unknown_fields=True, gc=False):
     """The common message."""
 
     role: Literal["user", "assistant"]
@@ -45,7 +45,7 @@ class MessageSkim(Struct, gc=False):
     type: str | None = None
 
 
-_decode_plain = msgspec.json.Decoder(_Plain).decode
+_decode_plain = msgspec.json.Decoder(_PlainMessage).decode
 _decode_skim = msgspec.json.Decoder(MessageSkim).decode
 
 
@@ -62,7 +62,7 @@ class Message(Struct, frozen=True, gc=False):
     """from the model or a tool"""
 
 
-class Asked(Struct):
+class RequestMessages(Struct):
     """The messages of a request. They are good until the next request is read."""
 
     messages: list[Message]
@@ -77,11 +77,11 @@ class Messages:
 
     def __init__(self) -> None:
         self._known: dict[int, Message] = {}
-        self._latest = Asked([], [0], [])
+        self._latest = RequestMessages([], [0], [])
         self._head = b"["
         """the latest list in JSON, without its end"""
 
-    def read(self, text: bytes) -> Asked:
+    def read(self, text: bytes) -> RequestMessages:
         """`text`: a list in JSON. Raises what the decoder raises."""
         asked, size = self._latest, len(self._head)
         if len(text) == size + 1 and text.startswith(self._head):
@@ -90,7 +90,7 @@ class Messages:
             rest = _decode_list(b"[" + text[size + 1 :])
         else:
             rest = _decode_list(text)
-            asked = Asked([], [0], [])
+            asked = RequestMessages([], [0], [])
         new = [self._read(bytes(raw)) for raw in rest]
         messages, beginnings = asked.messages, asked.beginnings
         whole = beginnings[-1]
@@ -223,7 +223,7 @@ class _Conversation(Struct, eq=False):
         return self.has_called or (self.has_results and (self.stop is None or stops_for_tools(self.stop)))
 
 
-class Found(Struct, frozen=True):
+class Continuation(Struct, frozen=True):
     """The conversation that a request continues."""
 
     session: str = ""
@@ -243,7 +243,7 @@ class Continuations:
         self._index: dict[int, str | dict[str, None]] = {}
         """place → the conversation there, or several of them, the latest last"""
 
-    def find(self, asked: Asked, parent: str | None, current: str) -> Found:
+    def find(self, asked: RequestMessages, parent: str | None, current: str) -> Continuation:
         open_one, answers = self._open, asked.answers
         if open_one is not None:
             at = open_one.size
@@ -255,7 +255,7 @@ class Continuations:
             ):
                 for token in asked.messages[at].says:  # the common case: nobody else has the same
                     if token in open_one.says and hash((_ANSWER, open_one.latest, token)) not in self._index:
-                        return Found(current)
+                        return Continuation(current)
             self._put_in_index(open_one)
             self._open = None
         for at in reversed(asked.answers[-_MOST_TOKENS:]):
@@ -263,12 +263,12 @@ class Continuations:
             if found := self._pick_one(places, parent, current):
                 return found
         return (
-            self._by_late_answer(asked, parent, current)
-            or self._by_results(asked, parent, current)
-            or self._by_messages(asked, parent, current)
+            self._find_by_late_answer(asked, parent, current)
+            or self._find_by_results(asked, parent, current)
+            or self._find_by_messages(asked, parent, current)
         )
 
-    def _by_late_answer(self, asked: Asked, parent: str | None, current: str) -> Found | None:
+    def _find_by_late_answer(self, asked: RequestMessages, parent: str | None, current: str) -> Continuation | None:
         """Something stands between a request and its answer, or the beginning of the history was dropped."""
         messages, beginnings, answers = asked.messages, asked.beginnings, asked.answers
         for at in reversed(answers[-_MOST_TOKENS:]):
@@ -280,7 +280,7 @@ class Continuations:
                     return found
         return None
 
-    def _by_results(self, asked: Asked, parent: str | None, current: str) -> Found | None:
+    def _find_by_results(self, asked: RequestMessages, parent: str | None, current: str) -> Continuation | None:
         """It has results of the latest calls of a conversation, but not the answer that issued them."""
         messages, beginnings = asked.messages, asked.beginnings
         after = asked.answers[-1] + 1 if asked.answers else 0
@@ -289,16 +289,16 @@ class Continuations:
             names = self._latest(hash((_REQUEST, beginnings[end])))
             fitting = [name for name in names if not results.isdisjoint(self._conversations[name].says)]
             if fitting:
-                return Found(fitting[0], len(fitting) == 1)
+                return Continuation(fitting[0], len(fitting) == 1)
         return self._pick_one((hash((_CALL, token)) for token in results), parent, current)
 
-    def _by_messages(self, asked: Asked, parent: str | None, current: str) -> Found:
+    def _find_by_messages(self, asked: RequestMessages, parent: str | None, current: str) -> Continuation:
         """It is the latest request of a conversation again, or begins with it but does not repeat its answer."""
         messages, beginnings = asked.messages, asked.beginnings
         if again := self._pick(hash((_REQUEST, beginnings[-1])), parent, current):
             one = self._conversations[again.session]
             if one.goes_on or (not one.is_answered and any(message.is_answer for message in messages)):
-                return Found(again.session, is_certain=False)  # or somebody else asks the same
+                return Continuation(again.session, is_certain=False)  # or somebody else asks the same
         has_answer = False
         for end in range(len(messages) - 1, 0, -1):
             has_answer = has_answer or messages[end].is_answer
@@ -307,11 +307,11 @@ class Continuations:
             if found := self._pick(hash((_REQUEST, beginnings[end])), parent, current):
                 one = self._conversations[found.session]
                 is_next = self._compare or not (one.is_answered and one.says)
-                return Found(found.session, found.is_certain and is_next)
+                return Continuation(found.session, found.is_certain and is_next)
         # Unknown answers are those of an unknown conversation, unless another request has the same in front of its
         # question: then they are examples.
         has_known = not has_answer or not self._conversations or hash((_EXAMPLES, beginnings[-2])) in self._index
-        return Found(is_certain=self._compare or has_known)
+        return Continuation(is_certain=self._compare or has_known)
 
     def owner(self, parent: str | None, call_id: str | None, current: str) -> str | None:
         """The session of a call or a result that has a record of its own, if that can be told."""
@@ -327,7 +327,7 @@ class Continuations:
 
     # What happens in a conversation
 
-    def ask(self, session: str, asked: Asked) -> None:
+    def ask(self, session: str, asked: RequestMessages) -> None:
         """A request of this session."""
         beginnings = asked.beginnings
         one = self._conversations.pop(session, None)
@@ -372,20 +372,20 @@ class Continuations:
 
     # The index
 
-    def _pick(self, place: int, parent: str | None, current: str) -> Found | None:
+    def _pick(self, place: int, parent: str | None, current: str) -> Continuation | None:
         """The conversation in this place: if several are, the one that `parent` names, else the current or latest."""
         names = self._index.get(place)
         if names is None:
             return None
         if isinstance(names, str):
-            return Found(names)
+            return Continuation(names)
         if parent is not None:
             for name in self._latest(place):
                 if self._conversations[name].record == parent:
-                    return Found(name)
-        return Found(current if current in names else next(reversed(names)), is_certain=False)
+                    return Continuation(name)
+        return Continuation(current if current in names else next(reversed(names)), is_certain=False)
 
-    def _pick_one(self, places: Iterable[int], parent: str | None, current: str) -> Found | None:
+    def _pick_one(self, places: Iterable[int], parent: str | None, current: str) -> Continuation | None:
         """The conversation in one of these places: the first that is certain, else the first."""
         first = None
         for place in places:

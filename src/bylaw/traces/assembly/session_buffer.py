@@ -142,7 +142,7 @@ class SessionBuffer:
         known = None if call_id is None else self.calls.get(call_id)
         if call_id is not None and (self.lost_turns if known is None else call_id not in self.shared):
             return known  # an id that is not known may be that of a call that was dropped
-        waiting = self._waiting(call_id, name)
+        waiting = self._open_calls(call_id, name)
         if call_id is not None and known is None:  # a client may have changed the ids of the latest calls
             waiting = [one for one in waiting if _is_made(one.call) or one.call.turn == self.turn]
         if arguments is not None:
@@ -189,13 +189,13 @@ class SessionBuffer:
 
     def _possible(self, found: KnownCall, call_id: str | None, name: str | None) -> list[KnownCall]:
         """The calls that a result may answer. Of one answer, the last that waits is no more certain than the first."""
-        beside = [known for known in self._named(call_id, name) if known.call.turn == found.call.turn]
-        return [*self._waiting(call_id, name), *(known for known in beside if known.is_guessed)]
+        beside = [known for known in self._calls_with_id(call_id, name) if known.call.turn == found.call.turn]
+        return [*self._open_calls(call_id, name), *(known for known in beside if known.is_guessed)]
 
-    def _waiting(self, call_id: str | None, name: str | None) -> list[KnownCall]:
-        return [known for known in self._named(call_id, name) if not known.answered]
+    def _open_calls(self, call_id: str | None, name: str | None) -> list[KnownCall]:
+        return [known for known in self._calls_with_id(call_id, name) if not known.answered]
 
-    def _named(self, call_id: str | None, name: str | None) -> list[KnownCall]:
+    def _calls_with_id(self, call_id: str | None, name: str | None) -> list[KnownCall]:
         """The calls that share this id, if several do, else all; of this name, if one is given."""
         own = None if call_id is None else self.shared.get(call_id)
         calls = self.calls.values() if own is None else [self.calls[one] for one in own if one in self.calls]
@@ -311,7 +311,7 @@ def same_value(left: Any, right: Any) -> bool:
         return msgspec.json.encode(left) == msgspec.json.encode(right)
 
 
-def united(unread: tuple[str, ...], tools: Iterable[str]) -> tuple[str, ...]:
+def join_unread(unread: tuple[str, ...], tools: Iterable[str]) -> tuple[str, ...]:
     """Tools of which a response may hold calls that could not be read, with more of them."""
     names = {*unread, *tools}
     return ("*",) if "*" in names else tuple(sorted(names))

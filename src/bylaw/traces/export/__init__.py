@@ -271,7 +271,7 @@ def open_destination(
     if not private and like is not None and os.path.exists(like):
         mode = _OWNERS | (_ANYBODYS & os.stat(like).st_mode)
     with open_atomic(path, mode=mode, keep_mode=False) as file:
-        with _compressed(file, path) as out:
+        with _compress_file(file, path) as out:
             yield out
         refuse_existing(path, overwrite=overwrite)
 
@@ -284,7 +284,7 @@ def refuse_existing(path: str, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def _compressed(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+def _compress_file(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
     if path.endswith(".gz"):
         # without a time and a name, the same trace gives the same bytes
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:

@@ -27,7 +27,7 @@ from bylaw.model.events import (
 )
 from bylaw.traces.assembly.content import read_arguments, read_content
 from bylaw.traces.assembly.session_buffer import given_arguments
-from bylaw.traces.export.bylaw import LineBuilder, encodes_same, same, undeferred
+from bylaw.traces.export.bylaw import LineBuilder, decode_now, encodes_same, strictly_equal
 from bylaw.traces.formats.atif import Call, CallResult, Slots, Step, content_of, recorded_definition
 from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, RequestLine, TraceEndLine
 from bylaw.traces.formats.roundtrip_slots import RECORDED, SHAPE, Slot, slot_of
@@ -86,7 +86,7 @@ class _Trajectory:
     def _add_request(self, number: int, line: Line, event: Request) -> None:
         assert isinstance(line, RequestLine)
         held: dict[str, Any] = {}
-        messages, tools = undeferred(event.held_messages), undeferred(event.held_tools)
+        messages, tools = decode_now(event.held_messages), decode_now(event.held_tools)
         self._model = self._model or event.model
         if tools is not None and self._defines(tools):
             line.tools = UNSET
@@ -363,7 +363,7 @@ class _History:
         """How many messages the next request shares with the previous one, the new messages, and their steps."""
         shared = 0
         for old, new in zip(self._messages, messages, strict=False):
-            if not same(old, new):
+            if not strictly_equal(old, new):
                 break
             shared += 1
         added = messages[shared:]

@@ -41,11 +41,11 @@ from bylaw.traces.formats.bylaw.lines import (
     Line,
     LocatorLine,
     MessageLine,
-    Pieces,
     RequestLine,
     ResponseLine,
     SessionEndLine,
     SessionStartLine,
+    SharedMessages,
     ToolCallLine,
     ToolResultLine,
     TraceEndLine,
@@ -60,7 +60,7 @@ from bylaw.traces.records.jsontext import REFUSED, decode_list
 _split = msgspec.json.Decoder(list[Raw]).decode
 
 
-class _Shown(Struct, eq=False):
+class _WrittenMessages(Struct, eq=False):
     """The messages of a request that was written, by their hashes, or as a part of a list that only grows."""
 
     number: int
@@ -79,7 +79,7 @@ class Histories:
     """INVARIANT: bounded. A line refers at most MOST_FOLLOWED requests back, which is how many a reader keeps."""
 
     def __init__(self) -> None:
-        self._latest: dict[Origin, _Shown] = {}
+        self._latest: dict[Origin, _WrittenMessages] = {}
         self._written = 0
 
     def shorten(self, line: RequestLine, request: Request, number: int) -> None:
@@ -88,7 +88,7 @@ class Histories:
         before = self._latest.pop(request.origin, None)
         if before is not None and self._written - before.order >= MOST_FOLLOWED:
             before = None
-        shown = _Shown(number, self._written)
+        shown = _WrittenMessages(number, self._written)
         self._shorten_messages(line, request.held_messages, shown, before)
         if line.tools is not UNSET:
             shown.tools = hash(bytes(line.tools))
@@ -99,7 +99,11 @@ class Histories:
             del self._latest[next(iter(self._latest))]
 
     def _shorten_messages(
-        self, line: RequestLine, held: list[Any] | Deferred | None, shown: _Shown, before: _Shown | None
+        self,
+        line: RequestLine,
+        held: list[Any] | Deferred | None,
+        shown: _WrittenMessages,
+        before: _WrittenMessages | None,
     ) -> None:
         if type(held) is Prefix:
             shown.grows, shown.start, shown.end = held.held
@@ -114,7 +118,7 @@ class Histories:
             return
         parts = _parts(held)
         if parts is None:
-            whole = undeferred(held)
+            whole = decode_now(held)
             line.messages = UNSET if whole is None else Raw(msgspec.json.encode(whole))
             return
         shown.keys = [hash(part) for part in parts]
@@ -138,9 +142,9 @@ def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:
                 return [bytes(part) for part in _split(raw)]
             except REFUSED:
                 return None
-    if type(held) is Pieces:
+    if type(held) is SharedMessages:
         return held.parts()
-    found = undeferred(held)
+    found = decode_now(held)
     return [msgspec.json.encode(one) for one in found] if isinstance(found, list) else None
 
 
@@ -193,11 +197,11 @@ def _raw(value: list[Any] | Deferred | None) -> Raw | UnsetType:
         undecoded = value.held
         if isinstance(undecoded, Raw) and b"\n" not in bytes(undecoded):
             return undecoded
-    found = undeferred(value)
+    found = decode_now(value)
     return UNSET if found is None else Raw(msgspec.json.encode(found))
 
 
-def undeferred(value: list[Any] | Deferred | None) -> list[Any] | None:
+def decode_now(value: list[Any] | Deferred | None) -> list[Any] | None:
     """Messages or tools. If they are not decoded yet, the decoded form is not stored in the event."""
     if isinstance(value, Deferred) and value.decode is not None:
         found: list[Any] | None = value.decode() if value.held is UNSET else value.decode(value.held)
@@ -205,7 +209,7 @@ def undeferred(value: list[Any] | Deferred | None) -> list[Any] | None:
     return value.get() if isinstance(value, Deferred) else value
 
 
-def same(left: Any, right: Any) -> bool:
+def strictly_equal(left: Any, right: Any) -> bool:
     """Strict equality: for `==` alone, 1 and true are equal."""
     return left is right or (bool(left == right) and encodes_same(left, right))
 
@@ -242,7 +246,7 @@ class LineBuilder:
         response = self._held
         if response is not None:
             call = response.tool_calls[len(self._calls)]
-            if event is call or (event == call and same(event.arguments, call.arguments)):
+            if event is call or (event == call and strictly_equal(event.arguments, call.arguments)):
                 self._calls.append(call)
                 if len(self._calls) == len(response.tool_calls):
                     self.release()

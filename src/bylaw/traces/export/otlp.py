@@ -105,13 +105,13 @@ class _Runs:
         ended = [key for key in self._active if key[0] == session]
         self._ended += [self._active.pop(key) for key in ended]
 
-    def take_ended(self) -> list[_Run]:
+    def pop_ended(self) -> list[_Run]:
         ended, self._ended = self._ended, []
         return ended
 
     def take_all(self) -> list[_Run]:
         runs, self._active = self._active, {}
-        return [*self.take_ended(), *runs.values()]
+        return [*self.pop_ended(), *runs.values()]
 
     def _parent(self, origin: Origin, key: _RunKey) -> str:
         above = (origin.session, origin.parent_run, origin.parent_agent)
@@ -175,7 +175,7 @@ class OtlpWriter:
         if isinstance(event, SessionEnd):
             self._runs.end_session(event.origin.session)
         self._write_overdue(number)
-        for run in self._runs.take_ended():
+        for run in self._runs.pop_ended():
             self._put(run.line())
 
     def _add_response(self, number: int, line: Line, event: Response) -> None:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult, seconds
 from bylaw.traces.assembly.content import CALL_BLOCKS, read_arguments
 from bylaw.traces.assembly.session_buffer import given_arguments
-from bylaw.traces.export.bylaw import same, undeferred
+from bylaw.traces.export.bylaw import decode_now, strictly_equal
 from bylaw.traces.formats.bylaw.lines import VERSION, RequestLine
 from bylaw.traces.formats.otlp import (
     ADDED,
@@ -51,10 +51,10 @@ def describe_request(request: Request, line: RequestLine | None = None) -> Descr
     is_new = line is None or line.follows is UNSET
     messages: Any = None
     if line is None or line.follows is UNSET:
-        messages = undeferred(request.held_messages)
+        messages = decode_now(request.held_messages)
     elif line.messages is not UNSET:
         messages = msgspec.json.decode(line.messages)
-    tools = undeferred(request.held_tools) if line is None or line.tools_of is UNSET else None
+    tools = decode_now(request.held_tools) if line is None or line.tools_of is UNSET else None
     if isinstance(messages, list):
         found = [_otel_message(message) for message in messages]
         first = found[0] if found else {}
@@ -111,7 +111,7 @@ def describe_call(call: ToolCall) -> Described:
     }
     if call.raw_arguments is not None:
         attributes[ARGUMENTS] = call.raw_arguments
-        is_parsed = same(read_arguments(call.raw_arguments)[0], call.arguments)
+        is_parsed = strictly_equal(read_arguments(call.raw_arguments)[0], call.arguments)
         return attributes, {"raw_arguments": "text", **({"arguments": "json"} if is_parsed else {})}
     if call.arguments is None:
         return attributes, {}

@@ -11,7 +11,7 @@ from typing import Any
 from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import answer_of, answer_of_items
-from bylaw.traces.formats.chat import GatheringReader, Part
+from bylaw.traces.formats.chat import AnswerPart, GatheringReader
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import (
@@ -196,17 +196,17 @@ class RunStateReader(GatheringReader):
         else:
             self.read_open(record)
 
-    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+    def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         if "message" in event:
-            yield Part(_with_role(event["message"]), agent=event["agent"])
+            yield AnswerPart(_with_role(event["message"]), agent=event["agent"])
         elif _is_response(event):
-            yield Part(_answer(event))
+            yield AnswerPart(_answer(event))
         elif _is_item(event):
             raw = _raw(event)
             if not event["type"].startswith("tool_approval"):  # repeats its call
                 message = _with_role(message_of(raw))
                 is_answer = message["role"] == "assistant"
-                yield Part(message, key="run" if is_answer else None, agent=_agent(event) if is_answer else None)
+                yield AnswerPart(message, key="run" if is_answer else None, agent=_agent(event) if is_answer else None)
         else:
             raise MalformedRecord("this is neither a response nor an item of a run")
 

@@ -11,7 +11,7 @@ import msgspec
 from bylaw.traces.assembly.content import CODE_EXECUTION
 from bylaw.traces.assembly.conversation import MOST_MESSAGES
 from bylaw.traces.formats.call_signs import looks_like_call
-from bylaw.traces.formats.chat import GatheringReader, Part, call_of
+from bylaw.traces.formats.chat import AnswerPart, GatheringReader, call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
@@ -98,7 +98,7 @@ class AutoGenReader(GatheringReader):
         if not found:
             super().read_record(record)
 
-    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+    def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         kind, source, content = text_field(event, "type"), text_field(event, "source"), event.get("content")
         if kind is None:
             raise MalformedRecord("a message has no `type`")
@@ -106,7 +106,7 @@ class AutoGenReader(GatheringReader):
         outer = {"timestamp": event.get("created_at"), "usage": event.get("models_usage")}
         answer = {"role": "assistant", **outer}
         if kind == _THOUGHT:
-            yield Part({**answer, "content": [{"type": "thinking", "text": content}]}, source or "", source)
+            yield AnswerPart({**answer, "content": [{"type": "thinking", "text": content}]}, source or "", source)
         elif kind == _REQUEST or (kind == "AssistantMessage" and isinstance(content, list)):
             thought = event.get("thought")
             blocks = [{"type": "thinking", "text": thought}] if isinstance(thought, str) else []
@@ -114,12 +114,12 @@ class AutoGenReader(GatheringReader):
                 {**answer, "content": blocks, "tool_calls": [_call(one) for one in _listed(content)]}, source
             )
         elif kind in (_EXECUTION, "FunctionExecutionResultMessage"):
-            yield from (Part(_result(one, outer["timestamp"]), None, source) for one in _listed(content))
+            yield from (AnswerPart(_result(one, outer["timestamp"]), None, source) for one in _listed(content))
         elif kind == "AssistantMessage" or (kind in _TEXTS and not _is_user(source)):
             yield from self._whole({**answer, "content": _text(content)}, source)
         elif kind in ("UserMessage", "SystemMessage", *_TEXTS):
             role = "system" if kind == "SystemMessage" else "user"
-            yield Part({"role": role, "content": _text(content), "timestamp": outer["timestamp"]})
+            yield AnswerPart({"role": role, "content": _text(content), "timestamp": outer["timestamp"]})
         elif kind == _CODE:
             blocks = list_field(event, "code_blocks")
             calls = [call_of(None, CODE_EXECUTION, {"code_blocks": blocks})] if blocks else []
@@ -127,7 +127,7 @@ class AutoGenReader(GatheringReader):
         elif kind == _CODE_RESULT:
             result = object_field(event, "result")
             failed = result.get("exit_code") != 0 if isinstance(result.get("exit_code"), int) else None
-            yield Part(
+            yield AnswerPart(
                 {"role": "tool", "name": CODE_EXECUTION, "content": result.get("output"), "is_error": failed},
                 None,
                 source,
@@ -137,11 +137,11 @@ class AutoGenReader(GatheringReader):
                 {**answer, "content": [{"type": kind, "content": content}]}, source
             )  # told as unread
 
-    def _whole(self, message: dict[str, Any], source: str | None) -> Iterator[Part]:
+    def _whole(self, message: dict[str, Any], source: str | None) -> Iterator[AnswerPart]:
         """An answer of which no more follows; a thought before it is part of it."""
         pending = self._pending
         joins = pending is not None and pending.part.agent == source
-        yield Part(message, pending.part.key if joins and pending is not None else None, source)
+        yield AnswerPart(message, pending.part.key if joins and pending is not None else None, source)
         if joins and self._pending is not None:
             self._pending.part.key = None
 

@@ -81,7 +81,7 @@ class ChatReader(ConversationReader):
                     record.warn("unread-content", unread, (*path, "choices"))
                 message = unwrap(message)
             elif type(message) is dict and not _RENAMED.isdisjoint(message):
-                message = _renamed(message)
+                message = _rename_keys(message)
             if type(message) is dict and not _PARTS.isdisjoint(message) and is_framework_message(message):
                 for one in chat_message(message):
                     plain = {key: value for key, value in one.items() if key not in _PARTS}
@@ -130,7 +130,7 @@ class ChatReader(ConversationReader):
         conversation.add_message(message)
 
 
-def _renamed(message: dict[str, Any]) -> dict[str, Any]:
+def _rename_keys(message: dict[str, Any]) -> dict[str, Any]:
     """The message with its calls, or the id of the call that it answers, where other libraries store them."""
     extra = object_field(message, "additional_kwargs")
     invoked = list_field(message, "toolInvocations")
@@ -256,7 +256,7 @@ def _calls(
 # Event logs: each event becomes chat messages, and several events may be one answer
 
 
-class Part(Struct):
+class AnswerPart(Struct):
     """A message, or one part of the answer with this key."""
 
     message: dict[str, Any]
@@ -266,7 +266,7 @@ class Part(Struct):
 
 
 class _Pending(Struct):
-    part: Part
+    part: AnswerPart
     record: Record
     path: Path
 
@@ -277,7 +277,7 @@ class GatheringReader(ChatReader):
         self._pending: _Pending | None = None
 
     @abstractmethod
-    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+    def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         """What an event says. Raises MalformedRecord."""
 
     def read_record(self, record: Record) -> None:
@@ -303,7 +303,7 @@ class GatheringReader(ChatReader):
             return
         known = None if pending is None else pending.part
         if known is not None and None is not part.key == known.key and known.agent == part.agent:
-            known.message = joined(known.message, part.message)
+            known.message = join_parts(known.message, part.message)
             return
         self.end_answer(conversation)
         if part.key is None:
@@ -322,7 +322,7 @@ class GatheringReader(ChatReader):
         super().read_item(conversation, one.record, one.part.message, one.path)
 
 
-def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def join_parts(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Two parts of one answer. What is not content is the same in both, or was recorded with one of them."""
     joined = {**first, **{key: value for key, value in second.items() if value is not None}}
     blocks = [*blocks_of(first.get("content"))]

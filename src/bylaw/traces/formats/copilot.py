@@ -15,7 +15,7 @@ from msgspec import Struct
 from bylaw.model.events import Event, Origin
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.bodies import read_request
-from bylaw.traces.formats.chat import ChatReader, blocks_of, call_of, joined
+from bylaw.traces.formats.chat import ChatReader, blocks_of, call_of, join_parts
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.pairs import Pair, PairsReader
@@ -304,7 +304,7 @@ class CopilotCliReader(ChatReader):
         for message in self._messages(kind, data, item.get("timestamp"), run):
             part_of = text_field(data, "apiCallId") if type(data.get("chunkCount")) is int else None
             if part_of is not None and self._pending is not None and self._pending.part_of == part_of:
-                self._pending.message = joined(self._pending.message, message)
+                self._pending.message = join_parts(self._pending.message, message)
                 continue
             self.end_answer(conversation)
             one = _Answer(message, run, record, path, part_of)

@@ -12,7 +12,7 @@ from typing import Any
 from bylaw.model.events import Event
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.bodies import read_request
-from bylaw.traces.formats.chat import ChatReader, GatheringReader, Part, blocks_of, call_of
+from bylaw.traces.formats.chat import AnswerPart, ChatReader, GatheringReader, blocks_of, call_of
 from bylaw.traces.formats.messages import chat_message, parsed
 from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field, type_name
@@ -278,20 +278,20 @@ class GeminiStreamReader(GatheringReader):
         else:
             super().read_record(record)
 
-    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+    def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         kind, at = text_field(event, "type"), event.get("timestamp")
         if kind not in _EVENTS:
             raise MalformedRecord("this is no event of a session", code="unknown-kind")
         if kind == "message" and event.get("role") == "assistant":
-            yield Part({"role": "assistant", "content": event.get("content"), "timestamp": at}, _PRINTED)
+            yield AnswerPart({"role": "assistant", "content": event.get("content"), "timestamp": at}, _PRINTED)
         elif kind == "message":
-            yield Part({"role": "user", "content": event.get("content"), "timestamp": at})
+            yield AnswerPart({"role": "user", "content": event.get("content"), "timestamp": at})
         elif kind == "tool_use":
             call = call_of(event.get("tool_id"), text_field(event, "tool_name"), event.get("parameters"))
-            yield Part({"role": "assistant", "content": None, "tool_calls": [call], "timestamp": at}, _PRINTED)
+            yield AnswerPart({"role": "assistant", "content": None, "tool_calls": [call], "timestamp": at}, _PRINTED)
         elif kind == "tool_result":
             status, error = event.get("status"), event.get("error")
             said = error.get("message", error) if isinstance(error, dict) else error
             result = {"role": "tool", "tool_call_id": text_field(event, "tool_id"), "timestamp": at}
             failed = status != "success" if isinstance(status, str) else None
-            yield Part({**result, "content": event.get("output", said), "is_error": failed})
+            yield AnswerPart({**result, "content": event.get("output", said), "is_error": failed})

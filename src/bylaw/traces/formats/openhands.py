@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylaw.traces.formats.bodies import read_answer
-from bylaw.traces.formats.chat import GatheringReader, Part, blocks_of, call_of
+from bylaw.traces.formats.chat import AnswerPart, GatheringReader, blocks_of, call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
@@ -61,7 +61,7 @@ class OpenHandsReader(GatheringReader):
         else:
             super().read_record(record)
 
-    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+    def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         at = event.get("timestamp")
         if isinstance(event.get("kind"), str):
             yield from self._sdk_event(event, at)
@@ -74,27 +74,27 @@ class OpenHandsReader(GatheringReader):
 
     # Trajectories
 
-    def _action(self, event: dict[str, Any], kind: str, at: Any) -> Iterator[Part]:
+    def _action(self, event: dict[str, Any], kind: str, at: Any) -> Iterator[AnswerPart]:
         arguments, source = object_field(event, "args"), event.get("source")
         called = object_field(event, "tool_call_metadata")
         if kind == "system":
-            yield Part({"role": "system", "content": arguments.get("content"), "timestamp": at})
+            yield AnswerPart({"role": "system", "content": arguments.get("content"), "timestamp": at})
         elif kind == "message" and source != "agent":
-            yield Part({"role": "user", "content": arguments.get("content"), "timestamp": at})
+            yield AnswerPart({"role": "user", "content": arguments.get("content"), "timestamp": at})
         elif kind in _SILENT and not called:
             return
         elif source != "agent":
-            yield Part({"role": "user", "content": text_field(event, "message"), "timestamp": at})
+            yield AnswerPart({"role": "user", "content": text_field(event, "message"), "timestamp": at})
         elif kind == "message":
             usage = object_field(object_field(event, "llm_metrics"), "accumulated_token_usage")
             about = {"model": text_field(usage, "model")} if usage else {}
-            yield Part({"role": "assistant", "content": arguments.get("content"), "timestamp": at, **about})
+            yield AnswerPart({"role": "assistant", "content": arguments.get("content"), "timestamp": at, **about})
         else:
             yield from self._call(event, kind, arguments, called, at)
 
     def _call(
         self, event: dict[str, Any], kind: str, arguments: dict[str, Any], called: dict[str, Any], at: Any
-    ) -> Iterator[Part]:
+    ) -> Iterator[AnswerPart]:
         body = object_field(called, "model_response")
         answer, key = read_answer(body), text_field(body, "id")
         call_id = text_field(called, "tool_call_id") or f"event {event.get('id')}"
@@ -103,14 +103,14 @@ class OpenHandsReader(GatheringReader):
         if answer is not None and any(call.get("id") == call_id for call in issued):
             if key is None or key not in self._answered:
                 self._answered |= {} if key is None else {key: None}
-                yield Part({**answer, "timestamp": at})
+                yield AnswerPart({**answer, "timestamp": at})
             return
         given = {name: value for name, value in arguments.items() if name not in _ABOUT_CALL}
         call = call_of(call_id, text_field(called, "function_name") or kind, given)
         content = text_field(arguments, "thought") or None
-        yield Part({"role": "assistant", "content": content, "tool_calls": [call], "timestamp": at}, key)
+        yield AnswerPart({"role": "assistant", "content": content, "tool_calls": [call], "timestamp": at}, key)
 
-    def _observation(self, event: dict[str, Any], kind: str, at: Any) -> Iterator[Part]:
+    def _observation(self, event: dict[str, Any], kind: str, at: Any) -> Iterator[AnswerPart]:
         called, extras = object_field(event, "tool_call_metadata"), object_field(event, "extras")
         call_id = text_field(called, "tool_call_id") or self._calls.get(str(event.get("cause")))
         if call_id is None:
@@ -119,18 +119,18 @@ class OpenHandsReader(GatheringReader):
         failed = kind in ("error", "user_rejected") or (True if type(code) is int and code > 0 else None)
         name = text_field(called, "function_name")
         result = {"role": "tool", "tool_call_id": call_id, "content": event.get("content"), "timestamp": at}
-        yield Part({**result, "is_error": False if code == 0 and not failed else failed, "name": name})
+        yield AnswerPart({**result, "is_error": False if code == 0 and not failed else failed, "name": name})
 
     # Events of the SDK
 
-    def _sdk_event(self, event: dict[str, Any], at: Any) -> Iterator[Part]:
+    def _sdk_event(self, event: dict[str, Any], at: Any) -> Iterator[AnswerPart]:
         kind, call_id = event["kind"], text_field(event, "tool_call_id")
         if kind == "SystemPromptEvent":
-            yield Part({"role": "system", "content": object_field(event, "system_prompt").get("text")})
+            yield AnswerPart({"role": "system", "content": object_field(event, "system_prompt").get("text")})
         elif kind == "MessageEvent":
             message = object_field(event, "llm_message")
             role = text_field(message, "role") or ("assistant" if event.get("source") == "agent" else "user")
-            yield Part({**message, "role": role, "timestamp": at}, text_field(event, "llm_response_id"))
+            yield AnswerPart({**message, "role": role, "timestamp": at}, text_field(event, "llm_response_id"))
         elif kind == "ActionEvent":
             call, action = object_field(event, "tool_call"), object_field(event, "action")
             function = object_field(call, "function") or call
@@ -141,12 +141,12 @@ class OpenHandsReader(GatheringReader):
             answer = {"role": "assistant", "content": blocks_of(event.get("thought")), "timestamp": at}
             answer["reasoning_content"] = text_field(event, "reasoning_content")
             answer["tool_calls"] = [call_of(call_id, name, function.get("arguments", given))]
-            yield Part(answer, text_field(event, "llm_response_id"))
+            yield AnswerPart(answer, text_field(event, "llm_response_id"))
         elif call_id is not None or kind == "ObservationEvent":
             seen = event.get("observation", event.get("error", event.get("rejection_reason")))
             failed = True if kind in _REJECTED else object_field(event, "observation").get("is_error")
             content = seen.get("content", seen.get("output", seen)) if isinstance(seen, dict) else seen
             call_id = call_id or self._calls.get(str(event.get("action_id")))
             result = {"role": "tool", "tool_call_id": call_id, "name": text_field(event, "tool_name"), "timestamp": at}
-            yield Part({**result, "content": content, "is_error": failed if isinstance(failed, bool) else None})
+            yield AnswerPart({**result, "content": content, "is_error": failed if isinstance(failed, bool) else None})
         # what is left is not shown to the model: pauses, condensations, changes of state

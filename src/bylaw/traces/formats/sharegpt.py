@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bylaw.traces.formats.chat import GatheringReader, Part, call_of
+from bylaw.traces.formats.chat import AnswerPart, GatheringReader, call_of
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, suggest, text_field
 
@@ -52,7 +52,7 @@ class ShareGptReader(GatheringReader):
             system = text_field(value, "system")
             self.read_list(record, value["conversations"], ("conversations",), name, system=system)
 
-    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+    def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         if not _is_message(event):
             raise MalformedRecord("a message has no text `from` and `value`")
         speaker, text = event["from"], event["value"]
@@ -61,16 +61,18 @@ class ShareGptReader(GatheringReader):
             help = suggest(speaker, tuple(_ROLES))
             raise MalformedRecord(f"unknown speaker `{speaker}`", ("from",), code="unknown-kind", help=help)
         if speaker in _CALLS:
-            yield Part({"role": role, "content": None, "tool_calls": _calls(text)}, key="answer")
+            yield AnswerPart({"role": role, "content": None, "tool_calls": _calls(text)}, key="answer")
         elif role == "assistant":
             calls = [call for written in _WRITTEN.findall(text) for call in _calls(written)]
             content = _WRITTEN.sub("", text).strip() if calls else text
-            yield Part({"role": role, "content": content, **({"tool_calls": calls} if calls else {})}, key="answer")
+            yield AnswerPart(
+                {"role": role, "content": content, **({"tool_calls": calls} if calls else {})}, key="answer"
+            )
         elif role == "tool" and (found := _RETURNED.fullmatch(text)) is not None:
             for one in found[1].split("<tool_response>"):
-                yield Part(_result(parsed(one.replace("</tool_response>", "").strip())))
+                yield AnswerPart(_result(parsed(one.replace("</tool_response>", "").strip())))
         else:
-            yield Part(_result(text) if role == "tool" else {"role": role, "content": text})
+            yield AnswerPart(_result(text) if role == "tool" else {"role": role, "content": text})
 
 
 def _calls(text: str) -> list[dict[str, Any]]:

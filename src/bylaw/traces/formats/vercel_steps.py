@@ -11,7 +11,7 @@ from typing import Any
 
 from bylaw.traces.assembly.content import only_part
 from bylaw.traces.formats.bodies import read_request
-from bylaw.traces.formats.chat import GatheringReader, Part, call_of
+from bylaw.traces.formats.chat import AnswerPart, GatheringReader, call_of
 from bylaw.traces.formats.chat_message import results_in
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
@@ -44,16 +44,16 @@ class VercelStepsReader(GatheringReader):
             self._close()  # the first step of another run
         self.read_open(record)
 
-    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+    def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         if not _is_step(event):
             raise MalformedRecord("a step has no `finishReason`, `usage` or `response`, or neither content nor calls")
         request = read_request(parsed(object_field(event, "request").get("body")))
         if request is not None and _answers(event) <= 1:
-            yield from (Part(message) for message in request.chat())
-        yield Part(_answer(event))
+            yield from (AnswerPart(message) for message in request.chat())
+        yield AnswerPart(_answer(event))
         for part in [*list_field(event, "content"), *list_field(event, _RESULTS)]:
             if isinstance(part, dict) and (part.get("type") in _RETURNED or "result" in part):
-                yield Part(_result(part, event))
+                yield AnswerPart(_result(part, event))
 
 
 def _answers(step: dict[str, Any]) -> int:

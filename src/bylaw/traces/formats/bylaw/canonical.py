@@ -23,9 +23,9 @@ from bylaw.traces.formats.bylaw.lines import (
     Header,
     Line,
     Origins,
-    Pieces,
     RequestLine,
     ResponseLine,
+    SharedMessages,
     ToolCallLine,
     TraceEndLine,
     TraceStartLine,
@@ -195,7 +195,7 @@ def _new_pieces(messages: Any) -> list[Any]:
 
 
 def _front(count: int, pieces: list[Any]) -> list[Any]:
-    return Pieces(None, (pieces, count)).get()
+    return SharedMessages(None, (pieces, count)).get()
 
 
 class CanonicalReader(LineReader):
@@ -301,12 +301,12 @@ class CanonicalReader(LineReader):
             self._copied += count
             pieces = pieces[:count]
         pieces += _new_pieces(line.messages)
-        line.messages = Pieces(None, (pieces, len(pieces)))  # type: ignore[assignment]
+        line.messages = SharedMessages(None, (pieces, len(pieces)))  # type: ignore[assignment]
 
     def _pieces(self, base: Request) -> list[Any] | None:
         """The messages of a request, in a list that the next one can share."""
         held = base.held_messages
-        if isinstance(held, Pieces):
+        if isinstance(held, SharedMessages):
             pieces, end = held.held
             if end == len(pieces):
                 return pieces  # type: ignore[no-any-return]

@@ -218,7 +218,7 @@ def messages_in(line: bytes) -> list[Any] | None:
         return messages
 
 
-class _Skimmed(Struct, gc=False):
+class _SessionFields(Struct, gc=False):
     """The fields that tell sessions apart."""
 
     kind: str | None = None
@@ -226,7 +226,7 @@ class _Skimmed(Struct, gc=False):
     messages: list[MessageSkim] | None = None
 
 
-_skim = decoder_of(_Skimmed)
+_skim = decoder_of(_SessionFields)
 
 
 def summarize(line: bytes) -> RecordSummary:
@@ -280,15 +280,15 @@ def request_of(line: RequestLine, origin: Origin, source: Locator | None) -> Req
         at=line.at,
         source=source,
         model=line.model,
-        held_messages=None if messages is UNSET else _deferred(messages),
+        held_messages=None if messages is UNSET else _defer(messages),
         params=line.params,
-        held_tools=None if tools is UNSET else _deferred(tools),
+        held_tools=None if tools is UNSET else _defer(tools),
         metadata=line.metadata,
         held_others=line.others,
     )
 
 
-class Pieces(Deferred, eq=False):
+class SharedMessages(Deferred, eq=False):
     """Messages at the front of a list that keeps growing: `held` is the list and how many of it.
 
     Requests that follow each other share the list. Its elements are JSON until one of the requests is looked at.
@@ -307,7 +307,7 @@ class Pieces(Deferred, eq=False):
         return [bytes(one) if type(one) is Raw else msgspec.json.encode(one) for one in pieces[:end]]
 
 
-def _deferred(found: Raw | Deferred) -> Deferred:
+def _defer(found: Raw | Deferred) -> Deferred:
     """What stands on the line; what another format stores elsewhere is deferred already."""
     return found if isinstance(found, Deferred) else Deferred(decode_list, found)
 
