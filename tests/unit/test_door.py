@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 import subprocess
 import sys
 import typing
@@ -69,3 +71,16 @@ def test_a_name_can_be_replaced_for_a_test(name: str) -> None:
 @pytest.mark.parametrize("name", ["check", "diff"])
 def test_type_hints_of_functions_can_be_resolved(name: str) -> None:
     assert "return" in typing.get_type_hints(getattr(bylaw, name))
+
+
+def test_every_public_name_and_method_is_documented() -> None:
+    undocumented = []
+    for name in bylaw.__all__:
+        value = getattr(bylaw, name)
+        members = vars(value) if inspect.isclass(value) else {}
+        methods = [f"{name}.{key}" for key in members if not key.startswith("_") and inspect.isroutine(members[key])]
+        for path in [name, *methods]:
+            found = operator.attrgetter(path)(bylaw)
+            if callable(found) and not inspect.getdoc(found):
+                undocumented.append(path)
+    assert undocumented == []

@@ -216,6 +216,7 @@ class ComplianceResult(_Record, frozen=True, kw_only=True):
     turns: int = 0
 
     def in_state(self, state: State) -> list[BehavioralRule]:
+        """The rules that were satisfied, violated, not triggered or not decided."""
         return [rule for rule in self.extracted_rules if rule.state is state]
 
     @property

@@ -153,9 +153,11 @@ class ContractReport(Struct, frozen=True, kw_only=True):
         return 4 if errors else 3
 
     def with_outcome(self, outcome: CellOutcome) -> tuple[Cell, ...]:
+        """The cells that ended so."""
         return tuple(cell for cell in self.cells if cell.outcome is outcome)
 
     def cell(self, invariant: str, scenario: str) -> Cell:
+        """The cell of an invariant in a scenario. Raises StopIteration if the matrix has none."""
         return next(cell for cell in self.cells if (cell.invariant, cell.scenario) == (invariant, scenario))
 
 

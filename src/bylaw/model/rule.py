@@ -37,6 +37,8 @@ class Scope(StrEnum):
 
 
 class Rule(Struct, frozen=True, kw_only=True):
+    """One rule, as a rule file states it or as code builds it."""
+
     id: str
     kind: str
     demand: Demand

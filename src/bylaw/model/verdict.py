@@ -12,6 +12,8 @@ from bylaw.model.rule import Rule, Severity
 
 
 class Outcome(StrEnum):
+    """The result of evaluating a rule."""
+
     OK = "ok"
     VIOLATED = "violated"
     VACUOUS = "vacuous"
@@ -51,6 +53,8 @@ class EventRef(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
+    """What a rule says about one trace or session, why, and the events that decided it."""
+
     rule: Rule
     outcome: Outcome
     session: str | None = None

@@ -299,6 +299,7 @@ class GuardClient(Guard):
     # -- what a service is asked for otherwise --------------------------------------------------------------------
 
     def _elsewhere(self, *_: Any, **__: Any) -> Any:
+        """Not possible in a client. Raises NotImplementedError."""
         raise NotImplementedError("a client decides and records; operators use the console or the JSON API")
 
     reload = kill = revive = terminate = shadow_report = follower = replay = _elsewhere
@@ -325,6 +326,7 @@ class AsyncGuardClient(GuardClient):
         self._alink = AsyncLink(url, key, more.get("timeout", 5.0), ahttp)
 
     async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
+        """`decide` for asyncio."""
         try:
             prepared, body = self._prepare(attempt, review)
         except RefusedAttempt as why:
@@ -362,14 +364,17 @@ class AsyncGuardClient(GuardClient):
         is_error: bool | None = None,
         ts: float | None = None,
     ) -> tuple[Any, ...]:
+        """`record` for asyncio."""
         body = _result_body(decision, content, session, is_error, ts)
         return verdicts_of(await self._atell("/v1/record", body))
 
     async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
+        """`release` for asyncio."""
         call_id, key = call_key(decision, session)
         return (await self._atell("/v1/release", {"call_id": call_id, "session": key})).released
 
     async def aend_session(self, session: str, *, complete: bool = True) -> tuple[Any, ...]:
+        """`end_session` for asyncio."""
         self._lives.end(session)
         return verdicts_of(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
 
@@ -388,6 +393,7 @@ class AsyncGuardClient(GuardClient):
             await to_thread(self._deliver)
 
     async def aclose(self) -> None:
+        """`close` for asyncio."""
         try:
             await self._adeliver()
         except Unreachable as problem:
