@@ -18,7 +18,7 @@ from bylaw.traces.formats.bylaw.reader import header_of
 from bylaw.traces.formats.call_signs import CallSigns
 from bylaw.traces.formats.catalogue import CATALOGUE, FORMATS
 from bylaw.traces.formats.detect import detect
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import records_of
 from bylaw.traces.records.files import Input, open_bytes, open_path
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
@@ -140,12 +140,12 @@ class TraceStream:
             *([f"{more:,} more problems are not listed"] if more else ()),
         ]
 
-    def _opened(self, problems: Problems) -> Opened:
+    def _opened(self, problems: Problems) -> OpenedFile:
         records = Records(self._source, self._layout, problems)
-        return Opened(self._source, self._layout, records, problems, self._verify_ids, self._eager)
+        return OpenedFile(self._source, self._layout, records, problems, self._verify_ids, self._eager)
 
 
-def _exported_name(format: str, opened: Opened) -> str | None:
+def _exported_name(format: str, opened: OpenedFile) -> str | None:
     """The name of a trace that Bylaw has written in the format of others."""
     from bylaw.traces.formats import atif, otlp  # they read the file, too
 

@@ -11,7 +11,7 @@ from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import ASSISTANT
 from bylaw.traces.formats.gemini import CallOrder, is_content
 from bylaw.traces.formats.messages import chat_message
-from bylaw.traces.formats.reader import LOGGED_TWICE, LoggedRecords, Opened
+from bylaw.traces.formats.reader import LOGGED_TWICE, LoggedRecords, OpenedFile
 from bylaw.traces.formats.record import Path, Record, list_field, object_field, snake, text_field, type_name
 
 _INVOCATIONS = ("invocationId", "invocation_id")
@@ -34,7 +34,7 @@ def _is_event(value: Any) -> bool:
 
 
 class AdkReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._order = CallOrder()
         self._logged = LoggedRecords()
@@ -49,10 +49,10 @@ class AdkReader(ChatReader):
         elif isinstance(evaluated.get(_CASES), list):
             for index, case in enumerate(evaluated[_CASES]):
                 path = (_CASES, index, "conversation")
-                self._session(record, _events_of(list_field(case, "conversation")), path, _named(snake(case)))
+                self._session(record, _events_of(list_field(case, "conversation")), path, _add_names(snake(case)))
         elif isinstance(evaluated.get(_RESULTS), list):
             for index, case in enumerate(evaluated[_RESULTS]):
-                self._session(record, _recorded(snake(case)), (_RESULTS, index), _named(snake(case)))
+                self._session(record, _recorded_events(snake(case)), (_RESULTS, index), _add_names(snake(case)))
         else:
             self.read_open(record)
 
@@ -109,12 +109,12 @@ def _outer(event: dict[str, Any]) -> dict[str, Any]:
 # Evaluations. The API says `evalCases` for the `eval_cases` of a file.
 
 
-def _named(case: dict[str, Any]) -> dict[str, Any]:
+def _add_names(case: dict[str, Any]) -> dict[str, Any]:
     details = object_field(case, "session_details")
     return {**details, "id": text_field(details, "id") or text_field(case, "eval_id")}
 
 
-def _recorded(case: dict[str, Any]) -> list[Any]:
+def _recorded_events(case: dict[str, Any]) -> list[Any]:
     """What the agent did in an evaluation: its session, or each invocation beside what was expected."""
     events = list_field(object_field(case, "session_details"), "events")
     per = list_field(case, "eval_metric_result_per_invocation")

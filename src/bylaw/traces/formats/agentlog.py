@@ -55,7 +55,7 @@ from bylaw.traces.formats.agentlog_records import (
     raw_messages_in,
     summarize,
 )
-from bylaw.traces.formats.reader import AssemblingReader, Opened
+from bylaw.traces.formats.reader import AssemblingReader, OpenedFile
 from bylaw.traces.formats.record import decode_typed_again
 from bylaw.traces.records.jsontext import REFUSED, decode_list
 from bylaw.traces.records.lines import Block
@@ -68,7 +68,7 @@ UNKNOWN = Meta(session_id="")
 
 
 class AgentlogReader(AssemblingReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         found = opened.survey(summarize, HINTS)
         self._file = opened.problems.file

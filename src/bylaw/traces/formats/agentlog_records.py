@@ -125,11 +125,11 @@ decode_record: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(ChatRequest,
 decode_unread: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(UnreadRequest, *_REST)]).decode
 
 
-class _Keyed(Struct, gc=False):
+class _RawPayload(Struct, gc=False):
     payload: dict[str, Raw]
 
 
-_decode_keyed = decoder_of(_Keyed)
+_decode_keyed = decoder_of(_RawPayload)
 
 
 def _payload_of(line: bytes) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class _SkimmedPayload(Struct, gc=False):
     messages: list[MessageSkim] | None = None
 
 
-class _Skimmed(Struct, gc=False):
+class _SessionFields(Struct, gc=False):
     """The fields that tell sessions apart."""
 
     kind: str | None = None
@@ -194,7 +194,7 @@ class _Skimmed(Struct, gc=False):
     payload: _SkimmedPayload | None = None
 
 
-_skim = decoder_of(_Skimmed)
+_skim = decoder_of(_SessionFields)
 
 
 def summarize(line: bytes) -> RecordSummary:
@@ -221,7 +221,7 @@ _SHORT_ESCAPE = re.compile(rb'\\(["\\bfnrt])')
 _LONG = {b"b": rb"\u0008", b"f": rb"\u000c", b"n": rb"\u000a", b"r": rb"\u000d", b"t": rb"\u0009"}
 
 
-class _Hashed(Struct):
+class _RecordId(Struct):
     id: str | None = None
     payload: Raw = Raw(b"null")
 
@@ -244,7 +244,7 @@ def _without_exponent(digits: str) -> str:
     return f"{sign}0.{'0' * (-int(exponent) - 1)}{whole}{fraction}"
 
 
-_envelope = decoder_of(_Hashed)
+_envelope = decoder_of(_RecordId)
 _payload = msgspec.json.Decoder(float_hook=_number).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
 

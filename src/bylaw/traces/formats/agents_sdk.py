@@ -12,8 +12,8 @@ from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import answer_of, answer_of_items
 from bylaw.traces.formats.chat import AnswerPart, GatheringReader
-from bylaw.traces.formats.messages import parsed
-from bylaw.traces.formats.reader import Opened, Reader
+from bylaw.traces.formats.messages import parse_if_json
+from bylaw.traces.formats.reader import OpenedFile, Reader
 from bylaw.traces.formats.record import (
     MalformedRecord,
     Record,
@@ -41,8 +41,8 @@ def claims(value: Any) -> bool:
     return _is_part(value) or is_saved_run(value)
 
 
-def reader(opened: Opened) -> Reader:
-    first = parsed(opened.first_record().decode(errors="replace"))
+def reader(opened: OpenedFile) -> Reader:
+    first = parse_if_json(opened.first_record().decode(errors="replace"))
     return RunStateReader(opened) if is_saved_run(first) else AgentsSdkReader(opened)
 
 
@@ -51,7 +51,7 @@ def _is_part(value: Any) -> bool:
 
 
 class AgentsSdkReader(SpanReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._groups: dict[str, str] = {}
 

@@ -25,7 +25,7 @@ from bylaw.traces.formats.bylaw.lines import (
     ToolResultLine,
 )
 from bylaw.traces.formats.chat_message import item_of, read_assistant, time_of
-from bylaw.traces.formats.reader import ConversationReader, Opened, Reader, add_answer
+from bylaw.traces.formats.reader import ConversationReader, OpenedFile, Reader, add_answer
 from bylaw.traces.formats.record import (
     MalformedRecord,
     Path,
@@ -52,7 +52,7 @@ def claims(value: Any) -> bool:
     return (isinstance(version, str) and version.upper().startswith("ATIF")) or isinstance(value.get("agent"), dict)
 
 
-def reader(opened: Opened) -> Reader:
+def reader(opened: OpenedFile) -> Reader:
     return AtifReader(opened) if own_header(opened.first_record()) is None else OwnAtifReader(opened)
 
 
@@ -246,7 +246,7 @@ def own_header(first: bytes) -> Header | None:
 
 
 class OwnAtifReader(RoundTripReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._copied = 0
 

@@ -12,7 +12,7 @@ from bylaw.traces.assembly.content import CODE_EXECUTION
 from bylaw.traces.assembly.conversation import MOST_MESSAGES
 from bylaw.traces.formats.call_signs import looks_like_call
 from bylaw.traces.formats.chat import AnswerPart, GatheringReader, call_of
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
 _THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent"
@@ -77,7 +77,7 @@ def _calls_in(messages: list[Any]) -> int:
 
 
 class AutoGenReader(GatheringReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._streamed: deque[Any] = deque(maxlen=MOST_MESSAGES)
         """messages that were a record each: the result that ends a stream repeats them"""

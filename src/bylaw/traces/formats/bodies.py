@@ -18,7 +18,7 @@ from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, Result, foreign_call
 from bylaw.traces.assembly.session_buffer import MOST_CALLS, KnownCall, SessionBuffer
 from bylaw.traces.formats.chat_message import ASSISTANT, read_assistant, results_in, time_of, unwrap
-from bylaw.traces.formats.messages import bare_calls, chat_message, chat_messages, first_answer, parsed
+from bylaw.traces.formats.messages import bare_calls, chat_message, chat_messages, first_answer, parse_if_json
 from bylaw.traces.formats.record import MalformedRecord, object_field, text_field
 from bylaw.traces.formats.responses_items import add_item, is_item
 
@@ -101,7 +101,7 @@ def _tools(body: dict[str, Any]) -> list[Any] | None:
 
 def read_answer(body: Any) -> dict[str, Any] | None:
     """The answer in a body as an assistant's chat message, with its `model`, `finish_reason` and `usage`; or None."""
-    body = parsed(body)
+    body = parse_if_json(body)
     if not isinstance(body, dict):
         return None
     return next((found for read in _READERS if (found := read(body)) is not None), None)
@@ -109,7 +109,7 @@ def read_answer(body: Any) -> dict[str, Any] | None:
 
 def answer_of(output: Any) -> dict[str, Any] | None:
     """The answer in what a recorder wrote as the output of a model: a body, messages in any shape, calls, or text."""
-    output = parsed(output)
+    output = parse_if_json(output)
     calls = bare_calls(output)
     if calls is not None:
         return {"role": "assistant", "content": None, "tool_calls": calls}

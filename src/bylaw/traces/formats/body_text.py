@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.messages import parse_if_json
 from bylaw.traces.formats.record import list_field, object_field, text_field
 
 # Events of streamed responses: OpenAI's chunks and events of Responses, Anthropic's events. All events of a response
@@ -199,7 +199,7 @@ def read_body(value: Any) -> Any:
             return value
     if isinstance(value, str):
         value = _decoded(value)
-        value = value if value.startswith(_STREAMS) else parsed(value)
+        value = value if value.startswith(_STREAMS) else parse_if_json(value)
     if not isinstance(value, str) or not value.startswith(_STREAMS):
         body = _collected(value) if isinstance(value, list) else None
         return value if body is None else body
@@ -259,7 +259,7 @@ def is_cut(text: str | list[Any]) -> bool:
         events = read_events(text.encode())
         bodies = [event.json for event in events if isinstance(event.json, dict)]
         return not is_finished(bodies) and not any(event.data == "[DONE]" for event in events)
-    value = parsed(text) if is_body_start(text) else None
+    value = parse_if_json(text) if is_body_start(text) else None
     return (
         not text.strip() or has_cut_mark(text) or isinstance(value, str) or (isinstance(value, list) and is_cut(value))
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from bylaw.traces.formats.reader import Opened, Reader
+    from bylaw.traces.formats.reader import OpenedFile, Reader
 
 
 class Format(Struct, frozen=True):
@@ -35,7 +35,7 @@ class Format(Struct, frozen=True):
     def claims(self) -> Callable[[Any], bool]:
         return _load(self.reader, self.claims_by or "")
 
-    def open(self, opened: Opened) -> Reader:
+    def open(self, opened: OpenedFile) -> Reader:
         reader: Reader = _load(self.reader, self.reader.partition(":")[2])(opened)
         return reader
 

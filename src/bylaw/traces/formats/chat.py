@@ -21,7 +21,7 @@ from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
 from bylaw.traces.formats.messages import chat_message, is_framework_message
-from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer
+from bylaw.traces.formats.reader import ConversationReader, OpenedFile, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field, type_name
 
 _IDS = ("session_id", "id", "conversation_id")
@@ -272,7 +272,7 @@ class _Pending(Struct):
 
 
 class GatheringReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._pending: _Pending | None = None
 

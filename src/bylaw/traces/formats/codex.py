@@ -15,7 +15,7 @@ from bylaw.model.events import Event, Origin, SessionStart, Usage
 from bylaw.traces.assembly.content import AssistantContent, read_arguments
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
-from bylaw.traces.formats.reader import AssemblingReader, LoggedRecords, Opened, add_answer, remember
+from bylaw.traces.formats.reader import AssemblingReader, LoggedRecords, OpenedFile, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.responses_items import (
     MARKS,
@@ -56,7 +56,7 @@ class _PendingResponse(Struct, eq=False):
 
 
 class CodexReader(AssemblingReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._current: Conversation | None = None
         self._origin = Origin("1")

@@ -20,7 +20,7 @@ from bylaw.traces.assembly.content import EVERYTHING, AssistantContent, calls_in
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.chat_message import item_of
-from bylaw.traces.formats.reader import MOST_RECENT, AssemblingReader, Opened, remember
+from bylaw.traces.formats.reader import MOST_RECENT, AssemblingReader, OpenedFile, remember
 from bylaw.traces.formats.record import (
     MalformedRecord,
     Path,
@@ -103,7 +103,7 @@ class _PendingAnswer(Struct, eq=False):
 
 
 class CodexExecReader(AssemblingReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._thread = "1"
         self._is_named = False

@@ -17,9 +17,9 @@ from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.bodies import read_request
 from bylaw.traces.formats.chat import ChatReader, blocks_of, call_of, join_parts
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of
-from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.messages import parse_if_json
 from bylaw.traces.formats.pairs import Pair, PairsReader
-from bylaw.traces.formats.reader import Opened, Reader
+from bylaw.traces.formats.reader import OpenedFile, Reader
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
 
 _ROLES = ("system", "user", "assistant", "tool")
@@ -39,8 +39,8 @@ def claims(value: Any) -> bool:
     return "prompt" in value and any(isinstance(one, dict) and text_field(one, "kind") in _KINDS for one in logs[:5])
 
 
-def reader(opened: Opened) -> Reader:
-    first = parsed(opened.first_record().decode(errors="replace"))
+def reader(opened: OpenedFile) -> Reader:
+    first = parse_if_json(opened.first_record().decode(errors="replace"))
     is_stored = isinstance(first, dict) and "logs" not in first and "prompts" not in first
     return CopilotChatReader(opened) if is_stored else CopilotReader(opened)
 
@@ -155,7 +155,7 @@ def is_chat(value: Any) -> bool:
 
 
 class CopilotChatReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._stored: dict[str, Any] | None = None
         self._last: Record | None = None
@@ -263,7 +263,7 @@ def claims_cli(value: Any) -> bool:
 
 
 class CopilotCliReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._model: str | None = None
         self._agents: dict[str, str] = {}

@@ -15,7 +15,7 @@ from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.formats.bodies import read_request
 from bylaw.traces.formats.messages import bare_calls
 from bylaw.traces.formats.pairs import Pair, PairsReader
-from bylaw.traces.formats.reader import Opened, remember
+from bylaw.traces.formats.reader import OpenedFile, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, text_field
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
 
@@ -28,7 +28,7 @@ def claims(value: Any) -> bool:
 
 
 class CrewAiReader(PairsReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._started: dict[str, Any] = {}
         """when calls of a model began, by the ids of their events"""

@@ -11,7 +11,7 @@ from typing import Any
 from bylaw.model.events import Locator
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.chat_message import item_of, time_of
-from bylaw.traces.formats.reader import ConversationReader, Opened, PendingAnswer, add_answer
+from bylaw.traces.formats.reader import ConversationReader, OpenedFile, PendingAnswer, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, suggest, text_field, type_name
 
 KINDS = ("user_message", "agent_message", "tool_call", "tool_result")
@@ -25,7 +25,7 @@ _CALL_ID = ("call_id", "tool_call_id", "id")
 
 
 class EventListReader(ConversationReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._pending: PendingAnswer | None = None
 

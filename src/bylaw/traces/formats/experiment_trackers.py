@@ -15,7 +15,7 @@ from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage, usage_from_counts
 from bylaw.traces.formats.bodies import answer_of, read_answer, read_request
 from bylaw.traces.formats.chat_message import read_assistant
-from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.messages import parse_if_json
 from bylaw.traces.formats.record import (
     MalformedRecord,
     Record,
@@ -89,7 +89,7 @@ class RowReader(SpanReader):
 
     def _emit(self, traces: list[list[Span]]) -> None:
         for spans in traces:
-            called = {name for span in spans if isinstance(span.about, ModelCall) for name in _called(span.about)}
+            called = {name for span in spans if isinstance(span.about, ModelCall) for name in _called_tools(span.about)}
             for span in spans:
                 values = span.attributes.get("")
                 if span.about is None and span.name in called and isinstance(values, _Values):
@@ -99,7 +99,7 @@ class RowReader(SpanReader):
         super()._emit(traces)
 
 
-def _called(call: ModelCall) -> list[str]:
+def _called_tools(call: ModelCall) -> list[str]:
     try:
         uses = [] if call.answer is None else read_assistant(call.answer).uses
     except MalformedRecord:
@@ -164,8 +164,8 @@ class BraintrustReader(RowReader):
         self.interpret_row(
             span,
             about.get("type"),
-            parsed(row.get("input")),
-            parsed(row.get("output")),
+            parse_if_json(row.get("input")),
+            parse_if_json(row.get("output")),
             call_id=text_field(metadata, "tool_call_id", "toolCallId", "call_id"),
             usage=_braintrust_usage(metrics),
             model=text_field(metadata, "model"),
@@ -218,7 +218,7 @@ class WeaveReader(RowReader):
             source=record.locator(),
         )
         kind = text_field(object_field(attributes, "weave"), "kind") or text_field(attributes, "kind")
-        input, output = row.get("inputs"), parsed(row.get("output"))
+        input, output = row.get("inputs"), parse_if_json(row.get("output"))
         usage = _weave_usage(object_field(row, "summary"), output)
         self.interpret_row(span, kind, input, output, call_id=text_field(attributes, "tool_call_id"), usage=usage)
         return span
@@ -226,7 +226,7 @@ class WeaveReader(RowReader):
 
 def _weave_error(exception: Any) -> str | None:
     """Since 2026 an exception is JSON, before it was text."""
-    found = parsed(exception)
+    found = parse_if_json(exception)
     if isinstance(found, dict):
         return text_field(found, "message", "type") or "error"
     return found if isinstance(found, str) and found else None
@@ -270,7 +270,7 @@ class MlflowReader(SpanReader):
             interpret(span)  # spans that OpenTelemetry's instrumentations sent to MLflow
 
     def _trace(self, record: Record, trace: Any) -> None:
-        data = parsed(trace.get("data")) if isinstance(trace, dict) else None
+        data = parse_if_json(trace.get("data")) if isinstance(trace, dict) else None
         spans = list_field(data, "spans") or list_field(trace, "spans")
         if not spans and isinstance(trace, dict) and "attributes" in trace:
             spans = [trace]
@@ -290,7 +290,7 @@ def _mlflow_span(value: dict[str, Any], session: str | None, record: Record) -> 
     ids = object_field(value, "context") or value
     start = value.get("start_time_unix_nano", value.get("start_time"))
     end = value.get("end_time_unix_nano", value.get("end_time"))
-    attributes = {key: _decoded(one) for key, one in value["attributes"].items()}
+    attributes = {key: _decode_attribute(one) for key, one in value["attributes"].items()}
     span = Span(
         id=text_field(ids, "span_id") or "",
         parent=text_field(value, "parent_span_id", "parent_id") or None,
@@ -321,7 +321,7 @@ def _mlflow_tool(span: str, function: str) -> str:
     return function if span.startswith(function) and span[len(function) :].lstrip("_").isdigit() else span
 
 
-def _decoded(value: Any) -> Any:
+def _decode_attribute(value: Any) -> Any:
     """Attributes are JSON as text; those that OpenTelemetry set itself are not."""
     return tool_arguments(value)[0] if isinstance(value, str) and value[:1] in '{["' else value
 

@@ -13,8 +13,8 @@ from bylaw.model.events import Event
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.bodies import read_request
 from bylaw.traces.formats.chat import AnswerPart, ChatReader, GatheringReader, blocks_of, call_of
-from bylaw.traces.formats.messages import chat_message, parsed
-from bylaw.traces.formats.reader import Opened, Reader
+from bylaw.traces.formats.messages import chat_message, parse_if_json
+from bylaw.traces.formats.reader import OpenedFile, Reader
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field, type_name
 
 _ROLES = frozenset(("user", "model", "function", "tool"))
@@ -31,10 +31,10 @@ def claims(value: Any) -> bool:
         return bool(value) and all(map(is_content, value[:5]))
     if is_content(value):
         return True
-    return any(map(is_content, _listed(value)[:1])) and isinstance(value, dict)
+    return any(map(is_content, _list_contents(value)[:1])) and isinstance(value, dict)
 
 
-def _listed(value: Any) -> list[Any]:
+def _list_contents(value: Any) -> list[Any]:
     """The contents of a request, or of a saved chat of Gemini's CLI."""
     return list_field(value, "contents") or list_field(value, "history")
 
@@ -79,7 +79,7 @@ class CallOrder:
 
 
 class GeminiReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._order = CallOrder()
 
@@ -87,14 +87,14 @@ class GeminiReader(ChatReader):
         value = record.value
         if isinstance(value, list):
             self.read_list(record, value, (), None)
-        elif isinstance(value, dict) and _listed(value):
-            body = read_request({"contents": _listed(value), **value})
+        elif isinstance(value, dict) and _list_contents(value):
+            body = read_request({"contents": _list_contents(value), **value})
             settings = Settings() if body is None else Settings(model=body.model, params=body.params, tools=body.tools)
             system = None if body is None else body.system
             key = "contents" if "contents" in value else "history"
             name = text_field(value, "session_id", "sessionId", "id")
             system = object_field({"": system}, "").get("parts", system)
-            self.read_list(record, _listed(value), (key,), name, settings, None, system)
+            self.read_list(record, _list_contents(value), (key,), name, settings, None, system)
         else:
             self.read_open(record)
 
@@ -134,14 +134,14 @@ def claims_cli(value: Any) -> bool:
     return value.get("type") == _ANSWER and "tokens" in value and "timestamp" in value
 
 
-def cli_reader(opened: Opened) -> Reader:
-    first = parsed(opened.first_record().decode(errors="replace"))
+def cli_reader(opened: OpenedFile) -> Reader:
+    first = parse_if_json(opened.first_record().decode(errors="replace"))
     is_printed = isinstance(first, dict) and text_field(first, "type") in _EVENTS and "sessionId" not in first
     return GeminiStreamReader(opened) if is_printed and first.get("type") != "error" else GeminiCliReader(opened)
 
 
 class GeminiCliReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._head: dict[str, Any] = {}
         self._messages: dict[str, Any] = {}
@@ -195,11 +195,11 @@ class GeminiCliReader(ChatReader):
         if kind is not None and kind not in _TYPES:
             record.warn("unread-content", f"a message of type `{kind}` is not read", path)
             return
-        for message in _converted(item):
+        for message in _convert_message(item):
             super().read_item(conversation, record, message, path)
 
 
-def _converted(message: Any) -> Iterator[Any]:
+def _convert_message(message: Any) -> Iterator[Any]:
     kind = text_field(message, "type") if isinstance(message, dict) else None
     if kind == "user":
         yield {"role": "user", "content": message.get("content"), "timestamp": message.get("timestamp")}

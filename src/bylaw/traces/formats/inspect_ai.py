@@ -18,7 +18,7 @@ from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import item_of
 from bylaw.traces.formats.inspect_sample import MOST, Chunks, Sample, error_text
 from bylaw.traces.formats.messages import first_answer
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import Tree
@@ -171,7 +171,7 @@ def claims(value: Any) -> bool:
 
 
 class InspectReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._chunks = Chunks(entry_names(opened.source) if opened.layout is Layout.ARCHIVE else ())
         self._last: Record | None = None

@@ -128,7 +128,7 @@ class Sample:
         return self._texts_once.insert(value)
 
     def _repeated(self, message: dict[str, Any]) -> dict[str, Any]:
-        return _plain(self._input_texts.insert(message))
+        return _rename_keys(self._input_texts.insert(message))
 
     def _input(self, value: Any) -> list[dict[str, Any]] | None:
         return _messages(value, self._input_texts)
@@ -155,7 +155,7 @@ class Sample:
 
 def _messages(value: Any, attachments: Attachments) -> list[dict[str, Any]] | None:
     found = chat_messages(attachments.insert(value)) if isinstance(value, (list, str)) else None
-    return None if found is None else [_plain(message) for message in found]
+    return None if found is None else [_rename_keys(message) for message in found]
 
 
 def error_text(error: Any) -> str | None:
@@ -164,7 +164,7 @@ def error_text(error: Any) -> str | None:
     return str(error) if error else None
 
 
-def _plain(message: dict[str, Any]) -> dict[str, Any]:
+def _rename_keys(message: dict[str, Any]) -> dict[str, Any]:
     """A message with inspect_ai's own keys renamed to the usual ones."""
     content, error = message.get("content"), message.get("error")
     changed: dict[str, Any] = {}
@@ -192,7 +192,7 @@ MOST_HELD = 1 << 30
 _UNUSED = ("call", "traceback", "traceback_ansi")
 
 
-class _Open(Struct, eq=False):
+class _OpenSample(Struct, eq=False):
     """A sample that is not complete yet."""
 
     pieces: dict[tuple[str, int], list[Any]] = {}
@@ -203,7 +203,7 @@ class _Open(Struct, eq=False):
 class Chunks:
     def __init__(self, names: Iterable[str]) -> None:
         self._left = Counter(match[1] for name in names if (match := _PIECE.fullmatch(name)))
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenSample] = {}
         self._held = 0
 
     def is_piece(self, name: str) -> bool:
@@ -215,7 +215,7 @@ class Chunks:
         if match is None:
             return None
         sample, rest, kind, start = match.groups()
-        opened = self._open.setdefault(sample, _Open())
+        opened = self._open.setdefault(sample, _OpenSample())
         self._left[sample] -= 1
         if self._fits(record, dict if rest else list):
             opened.size += len(record.raw)
@@ -244,19 +244,19 @@ class Chunks:
         opened = self._open.pop(sample)
         self._held -= opened.size
         numbered = {
-            kind: {start + at: item for start, items in _sorted(opened, kind) for at, item in enumerate(items)}
+            kind: {start + at: item for start, items in _sort_chunks(opened, kind) for at, item in enumerate(items)}
             for kind in ("messages", "attachments")
         }
         value = {
             **(opened.rest or {}),
-            "events": [event for _, events in _sorted(opened, "events") for event in events],
+            "events": [event for _, events in _sort_chunks(opened, "events") for event in events],
             "events_data": {"messages": numbered["messages"]},
             "attachments": {str(number): text for number, text in numbered["attachments"].items()},
         }
         return Record(value, record.raw, Place(1, 1, sample), record.problems), value
 
 
-def _sorted(opened: _Open, kind: str) -> list[tuple[int, list[Any]]]:
+def _sort_chunks(opened: _OpenSample, kind: str) -> list[tuple[int, list[Any]]]:
     return sorted((start, items) for (of, start), items in opened.pieces.items() if of == kind)
 
 

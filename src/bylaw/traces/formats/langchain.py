@@ -15,8 +15,8 @@ from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import answer_of
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import ASSISTANT, read_assistant
-from bylaw.traces.formats.messages import chat_message, parsed
-from bylaw.traces.formats.reader import Opened, remember
+from bylaw.traces.formats.messages import chat_message, parse_if_json
+from bylaw.traces.formats.reader import OpenedFile, remember
 from bylaw.traces.formats.record import (
     MalformedRecord,
     Path,
@@ -115,7 +115,7 @@ def _generations(value: Any) -> list[list[Any]] | None:
     return found if found and all(isinstance(one, list) for one in found) else [found]
 
 
-def _generated(generation: Any, about: dict[str, Any]) -> Any:
+def _message_of_generation(generation: Any, about: dict[str, Any]) -> Any:
     """The message of a generation, with what else is known of it: `about` is what the result says."""
     fields = object_field(generation, "kwargs") or generation
     if not _is_generation(generation):
@@ -158,7 +158,7 @@ class LangChainReader(ChatReader):
             try:
                 if not choices:
                     raise MalformedRecord("a result has no generation")
-                items = [_generated(choice, about) for choice in choices]
+                items = [_message_of_generation(choice, about) for choice in choices]
             except MalformedRecord as error:
                 record.malformed(error)
                 continue
@@ -256,7 +256,7 @@ def _is_run(value: Any) -> bool:
 
 
 class LangSmithReader(SpanReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._posted: dict[str, dict[str, Any]] = {}
         """runs that a later batch may complete"""
@@ -332,12 +332,12 @@ def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    value = parsed(value)
+    value = parse_if_json(value)
     return value if isinstance(value, dict) else {} if value is None else {"input": value, "output": value}
 
 
 def _metadata(run: dict[str, Any]) -> dict[str, Any]:
-    return object_field(parsed(run.get("extra")), "metadata")
+    return object_field(parse_if_json(run.get("extra")), "metadata")
 
 
 # Models
@@ -351,7 +351,7 @@ def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any],
     parts = [part for part in (info, response_metadata, generation) if isinstance(part, dict)]
     reasons = (text_field(part, "finish_reason", "stop_reason") for part in parts)
     models = (text_field(part, "model_name", "model") for part in parts)
-    extra = parsed(run.get("extra"))
+    extra = parse_if_json(run.get("extra"))
     params = extra.get("invocation_params") if isinstance(extra, dict) else None
     tools = params.get("tools") if isinstance(params, dict) else None
     recorded = inputs.get("messages", inputs.get("prompts", inputs.get("prompt", inputs.get("input"))))

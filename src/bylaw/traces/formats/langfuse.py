@@ -15,8 +15,8 @@ from msgspec import UNSET
 from bylaw.model.events import Event
 from bylaw.traces.formats.bodies import answer_of, has_calls
 from bylaw.traces.formats.langfuse_tables import sidecar_of, sidecars_of
-from bylaw.traces.formats.messages import parsed
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.messages import parse_if_json
+from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, snake, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
@@ -67,7 +67,11 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
         span.about = AgentRun(name=span.name or None)
     elif kind in ("guardrail", "evaluator"):
         span.about = Mark(
-            label=kind, data={"input": parsed(decode_elements(row.get("input"))), "output": parsed(row.get("output"))}
+            label=kind,
+            data={
+                "input": parse_if_json(decode_elements(row.get("input"))),
+                "output": parse_if_json(row.get("output")),
+            },
         )
     return span
 
@@ -82,8 +86,8 @@ def _recorded_span(
     metadata = row.get("metadata")
     if isinstance(metadata, str) and not any(sign in metadata for sign in signs):
         return None
-    metadata = parsed(metadata)
-    attributes = parsed(metadata.get("attributes")) if isinstance(metadata, dict) else None
+    metadata = parse_if_json(metadata)
+    attributes = parse_if_json(metadata.get("attributes")) if isinstance(metadata, dict) else None
     if not isinstance(attributes, dict):
         return None
     attributes = {key: value for key, value in attributes.items() if key not in _MOVED}
@@ -99,7 +103,7 @@ def _is_tool(row: dict[str, Any], origin: object) -> bool:
     output = row.get("output")
     if isinstance(output, str) and "tool_call_id" not in output:
         return False
-    output = parsed(output)
+    output = parse_if_json(output)
     is_message = isinstance(output, dict) and output.get("type", output.get("role")) in ("tool", "ToolMessage")
     return is_message and isinstance(output.get("tool_call_id"), str)
 
@@ -128,10 +132,10 @@ def _seconds(value: Any) -> float | None:
 
 
 def _model(row: dict[str, Any], span: Span) -> ModelCall:
-    recorded, output = row.get("input"), parsed(row.get("output"))
+    recorded, output = row.get("input"), parse_if_json(row.get("output"))
     if not isinstance(recorded, str) or recorded.lstrip()[:1] != "[":  # a list stays JSON until it is looked at
-        recorded = parsed(recorded)
-    params = parsed(row.get("model_parameters"))
+        recorded = parse_if_json(recorded)
+    params = parse_if_json(row.get("model_parameters"))
     tools = recorded.get("tools") if isinstance(recorded, dict) else None
     if isinstance(output, dict) and "role" not in output and "completion" in output:
         output = output["completion"]
@@ -147,7 +151,10 @@ def _model(row: dict[str, Any], span: Span) -> ModelCall:
         tools=tools if isinstance(tools, list) else None,
         answer=answer,
         stop_reason=text_field(answer or {}, "finish_reason", "stop_reason"),
-        usage=usage_of(parsed(row.get("usage_details")) or parsed(row.get("usage")), parsed(row.get("cost_details"))),
+        usage=usage_of(
+            parse_if_json(row.get("usage_details")) or parse_if_json(row.get("usage")),
+            parse_if_json(row.get("cost_details")),
+        ),
     )
 
 
@@ -160,7 +167,7 @@ def _says_more(answer: dict[str, Any] | None, other: dict[str, Any]) -> bool:
 
 def _tool(row: dict[str, Any], span: Span, origin: object) -> ToolRun:
     known = origin if isinstance(origin, ToolRun) else ToolRun(name=_VERB.sub("", span.name) or span.name)
-    metadata = parsed(row.get("metadata"))
+    metadata = parse_if_json(row.get("metadata"))
     call_id = text_field(metadata, "tool_call_id", "toolCallId") if isinstance(metadata, dict) else None
     tool = ToolRun.recorded(
         known.name,
@@ -211,7 +218,7 @@ _UNDECODED: Undecoded = {"input": None}
 
 
 class LangfuseReader(SpanReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._path = opened.source.path
         self._sessions: dict[str, str | None] = {}

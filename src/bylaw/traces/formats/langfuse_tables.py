@@ -22,7 +22,7 @@ def is_table(path: str) -> bool:
 
 def sidecar_of(path: str, table: str) -> str | None:
     """The file of another table that was written with this one; it may not exist."""
-    return _other(path, table) if _table_of(path) == _TABLE else None
+    return _other_table(path, table) if _table_of(path) == _TABLE else None
 
 
 def sidecars_of(path: str, table: str) -> list[str]:
@@ -40,7 +40,7 @@ def sidecars_among(paths: Set[str], is_langfuse: Callable[[str], bool]) -> set[s
     """The files that are read as sidecars of another one of them, if both are Langfuse's by their content."""
     tables: dict[tuple[str, str | None], list[str]] = {}
     for path in paths:
-        tables.setdefault((_place(path), _table_of(path)), []).append(path)
+        tables.setdefault((_export_folder(path), _table_of(path)), []).append(path)
     return {path for path in paths if any(map(is_langfuse, _owners(path, paths, tables))) and is_langfuse(path)}
 
 
@@ -56,34 +56,34 @@ def holds_observations(value: Any) -> bool:
 
 
 def _owners(path: str, paths: Set[str], tables: dict[tuple[str, str | None], list[str]]) -> list[str]:
-    table, place = _table_of(path), _place(path)
+    table, place = _table_of(path), _export_folder(path)
     if table == _TABLE:
-        return [whole] if (whole := _other(path, _WHOLE)) in paths else []
+        return [whole] if (whole := _other_table(path, _WHOLE)) in paths else []
     if table in ("traces", "scores"):
         return [*tables.get((place, _TABLE), ()), *tables.get((place, _WHOLE), ())]
     return []
 
 
-def _parts(path: str) -> tuple[str, str, str]:
+def _split_path(path: str) -> tuple[str, str, str]:
     """The parent folder, the name of the folder, and the name of the file."""
     folder, name = os.path.split(path)
     return os.path.dirname(folder), os.path.basename(folder), name
 
 
 def _table_of(path: str) -> str | None:
-    _, folder, name = _parts(path)
+    _, folder, name = _split_path(path)
     candidates = (name.partition(".")[0], folder)
     return next((word for word in candidates if word in (_TABLE, _WHOLE, "traces", "scores")), None)
 
 
-def _place(path: str) -> str:
+def _export_folder(path: str) -> str:
     """The folder of an export: the one that holds the folders of its tables, or its files."""
-    outer, _, name = _parts(path)
+    outer, _, name = _split_path(path)
     return os.path.dirname(path) if _table_of(name) is not None else outer
 
 
-def _other(path: str, table: str) -> str:
-    outer, _, name = _parts(path)
+def _other_table(path: str, table: str) -> str:
+    outer, _, name = _split_path(path)
     stem, dot, suffix = name.partition(".")
     if stem == _table_of(path):
         return os.path.join(os.path.dirname(path), table + dot + suffix)

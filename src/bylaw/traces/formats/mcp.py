@@ -15,7 +15,7 @@ from msgspec import Struct
 from bylaw.model.events import Event, Origin, SessionStart, ToolCall, ToolResult
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.session_buffer import SessionBuffer, same_value
-from bylaw.traces.formats.reader import AssemblingReader, Opened
+from bylaw.traces.formats.reader import AssemblingReader, OpenedFile
 from bylaw.traces.formats.record import Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import first, latency_ms, moment
 from bylaw.traces.records.lines import Block
@@ -58,7 +58,7 @@ def _message_in(value: Any) -> dict[str, Any] | None:
     return None
 
 
-class _Open(Struct, eq=False):
+class _OpenRequest(Struct, eq=False):
     """A request without an answer so far."""
 
     method: str
@@ -68,11 +68,11 @@ class _Open(Struct, eq=False):
 
 
 class McpReader(AssemblingReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
-        self._open: dict[str, list[_Open]] = {}
+        self._open: dict[str, list[_OpenRequest]] = {}
         """by their ids, which are not unique across sessions"""
-        self._incomplete: list[_Open] = []
+        self._incomplete: list[_OpenRequest] = []
         """calls that the server answered with `input_required`"""
         self._handshakes = 0
         self._current = "1"
@@ -124,7 +124,7 @@ class McpReader(AssemblingReader):
         if method == "initialize":
             self._handshake(record, params, named, at)
         session = named or (_trace_id(params) if "_meta" in params else None) or self._current
-        opened = _Open(method, session, None, when)
+        opened = _OpenRequest(method, session, None, when)
         if method == "tools/call":
             if not self._call(record, params, opened, message.get("id"), at):
                 return
@@ -148,7 +148,9 @@ class McpReader(AssemblingReader):
             SessionStart(origin=Origin(self._current), at=at, source=record.locator(), metadata=metadata or None)
         )
 
-    def _call(self, record: Record, params: dict[str, Any], opened: _Open, id: Any, at: str | float | None) -> bool:
+    def _call(
+        self, record: Record, params: dict[str, Any], opened: _OpenRequest, id: Any, at: str | float | None
+    ) -> bool:
         name = params.get("name")
         if not isinstance(name, str):
             record.bad("wrong-type", "this call has no `name`", ("params",))
@@ -166,7 +168,7 @@ class McpReader(AssemblingReader):
             source=record.locator(),
             name=name,
             namespace=self._servers.get(opened.session),
-            call_id="" if id is None else _unused(str(id), buffer),
+            call_id="" if id is None else _unused_id(str(id), buffer),
             arguments=arguments,
             raw_arguments=raw,
             group=self._batch,
@@ -174,7 +176,7 @@ class McpReader(AssemblingReader):
         self._assembler.call(buffer, None, opened.call)
         return True
 
-    def _repeated_call(self, params: dict[str, Any], name: str, arguments: Any, session: str) -> _Open | None:
+    def _repeated_call(self, params: dict[str, Any], name: str, arguments: Any, session: str) -> _OpenRequest | None:
         if "inputResponses" not in params and "requestState" not in params:
             return None
         for number, opened in enumerate(self._incomplete):
@@ -208,7 +210,7 @@ class McpReader(AssemblingReader):
             self._result(record, opened, message, when, at)
 
     def _result(
-        self, record: Record, opened: _Open, message: dict[str, Any], when: float | None, at: str | float | None
+        self, record: Record, opened: _OpenRequest, message: dict[str, Any], when: float | None, at: str | float | None
     ) -> None:
         call, result = opened.call, message.get("result")
         assert call is not None
@@ -227,7 +229,7 @@ class McpReader(AssemblingReader):
             ),
         )
 
-    def _take(self, message: dict[str, Any], named: str | None) -> _Open | None:
+    def _take(self, message: dict[str, Any], named: str | None) -> _OpenRequest | None:
         """The request that is answered. Both sides number their requests: if two share an id, the content decides."""
         id = str(message.get("id"))
         waiting = self._open.get(id, [])
@@ -266,7 +268,7 @@ def _trace_id(params: dict[str, Any]) -> str | None:
     return parts[1] if len(parts) == 4 and len(parts[1]) == 32 else None
 
 
-def _unused(id: str, buffer: SessionBuffer) -> str:
+def _unused_id(id: str, buffer: SessionBuffer) -> str:
     """The id of a call, made unique if an earlier one was answered: some clients use one id for all requests."""
     own, count = id, 1
     while (known := buffer.calls.get(own)) is not None and known.answered:

@@ -41,7 +41,7 @@ _LISTS = ("messages", "contents", "input", "chat_history")
 """keys of an object that holds messages"""
 
 
-def parsed(value: Any) -> Any:
+def parse_if_json(value: Any) -> Any:
     """JSON that was recorded as text, parsed; any other text as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         found = read_arguments(value)[0]
@@ -56,7 +56,7 @@ def chat_messages(value: Any, role: str = "user") -> list[dict[str, Any]] | None
 
 def listed(value: Any) -> list[Any] | None:
     """The recorded messages, not converted."""
-    value = parsed(decode_whole(value))
+    value = parse_if_json(decode_whole(value))
     if isinstance(value, dict) and "role" not in value:
         messages = next((value[key] for key in _LISTS if isinstance(value.get(key), list) and value[key]), None)
         value = value if messages is None else messages
@@ -112,7 +112,7 @@ def _written_calls(text: str) -> list[Any] | None:
     """Calls that a recorder wrote as the text of a message, as koog does."""
     if not text.startswith("[{") or '"function"' not in text:
         return None
-    found = parsed(text)
+    found = parse_if_json(text)
     return found if isinstance(found, list) and all(map(_is_call, found)) else None
 
 
@@ -217,7 +217,7 @@ def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
 
 def _of_framework(content: Any) -> Any:
     """Microsoft's agent framework wraps a result once more, as text."""
-    found = parsed(content)
+    found = parse_if_json(content)
     is_wrapped = isinstance(found, dict) and found.get("type") == "function_result" and "result" in found
     return found["result"] if is_wrapped else content
 

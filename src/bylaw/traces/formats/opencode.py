@@ -15,7 +15,7 @@ from msgspec import Struct
 from bylaw.model.events import Event, Origin
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.chat import ChatReader, call_of
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import Record, list_field, object_field, text_field, type_name
 
 _PRINTED = frozenset(("step_start", "step_finish", "text", "tool_use", "reasoning", "error"))
@@ -47,7 +47,7 @@ def claims(value: Any) -> bool:
 
 
 class OpencodeReader(ChatReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._messages: dict[str, _Message] = {}
         self._parents: dict[str, str] = {}

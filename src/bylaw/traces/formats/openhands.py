@@ -11,7 +11,7 @@ from typing import Any
 
 from bylaw.traces.formats.bodies import read_answer
 from bylaw.traces.formats.chat import AnswerPart, GatheringReader, blocks_of, call_of
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
 _SILENT = frozenset(
@@ -44,7 +44,7 @@ def _is_event(value: Any) -> bool:
 
 
 class OpenHandsReader(GatheringReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._answered: dict[str, None] = {}
         """answers whose whole text and calls were recorded with their first action"""

@@ -25,7 +25,7 @@ from bylaw.traces.formats.bylaw.lines import (
     ToolResultLine,
 )
 from bylaw.traces.formats.otlp_wire import AnyValue, Export, KeyValue, LogRecord, WireSpan, decode_export
-from bylaw.traces.formats.reader import Opened, Reader
+from bylaw.traces.formats.reader import OpenedFile, Reader
 from bylaw.traces.formats.record import decode_typed_again
 from bylaw.traces.formats.roundtrip_slots import (
     END,
@@ -93,7 +93,7 @@ def claims(value: Any) -> bool:
     )
 
 
-def reader(opened: Opened) -> Reader:
+def reader(opened: OpenedFile) -> Reader:
     return OtlpReader(opened) if own_header(opened.first_record()) is None else OwnOtlpReader(opened)
 
 

@@ -30,8 +30,15 @@ from bylaw.traces.formats.body_text import (
 )
 from bylaw.traces.formats.chat import read_recorded_usage
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, time_of
-from bylaw.traces.formats.messages import chat_message, first_answer, parsed
-from bylaw.traces.formats.reader import LOGGED_TWICE, ConversationReader, LoggedRecords, Opened, add_answer, remember
+from bylaw.traces.formats.messages import chat_message, first_answer, parse_if_json
+from bylaw.traces.formats.reader import (
+    LOGGED_TWICE,
+    ConversationReader,
+    LoggedRecords,
+    OpenedFile,
+    add_answer,
+    remember,
+)
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
 
@@ -187,7 +194,7 @@ def _order(pair: Pair) -> tuple[float, int]:
 
 
 class PairsReader(ConversationReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._sessions = SessionsInOrder(self._assembler, SessionsBy.HISTORY)
         self._chains: dict[str, SessionBuffer] = {}
@@ -341,7 +348,7 @@ def claims_har(value: Any) -> bool:
 
 
 class HarReader(PairsReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._others = 0
         """requests that are not to a model"""
@@ -385,9 +392,9 @@ def _exchange(entry: Any) -> dict[str, Any] | None:
 
 def _unanswered(exchange: dict[str, Any]) -> list[Pair]:
     """A request to a model whose response failed, or is not in the file."""
-    body = parsed(exchange["request"])
+    body = parse_if_json(exchange["request"])
     if (
-        isinstance(parsed(exchange.get("response")), dict)
+        isinstance(parse_if_json(exchange.get("response")), dict)
         and isinstance(body, dict)
         and _MESSAGES & body.keys() == {"input"}
     ):

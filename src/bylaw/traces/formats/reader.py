@@ -65,7 +65,7 @@ class Reader(Protocol):
         """What the reader had to assume."""
 
 
-class Opened(Struct, frozen=True):
+class OpenedFile(Struct, frozen=True):
     """A file to make a reader for."""
 
     source: Input
@@ -98,7 +98,7 @@ class Opened(Struct, frozen=True):
 class AssemblingReader:
     """A reader that builds its events with an assembler."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         self.header: dict[str, Any] = {}
         self.complete = True
         self._problems = opened.problems
@@ -115,7 +115,7 @@ class AssemblingReader:
         self._assembler.add(Annotation(origin=origin, at=at, source=source, label=label, data=data))
 
 
-class _Listed(Struct, eq=False, frozen=True):
+class _ListedConversation(Struct, eq=False, frozen=True):
     """The conversation of the latest record that held a whole one."""
 
     conversation: Conversation
@@ -144,15 +144,15 @@ class ConversationReader(AssemblingReader, ABC):
     undecoded: ClassVar[Undecoded | None] = None
     """parts of each record that stay JSON, because rules rarely look at them"""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._records = opened.records
         self._sessions = SessionsInOrder(self._assembler)
         self._names = SessionNames()
         self._open: Conversation | None = None
         """the conversation whose parts are one record each"""
-        self._listed: _Listed | None = None
-        self._left: list[_Listed] = []
+        self._listed: _ListedConversation | None = None
+        self._left: list[_ListedConversation] = []
         """earlier ones without a name, which may be continued: logs of several conversations interleave"""
         self._latest: Conversation | None = None
 
@@ -190,7 +190,7 @@ class ConversationReader(AssemblingReader, ABC):
                 conversation.add_input({"role": "system", "content": system}, record.locator(".system"))
         else:
             conversation = known.conversation
-        self._listed = _Listed(conversation, items, session)
+        self._listed = _ListedConversation(conversation, items, session)
         self._sessions.separates = session is None  # another list may continue it, after some of others
         self.read_items(conversation, record, items, start, path)
 
@@ -202,7 +202,7 @@ class ConversationReader(AssemblingReader, ABC):
         self.read_item(self._open, record, record.value, ())
         self._is_truncated = self._is_truncated or self._open.is_truncated
 
-    def _repeated(self, items: list[Any], session: str | None) -> tuple[_Listed | None, int]:
+    def _repeated(self, items: list[Any], session: str | None) -> tuple[_ListedConversation | None, int]:
         """The conversation that these items repeat from its start, and how many of them do."""
         latest = self._listed
         if latest is not None and latest.session == session and (start := latest.repeated_in(items)):

@@ -19,7 +19,7 @@ from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import PARAMS, add_results_of_request
 from bylaw.traces.formats.chat_message import item_of, time_of
-from bylaw.traces.formats.reader import ConversationReader, Opened, PendingAnswer, add_answer
+from bylaw.traces.formats.reader import ConversationReader, OpenedFile, PendingAnswer, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
 from bylaw.traces.formats.responses_items import (
     MARKS,
@@ -75,7 +75,7 @@ def _conversation_id(response: dict[str, Any]) -> str | None:
     return named if isinstance(named, str) else text_field(named, "id") if isinstance(named, dict) else None
 
 
-class _Answered(Struct, eq=False):
+class _LatestResponse(Struct, eq=False):
     """The latest whole response: items may follow it."""
 
     assembler: Assembler
@@ -96,14 +96,14 @@ class _Answered(Struct, eq=False):
 class ResponsesReader(ConversationReader):
     undecoded: ClassVar[Undecoded | None] = {"request": frozenset(("input",)), "response": frozenset(("input",))}
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._pending: PendingAnswer | None = None
         self._chains: dict[str, str] = {}
         """the session of each response, by its id"""
         self._named: dict[str, str] = {}
         """the conversation that the responses of a session name"""
-        self._answered: _Answered | None = None
+        self._answered: _LatestResponse | None = None
 
     def read_record(self, record: Record) -> None:
         value = record.value
@@ -186,7 +186,7 @@ class ResponsesReader(ConversationReader):
         conversation.set_input(Deferred(_messages, (instructions, input)) if has_input else None, source)
         pending = self._collect(conversation, record, response, path)
         self._add_answer(conversation, pending, response)
-        self._answered = _Answered(self._assembler, buffer, settings, (instructions, input), pending.answer)
+        self._answered = _LatestResponse(self._assembler, buffer, settings, (instructions, input), pending.answer)
 
     def _collect(
         self, conversation: Conversation, record: Record, response: dict[str, Any], path: Path

@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, Struct
 from bylaw.model.events import Event
 from bylaw.traces.formats.bylaw.canonical import CanonicalReader
 from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, decode_canonical
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import decode_typed_again, explain
 from bylaw.traces.records.jsontext import REFUSED
 from bylaw.traces.records.lines import Block
@@ -130,7 +130,7 @@ class RoundTripReader(ABC):
     is_own: ClassVar[bool] = True
     most_waiting: int | None = None
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         self.header: dict[str, Any] = {}
         self.complete = True
         self._problems = opened.problems

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylaw.traces.formats.chat import AnswerPart, GatheringReader, call_of
-from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.messages import parse_if_json
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, suggest, text_field
 
 _ROLES = {
@@ -70,13 +70,13 @@ class ShareGptReader(GatheringReader):
             )
         elif role == "tool" and (found := _RETURNED.fullmatch(text)) is not None:
             for one in found[1].split("<tool_response>"):
-                yield AnswerPart(_result(parsed(one.replace("</tool_response>", "").strip())))
+                yield AnswerPart(_result(parse_if_json(one.replace("</tool_response>", "").strip())))
         else:
             yield AnswerPart(_result(text) if role == "tool" else {"role": role, "content": text})
 
 
 def _calls(text: str) -> list[dict[str, Any]]:
-    found = parsed(text)
+    found = parse_if_json(text)
     calls = found if isinstance(found, list) else [found]
     for call in calls:
         if not isinstance(call, dict) or not isinstance(call.get("name"), str):

@@ -13,7 +13,7 @@ from bylaw.traces.assembly.content import only_part
 from bylaw.traces.formats.bodies import read_request
 from bylaw.traces.formats.chat import AnswerPart, GatheringReader, call_of
 from bylaw.traces.formats.chat_message import results_in
-from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.messages import parse_if_json
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
 _CALLS, _RESULTS = "toolCalls", "toolResults"
@@ -47,7 +47,7 @@ class VercelStepsReader(GatheringReader):
     def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         if not _is_step(event):
             raise MalformedRecord("a step has no `finishReason`, `usage` or `response`, or neither content nor calls")
-        request = read_request(parsed(object_field(event, "request").get("body")))
+        request = read_request(parse_if_json(object_field(event, "request").get("body")))
         if request is not None and _answers(event) <= 1:
             yield from (AnswerPart(message) for message in request.chat())
         yield AnswerPart(_answer(event))

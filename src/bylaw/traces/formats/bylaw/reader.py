@@ -43,7 +43,7 @@ from bylaw.traces.formats.bylaw.lines import (
     result_of,
     summarize,
 )
-from bylaw.traces.formats.reader import Opened, Reader, unanswered_notes
+from bylaw.traces.formats.reader import OpenedFile, Reader, unanswered_notes
 from bylaw.traces.formats.record import explain
 from bylaw.traces.records.jsontext import REFUSED, decode_list, decode_quickly
 from bylaw.traces.records.layout import Records
@@ -53,14 +53,14 @@ from bylaw.traces.records.problems import Place, Problems
 _decode = msgspec.json.Decoder(Header).decode
 
 
-def reader(opened: Opened) -> Reader:
+def reader(opened: OpenedFile) -> Reader:
     header = header_of(opened)
     if header.resolved:
         return CanonicalReader(opened.problems, header)
     return HandwrittenReader(opened.problems, header, opened.survey(summarize, HINTS))
 
 
-def header_of(opened: Opened) -> Header:
+def header_of(opened: OpenedFile) -> Header:
     """The header of the file. A file without one counts as handwritten. Raises InputError."""
     ignored = Problems(opened.source.name, skip_bad=True)
     for block in Records(opened.source, opened.layout, ignored).blocks():

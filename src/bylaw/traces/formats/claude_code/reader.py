@@ -18,7 +18,7 @@ from bylaw.traces.formats.chat import read_recorded_usage
 from bylaw.traces.formats.chat_message import read_assistant, results_in, role_of
 from bylaw.traces.formats.claude_code.files import SessionFile, StoredOutputs, SubagentFiles, describe_file, folder_of
 from bylaw.traces.formats.claude_code.lines import ANNOTATIONS, SPOKEN, Branches, Line, line_hash, line_of, lines_of
-from bylaw.traces.formats.reader import AssemblingReader, Opened, add_answer, remember
+from bylaw.traces.formats.reader import AssemblingReader, OpenedFile, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, text_field, type_name
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
 from bylaw.traces.records.lines import Block
@@ -232,7 +232,7 @@ def claims(value: Any) -> bool:
 
 
 class ClaudeCodeReader(AssemblingReader):
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         path = opened.source.path
         self._outputs = StoredOutputs(None if path is None else folder_of(path))

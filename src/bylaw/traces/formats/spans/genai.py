@@ -7,7 +7,7 @@ from typing import Any
 
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import answer_in_list, answer_of, has_calls
-from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
+from bylaw.traces.formats.messages import chat_messages, first_answer, parse_if_json
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
 
@@ -137,11 +137,11 @@ def _calls_model(span: Span, attributes: dict[str, Any]) -> bool:
 
 def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
     messages, answer, event_reason = _content(span, attributes)
-    reasons = parsed(attributes.get("gen_ai.response.finish_reasons"))
+    reasons = parse_if_json(attributes.get("gen_ai.response.finish_reasons"))
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
     answer_reason = (answer or {}).get("finish_reason")
     params = {_PARAMS[key]: attributes[key] for key in _PARAMS if attributes.get(key) is not None}
-    tools = parsed(first(attributes, "gen_ai.tool.definitions"))
+    tools = parse_if_json(first(attributes, "gen_ai.tool.definitions"))
     return ModelCall(
         model=text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
         messages=messages,
@@ -159,8 +159,8 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
 def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | None, dict[str, Any] | None, str | None]:
     """Messages, answer and stop reason: on the span, under older names, or in an event for each message."""
     recorded = attributes.get("gen_ai.input.messages")
-    outputs = parsed(attributes.get("gen_ai.output.messages"))
-    system = parsed(attributes.get("gen_ai.system_instructions"))
+    outputs = parse_if_json(attributes.get("gen_ai.output.messages"))
+    system = parse_if_json(attributes.get("gen_ai.system_instructions"))
     if recorded is None:
         recorded = unflatten(attributes, "gen_ai.prompt")
     recorded_messages, choice, reason = _message_events(span) if span.events else ([], None, None)
@@ -215,7 +215,7 @@ def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | 
     for name, body in span.events:
         role = _MESSAGE_EVENTS.get(name)
         if role == "tool":
-            content = _blocks(parsed(first(body, "content", "gen_ai.event.content")))
+            content = _blocks(parse_if_json(first(body, "content", "gen_ai.event.content")))
             messages.append({"role": "tool", "tool_call_id": text(body, "id"), "content": content})
         elif role is not None:
             messages.extend(chat_messages({"role": role, **_decoded(body)}) or ())
@@ -233,13 +233,13 @@ def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | 
 
 def _decoded(body: dict[str, Any]) -> dict[str, Any]:
     """Events on spans hold only flat values, so lists and objects in them are text."""
-    found = {key: parsed(value) if key in ("tool_calls", "message") else value for key, value in body.items()}
+    found = {key: parse_if_json(value) if key in ("tool_calls", "message") else value for key, value in body.items()}
     return {**found, "content": _blocks(found["content"])} if "content" in found else found
 
 
 def _blocks(content: Any) -> Any:
     """Content that is text and holds blocks of Bedrock's Converse; any other content as it is."""
-    found = parsed(content)
+    found = parse_if_json(content)
     is_blocks = isinstance(found, list) and all(isinstance(one, dict) and _CONVERSE.issuperset(one) for one in found)
     return found if is_blocks and found else content
 
@@ -265,7 +265,11 @@ def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
             result = _blocks(body.get("message"))
             if isinstance(result, list) and len(result) == 1 and isinstance(result[0].get("text"), str):
                 result = result[0]["text"]
-    if "langsmith.span.kind" in attributes and isinstance(found := parsed(result), dict) and found.keys() == {"output"}:
+    if (
+        "langsmith.span.kind" in attributes
+        and isinstance(found := parse_if_json(result), dict)
+        and found.keys() == {"output"}
+    ):
         result = found["output"]  # LangSmith wraps what is no object
     return ToolRun.recorded(
         name,

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 
 from bylaw.model.events import Event, Origin
 from bylaw.traces.formats.bodies import has_calls
-from bylaw.traces.formats.reader import AssemblingReader, Opened
+from bylaw.traces.formats.reader import AssemblingReader, OpenedFile
 from bylaw.traces.formats.spans.session import SessionSpans
 from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
 from bylaw.traces.records.lines import Block
@@ -262,7 +262,7 @@ def _absorb_tool(outer: object, inner: ToolRun) -> bool:
 class SpanReader(AssemblingReader, ABC):
     """Collects spans in the forest, and emits them a session at a time."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._forest = Forest(eager=opened.eager)
         self._spans = 0

@@ -13,7 +13,7 @@ from bylaw.model.events import Deferred, Locator, Usage
 from bylaw.traces.assembly.content import Result, foreign_result, only_part, read_arguments
 from bylaw.traces.assembly.session_buffer import same_value
 from bylaw.traces.formats.chat_message import read_assistant, results_in
-from bylaw.traces.formats.messages import chat_message, listed, parsed
+from bylaw.traces.formats.messages import chat_message, listed, parse_if_json
 from bylaw.traces.formats.record import MalformedRecord, text_field
 from bylaw.traces.formats.spans.attributes import Element, latency_ms
 from bylaw.traces.records.jsontext import REFUSED, decode_whole
@@ -247,10 +247,10 @@ def inner_arguments(arguments: Any) -> Any:
         return arguments
     keys = arguments.keys()
     if keys == {"input"}:  # LangSmith, and what passes through it
-        return parsed(arguments["input"]) if isinstance(parsed(arguments["input"]), dict) else arguments
+        return parse_if_json(arguments["input"]) if isinstance(parse_if_json(arguments["input"]), dict) else arguments
     if "input_str" in keys and keys <= _LANGCHAIN_INPUT:  # LangChain's callback, as OpenLLMetry records it
         inputs = arguments.get("inputs")
-        return inputs if isinstance(inputs, dict) else parsed(arguments["input_str"])
+        return inputs if isinstance(inputs, dict) else parse_if_json(arguments["input_str"])
     if keys == {"kwargs"} and isinstance(arguments["kwargs"], dict):  # LlamaIndex
         return arguments["kwargs"]
     if {"args", "kwargs"} <= keys:  # Python's own: if all are named, `kwargs` are the arguments
@@ -278,7 +278,7 @@ def same_arguments(left: Any, right: Any) -> bool:
 
 def _innermost(arguments: Any) -> Any:
     for _ in range(_MOST_LAYERS):
-        inner = inner_arguments(parsed(arguments))
+        inner = inner_arguments(parse_if_json(arguments))
         if inner is arguments:
             break
         arguments = inner
@@ -296,7 +296,7 @@ def tool_result(recorded: Any | UnsetType) -> Result | None:
     """What a tool's span recorded as its output, and what that says about the call; None if nothing was recorded."""
     if recorded is UNSET or recorded is None:
         return None
-    value = parsed(recorded)
+    value = parse_if_json(recorded)
     if isinstance(value, str):
         return Result(None, None, _text(value), None)
     for _ in range(_MOST_LAYERS):
@@ -316,8 +316,8 @@ def _inside(value: Any) -> Any:
         return value
     if (found := foreign_result(value)) is not None:
         return found
-    if "output" in value and value.keys() <= _LANGCHAIN_OUTPUT and isinstance(parsed(value["output"]), dict):
-        return parsed(value["output"])
+    if "output" in value and value.keys() <= _LANGCHAIN_OUTPUT and isinstance(parse_if_json(value["output"]), dict):
+        return parse_if_json(value["output"])
     if {"raw_output", "tool_name", "is_error"} <= value.keys():  # LlamaIndex
         failed = value["is_error"]
         return Result(None, text_field(value, "tool_name"), value["raw_output"], failed if failed is True else None)

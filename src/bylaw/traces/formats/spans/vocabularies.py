@@ -14,7 +14,7 @@ from bylaw.model.events import Deferred, Usage
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import count_of, read_usage, usage_from_counts
 from bylaw.traces.formats.bodies import answer_in_list, answer_of, read_answer
-from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
+from bylaw.traces.formats.messages import chat_messages, first_answer, parse_if_json
 from bylaw.traces.formats.record import object_field
 from bylaw.traces.formats.spans import genai
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
@@ -85,11 +85,11 @@ def _openinference_model(recorded: dict[str, Any]) -> ModelCall:
     has_input = has_input or "input.value" in attributes or any(key.startswith("llm.prompts") for key in attributes)
     answer = first_answer(chat_messages(unflatten(attributes, "llm.output_messages"), "assistant"))
     if answer is None and isinstance(value := attributes.get("output.value"), str):
-        found = parsed(value)
+        found = parse_if_json(value)
         answer = read_answer(found) or answer_in_list(found)
         said = found if isinstance(found, dict) and "role" in found else value  # a message, or text
         answer = answer or first_answer(chat_messages(said, "assistant"))
-    params = parsed(attributes.get("llm.invocation_parameters"))
+    params = parse_if_json(attributes.get("llm.invocation_parameters"))
     return ModelCall(
         model=text(attributes, "llm.model_name"),
         messages=RecordedInput(recorded, read=_openinference_input, each=_as_blocks) if has_input else None,
@@ -137,7 +137,11 @@ def _holds_call(part: Any) -> bool:
 def _tool_schemas(recorded: dict[str, Any]) -> list[Any] | None:
     found = unflatten(recorded, _TOOLS)
     wrapped = [(object_field(tool, "tool"), tool) for tool in found] if isinstance(found, list) else None
-    return None if wrapped is None else [parsed(inner.get("json_schema") if inner else one) for inner, one in wrapped]
+    return (
+        None
+        if wrapped is None
+        else [parse_if_json(inner.get("json_schema") if inner else one) for inner, one in wrapped]
+    )
 
 
 def _openinference_usage(attributes: dict[str, Any]) -> Any:
@@ -202,7 +206,7 @@ def _vercel_model(attributes: dict[str, Any]) -> ModelCall:
         model=text(attributes, "ai.response.model", "gen_ai.response.model", "ai.model.id"),
         messages=None if recorded_input is None else RecordedInput(recorded_input, read=_vercel_input),
         params=settings or None,
-        tools=[parsed(tool) for tool in tools] if isinstance(tools, list) else None,
+        tools=[parse_if_json(tool) for tool in tools] if isinstance(tools, list) else None,
         answer=_answer(attributes),
         stop_reason=text(attributes, "ai.response.finishReason"),
         usage=_vercel_usage(attributes),
@@ -212,7 +216,7 @@ def _vercel_model(attributes: dict[str, Any]) -> ModelCall:
 def _answer(attributes: dict[str, Any]) -> dict[str, Any] | None:
     """The answer; None if outputs are not recorded."""
     answer = first(attributes, "ai.response.text", "ai.response.object")
-    reasoning, calls = text(attributes, "ai.response.reasoning"), parsed(attributes.get("ai.response.toolCalls"))
+    reasoning, calls = text(attributes, "ai.response.reasoning"), parse_if_json(attributes.get("ai.response.toolCalls"))
     if answer is None and reasoning is None and not isinstance(calls, list):
         return None
     blocks: list[Any] = [{"type": "thinking", "text": reasoning}] if reasoning else []
@@ -257,7 +261,7 @@ def _vercel_tool(span: Span, attributes: dict[str, Any]) -> ToolRun:
 
 def _vercel_input(recorded: Any) -> Any:
     """The messages of a step, or the prompt of the outer span: `messages`, or `system` and `prompt`."""
-    found = parsed(recorded)
+    found = parse_if_json(recorded)
     if isinstance(found, dict):
         system, prompt = found.get("system"), found.get("messages", found.get("prompt"))
         recorded_input = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}] if prompt else []
@@ -323,14 +327,14 @@ def _interpret_langfuse(span: Span) -> bool:
     elif kind == "agent":
         span.about = AgentRun(name=span.name or None)
     elif kind in ("guardrail", "evaluator"):
-        span.about = Mark(label=kind, data={"input": parsed(recorded), "output": parsed(output)})
+        span.about = Mark(label=kind, data={"input": parse_if_json(recorded), "output": parse_if_json(output)})
     else:
         return False
     return True
 
 
 def _langfuse_model(attributes: dict[str, Any], recorded: Any, output: Any) -> ModelCall:
-    params, usage = parsed(attributes.get(_FIELD + "model.parameters")), attributes.get(_FIELD + "usage_details")
+    params, usage = parse_if_json(attributes.get(_FIELD + "model.parameters")), attributes.get(_FIELD + "usage_details")
     answer = None if output is None else answer_of(output)
     return ModelCall(
         model=text(attributes, _FIELD + "model.name"),
@@ -338,7 +342,7 @@ def _langfuse_model(attributes: dict[str, Any], recorded: Any, output: Any) -> M
         params=params if isinstance(params, dict) and params else None,
         answer=answer,
         stop_reason=text(answer or {}, "finish_reason", "stop_reason"),
-        usage=usage_of(parsed(usage), parsed(attributes.get(_FIELD + "cost_details"))),
+        usage=usage_of(parse_if_json(usage), parse_if_json(attributes.get(_FIELD + "cost_details"))),
     )
 
 
