@@ -51,10 +51,10 @@ def parse_if_json(value: Any) -> Any:
 
 def chat_messages(value: Any, role: str = "user") -> list[dict[str, Any]] | None:
     """A list of messages, an object that holds one, or a single message. `role` is the role of bare text."""
-    return [message for one in listed(value) or () for message in chat_message(one, role)] or None
+    return [message for one in list_messages(value) or () for message in chat_message(one, role)] or None
 
 
-def listed(value: Any) -> list[Any] | None:
+def list_messages(value: Any) -> list[Any] | None:
     """The recorded messages, not converted."""
     value = parse_if_json(decode_whole(value))
     if isinstance(value, dict) and "role" not in value:
@@ -87,7 +87,7 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
             return found
         value = found[0]
     if isinstance(value.get("parts"), list):
-        return _of_parts(value, known)
+        return _messages_of_parts(value, known)
     message = {**value, "role": known}
     if known not in ROLES:  # some recorders write the name of the tool
         message |= {"role": "tool", "name": value.get("name") or known}
@@ -104,7 +104,7 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
         if isinstance(function, dict) and "arguments" not in function:
             return []  # the definition of a tool, which some recorders list among the messages
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
-        return _of_parts({**value, **content}, known)
+        return _messages_of_parts({**value, **content}, known)
     return [message]
 
 
@@ -143,7 +143,7 @@ def _langchain(fields: dict[str, Any], kind: str) -> dict[str, Any]:
     extra = fields.get("additional_kwargs")
     if not calls and isinstance(extra, dict):
         calls = extra.get("tool_calls")
-    calls = [*calls, *_unparsed(fields)] if isinstance(calls, list) else _unparsed(fields)
+    calls = [*calls, *_invalid_calls(fields)] if isinstance(calls, list) else _invalid_calls(fields)
     if calls:
         message["tool_calls"] = calls
         if isinstance(message["content"], list):  # the same calls again, as Anthropic's blocks
@@ -158,7 +158,7 @@ def _langchain(fields: dict[str, Any], kind: str) -> dict[str, Any]:
     return message
 
 
-def _unparsed(fields: dict[str, Any]) -> list[Any]:
+def _invalid_calls(fields: dict[str, Any]) -> list[Any]:
     """Calls that the model issued with arguments that are no JSON: LangChain lists them apart."""
     listed = fields.get("invalid_tool_calls")
     found = listed if isinstance(listed, list) else []
@@ -197,7 +197,7 @@ def bare_calls(value: Any) -> list[Any] | None:
 # OpenTelemetry's parts
 
 
-def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
+def _messages_of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
     """A message for each result, and one for all other parts; results after the first part of an answer stay in it."""
     messages: list[dict[str, Any]] = []
     blocks: list[Any] = []
@@ -206,7 +206,7 @@ def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
         if result is None or (blocks and role == "assistant"):
             blocks.append(_block(part))
             continue
-        message = {"role": "tool", "tool_call_id": result.call_id, "content": _of_framework(result.content)}
+        message = {"role": "tool", "tool_call_id": result.call_id, "content": _unwrap_framework_result(result.content)}
         message |= {} if result.name is None else {"name": result.name}
         messages.append(message | ({} if result.is_error is None else {"is_error": result.is_error}))
     if blocks or not value["parts"]:
@@ -215,7 +215,7 @@ def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
     return messages
 
 
-def _of_framework(content: Any) -> Any:
+def _unwrap_framework_result(content: Any) -> Any:
     """Microsoft's agent framework wraps a result once more, as text."""
     found = parse_if_json(content)
     is_wrapped = isinstance(found, dict) and found.get("type") == "function_result" and "result" in found
@@ -256,7 +256,7 @@ def first_answer(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None
     if not answers:
         return None
     before, after = messages[: places[0]], messages[places[0] + 1 : [*places, None][1]]
-    return _with_results(answers[0], list(map(_result_block, before)), list(map(_result_block, after)))
+    return _attach_results(answers[0], list(map(_result_block, before)), list(map(_result_block, after)))
 
 
 def _result_block(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -266,7 +266,7 @@ def _result_block(message: dict[str, Any]) -> dict[str, Any] | None:
     return block | {key: message[key] for key in ("name", "is_error") if message.get(key) is not None}
 
 
-def _with_results(answer: dict[str, Any], before: list[Any], after: list[Any]) -> dict[str, Any]:
+def _attach_results(answer: dict[str, Any], before: list[Any], after: list[Any]) -> dict[str, Any]:
     if not any(before) and not any(after):
         return answer
     try:
@@ -297,9 +297,9 @@ def framework_messages(value: dict[str, Any], role: str) -> list[dict[str, Any]]
     if "content" in value:
         return None
     if isinstance(blocks := value.get("blocks"), list):
-        return [_with_blocks(value, [_llama_block(block) for block in blocks], role, "additional_kwargs")]
-    if isinstance(items := value.get("items"), list) and any(_word(item, "content_type") for item in items):
-        return [_with_blocks(value, [_kernel_block(item) for item in items], role, "metadata")]
+        return [_attach_blocks(value, [_llama_block(block) for block in blocks], role, "additional_kwargs")]
+    if isinstance(items := value.get("items"), list) and any(_get_text(item, "content_type") for item in items):
+        return [_attach_blocks(value, [_kernel_block(item) for item in items], role, "metadata")]
     return None
 
 
@@ -310,27 +310,27 @@ def is_framework_message(value: dict[str, Any]) -> bool:
         return isinstance(parts, list) and any(map(_is_ui_part, parts))
     for key, word in (("blocks", "block_type"), ("items", "content_type"), ("parts", "type")):
         if isinstance(parts := value.get(key), list) and parts:
-            return all(isinstance(_word(part, word), str) for part in parts)
+            return all(isinstance(_get_text(part, word), str) for part in parts)
     return False
 
 
-def _word(part: Any, key: str) -> Any:
+def _get_text(part: Any, key: str) -> Any:
     return part.get(key) if isinstance(part, dict) else None
 
 
-def _with_blocks(value: dict[str, Any], blocks: list[Any], role: str, extra: str) -> dict[str, Any]:
+def _attach_blocks(value: dict[str, Any], blocks: list[Any], role: str, extra: str) -> dict[str, Any]:
     message = {key: one for key, one in value.items() if key not in ("blocks", "items")}
     message |= {"role": role, "content": blocks}
     more = value.get(extra)
     if role == "tool" and isinstance(more, dict):
         message |= {key: more[key] for key in ("tool_call_id", "is_error") if key in more}
-        if len(blocks) == 1 and _word(blocks[0], "type") == "text":
+        if len(blocks) == 1 and _get_text(blocks[0], "type") == "text":
             message["content"] = blocks[0].get("text")
     return message
 
 
 def _llama_block(block: Any) -> Any:
-    kind = _word(block, "block_type")
+    kind = _get_text(block, "block_type")
     if not isinstance(kind, str):
         return block
     if kind == "tool_call":
@@ -340,7 +340,7 @@ def _llama_block(block: Any) -> Any:
 
 
 def _kernel_block(item: Any) -> Any:
-    kind = _word(item, "content_type")
+    kind = _get_text(item, "content_type")
     return {**item, "type": kind} if isinstance(kind, str) else item
 
 
@@ -348,7 +348,7 @@ def _kernel_block(item: Any) -> Any:
 
 
 def _is_ui_part(part: Any) -> bool:
-    kind = _word(part, "type")
+    kind = _get_text(part, "type")
     return isinstance(kind, str) and (
         kind in (_STEP, _DYNAMIC)
         or (kind.startswith(_TOOL) and (isinstance(part.get("toolCallId"), str) or "toolInvocation" in part))
@@ -369,7 +369,7 @@ def _ui_messages(value: dict[str, Any], parts: list[Any], role: str) -> list[dic
         results.clear()
 
     for part in parts:
-        kind = _word(part, "type")
+        kind = _get_text(part, "type")
         if kind == _STEP or (results and kind in ("text", "reasoning")):
             end_step()  # what follows a result is another answer
         if _is_ui_part(part):

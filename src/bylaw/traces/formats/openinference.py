@@ -79,7 +79,7 @@ class OpenInferenceReader(SpanReader):
                 record.bad("wrong-type", f"a span is an object, not {type_name(one)}", where)
                 continue
             if "context.span_id" in one:
-                one = _nested(one)
+                one = _nest_row(one)
             if not any(isinstance(one.get(key), dict) for key in _ATTRIBUTES):
                 record.bad("wrong-type", "a span has no object `attributes`", where)
                 continue
@@ -91,7 +91,7 @@ class OpenInferenceReader(SpanReader):
                 waiting.append((child, (*where, "child_spans", index), span.id))
 
 
-def _nested(row: dict[str, Any]) -> dict[str, Any]:
+def _nest_row(row: dict[str, Any]) -> dict[str, Any]:
     """A span from a row of a table, whose columns are `context.span_id`, `attributes.llm.model_name` and the like."""
     parts: dict[str, dict[str, Any]] = {"context": {}, "attributes": {}}
     for key, value in row.items():

@@ -206,18 +206,18 @@ class _Attribute(Struct, gc=False):
     value: _Value | None = None
 
 
-class _Attributed(Struct, gc=False):
+class _WithAttributes(Struct, gc=False):
     """A span or a resource."""
 
     attributes: list[_Attribute] = []
 
 
 class _Scope(Struct, gc=False):
-    spans: list[_Attributed] = []
+    spans: list[_WithAttributes] = []
 
 
 class _ResourceSpans(Struct, gc=False):
-    resource: _Attributed | None = None
+    resource: _WithAttributes | None = None
     scopeSpans: list[_Scope] = []
 
 
@@ -284,7 +284,7 @@ def _lines(one: _ResourceSpans, about: dict[str, str]) -> Iterator[tuple[int, Li
         yield slot.n, slot.decoded()
 
 
-def _texts(found: _Attributed | None) -> dict[str, str]:
+def _texts(found: _WithAttributes | None) -> dict[str, str]:
     return {
         one.key: one.value.stringValue
         for one in (found.attributes if found is not None else ())

@@ -149,7 +149,7 @@ def decode_export(raw: bytes) -> Export:
     else:
         if _is_usual(export):
             return export
-    value = with_usual_keys(msgspec.json.decode(raw))
+    value = rename_to_specification(msgspec.json.decode(raw))
     _check(value, "resourceSpans", "$")
     _check(value, "resourceLogs", "$")
     return msgspec.convert(value, prepared(Export))
@@ -188,18 +188,18 @@ def _is_usual(export: Export) -> bool:
     return True
 
 
-def with_usual_keys(value: Any) -> Any:
+def rename_to_specification(value: Any) -> Any:
     """The same JSON with the keys of the specification. Text in it is not changed: no key of OTLP is a user's."""
     if isinstance(value, list):
-        return [with_usual_keys(one) for one in value]
+        return [rename_to_specification(one) for one in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {"Value"}:
-        return with_usual_keys(value["Value"])
+        return rename_to_specification(value["Value"])
     found: dict[str, Any] = {}
     for key, one in value.items():
         usual = _SPELLINGS.get(key.replace("_", "").lower()) or str(key)
-        held = with_usual_keys(one)
+        held = rename_to_specification(one)
         if usual not in found:
             found[usual] = held
         elif isinstance(held, list) and isinstance(found[usual], list):  # both spellings

@@ -86,7 +86,7 @@ class Pair(Struct, frozen=True):
 
 
 def claims(value: Any) -> bool:
-    return is_stream_event(value) or _is_lone_response(value) or any(pair.is_certain for pair in _both(value))
+    return is_stream_event(value) or _is_lone_response(value) or any(pair.is_certain for pair in _split_pair(value))
 
 
 def _is_lone_response(value: Any) -> bool:
@@ -101,10 +101,10 @@ def _is_lone_response(value: Any) -> bool:
 
 def resembles(value: Any) -> bool:
     """Whether this may be a pair if no other format claims it."""
-    return bool(_both(value))
+    return bool(_split_pair(value))
 
 
-def _both(value: Any) -> list[Pair]:
+def _split_pair(value: Any) -> list[Pair]:
     if isinstance(value, list):
         value = value[0] if value else None
     pairs = pairs_in(value) if isinstance(value, dict) else ()
@@ -357,11 +357,11 @@ class HarReader(PairsReader):
         entries = list_field(object_field(record.value, "log"), "entries")
         if not entries and record.expect_object("a recording"):
             return
-        order = sorted(range(len(entries)), key=lambda index: (_started(entries[index]), index))
+        order = sorted(range(len(entries)), key=lambda index: (_start_time(entries[index]), index))
         for index in order:
             path = ("log", "entries", index)
             exchange = _exchange(entries[index])
-            pairs = [] if exchange is None else pairs_in(exchange) or _unanswered(exchange)
+            pairs = [] if exchange is None else pairs_in(exchange) or _unanswered_request(exchange)
             self._others += not pairs
             if pairs and pairs[0].answer is None and _status(entries[index]) in _SUCCEEDED:
                 record.warn("unread-content", _NO_ANSWER, path)
@@ -387,10 +387,10 @@ def _exchange(entry: Any) -> dict[str, Any] | None:
     if text is not None and content.get("encoding") == "base64":
         text = decode_base64(text)
     exchange = {"request": posted, "response": text, "start_time": entry.get("startedDateTime")}
-    return {key: value for key, value in {**exchange, "end_time": _ended(entry)}.items() if value is not None}
+    return {key: value for key, value in {**exchange, "end_time": _end_time(entry)}.items() if value is not None}
 
 
-def _unanswered(exchange: dict[str, Any]) -> list[Pair]:
+def _unanswered_request(exchange: dict[str, Any]) -> list[Pair]:
     """A request to a model whose response failed, or is not in the file."""
     body = parse_if_json(exchange["request"])
     if (
@@ -407,15 +407,15 @@ def _status(entry: dict[str, Any]) -> Any:
     return object_field(entry, "response").get("status")
 
 
-def _started(entry: Any) -> str:
+def _start_time(entry: Any) -> str:
     return (text_field(entry, "startedDateTime") or "") if isinstance(entry, dict) else ""
 
 
-def _ended(entry: dict[str, Any]) -> str | None:
+def _end_time(entry: dict[str, Any]) -> str | None:
     took = entry.get("time")
     if not isinstance(took, (int, float)) or took < 0:
         return None
     try:
-        return (datetime.fromisoformat(_started(entry)) + timedelta(milliseconds=took)).isoformat()
+        return (datetime.fromisoformat(_start_time(entry)) + timedelta(milliseconds=took)).isoformat()
     except (ValueError, OverflowError):
         return None

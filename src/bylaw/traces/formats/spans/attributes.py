@@ -49,10 +49,10 @@ def elements(attributes: dict[str, Any], prefix: str) -> list[Element] | None:
             if element is None:
                 element = found[index] = Element()
             element[rest] = value
-    return None if prefix in attributes else [found[index] for index in sorted(found, key=_by_number)]
+    return None if prefix in attributes else [found[index] for index in sorted(found, key=_number_key)]
 
 
-def _by_number(index: str) -> tuple[int, str]:
+def _number_key(index: str) -> tuple[int, str]:
     return len(index.lstrip("0")), index.lstrip("0")
 
 
@@ -75,7 +75,7 @@ def _lists(value: Any, level: int = 0) -> Any:
     found = {key: _lists(item, level + 1) if type(item) is dict else item for key, item in value.items()}
     first = next(iter(found), "")
     if first.isdigit() and all(key.isdigit() and key.isascii() for key in found):
-        return [found[key] for key in sorted(found, key=_by_number)]
+        return [found[key] for key in sorted(found, key=_number_key)]
     return found
 
 

@@ -87,7 +87,7 @@ _PARAMS = {
 
 def interpret(span: Span) -> bool:
     """Set what a span is about; False if it uses another vocabulary."""
-    attributes = _with_details(span)
+    attributes = _merge_events(span)
     operation = text(attributes, "gen_ai.operation.name")
     tool = text(attributes, "gen_ai.tool.name")
     method = text(attributes, "mcp.method.name")
@@ -113,7 +113,7 @@ def interpret(span: Span) -> bool:
     return True
 
 
-def _with_details(span: Span) -> dict[str, Any]:
+def _merge_events(span: Span) -> dict[str, Any]:
     """The attributes of a span and of its events that carry content."""
     found = span.attributes
     for name, attributes in span.events:
@@ -166,7 +166,7 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | No
     recorded_messages, choice, reason = _message_events(span) if span.events else ([], None, None)
     answer = answer_in_list(outputs) or first_answer(chat_messages(outputs, "assistant"))
     if answer is None or not has_calls(answer):  # LiteLLM writes its text here and its calls there
-        answer = _united(answer, _completion(attributes), choice)
+        answer = _merge_answers(answer, _completion(attributes), choice)
         if (answer is None or not has_calls(answer)) and (unread := _unread_calls(attributes)):
             answer = {"role": "assistant", "content": None, **(answer or {}), "toolCalls": unread}  # told as unread
     recorded = recorded_messages or None if recorded is None else recorded
@@ -200,7 +200,7 @@ def _unread_calls(attributes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _united(*answers: dict[str, Any] | None) -> dict[str, Any] | None:
+def _merge_answers(*answers: dict[str, Any] | None) -> dict[str, Any] | None:
     """The first of several records of one answer, with the calls of another one if it has none."""
     found = [answer for answer in answers if answer is not None]
     calling = next((answer for answer in found if has_calls(answer)), None)
@@ -218,9 +218,9 @@ def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | 
             content = _blocks(parse_if_json(first(body, "content", "gen_ai.event.content")))
             messages.append({"role": "tool", "tool_call_id": text(body, "id"), "content": content})
         elif role is not None:
-            messages.extend(chat_messages({"role": role, **_decoded(body)}) or ())
+            messages.extend(chat_messages({"role": role, **_decode_texts(body)}) or ())
         elif name == _CHOICE and choice is None:
-            body = _decoded(body)
+            body = _decode_texts(body)
             message = body.get("message")
             if isinstance(message, (str, list)):
                 message = {"content": _blocks(message)}
@@ -231,7 +231,7 @@ def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | 
     return messages, choice, reason
 
 
-def _decoded(body: dict[str, Any]) -> dict[str, Any]:
+def _decode_texts(body: dict[str, Any]) -> dict[str, Any]:
     """Events on spans hold only flat values, so lists and objects in them are text."""
     found = {key: parse_if_json(value) if key in ("tool_calls", "message") else value for key, value in body.items()}
     return {**found, "content": _blocks(found["content"])} if "content" in found else found

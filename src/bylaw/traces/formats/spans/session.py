@@ -71,7 +71,7 @@ class SessionSpans:
     def assemble(self, spans: list[tuple[Span, Origin]]) -> None:
         steps: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
         starts, ends, has_unknown = set[float](), set[float](), False
-        for number, (when, span, origin) in enumerate(_dated(spans)):
+        for number, (when, span, origin) in enumerate(_sort_by_time(spans)):
             about = span.about
             if span.dropped:
                 self._problems.warn_of(span.source, "unread-content", DROPPED.format(span.dropped), DROPPED_HELP)
@@ -335,7 +335,7 @@ def _answered_at(span: Span) -> str | float | None:
     return span.at if span.ended_at is None else span.ended_at
 
 
-def _dated(spans: list[tuple[Span, Origin]]) -> list[tuple[float, Span, Origin]]:
+def _sort_by_time(spans: list[tuple[Span, Origin]]) -> list[tuple[float, Span, Origin]]:
     """Each span with its time, in order; a span without a time gets that of the span recorded before it."""
     last = min((span.start for span, _ in spans if span.start is not None), default=0.0)
     found = []

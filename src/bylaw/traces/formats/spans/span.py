@@ -13,7 +13,7 @@ from bylaw.model.events import Deferred, Locator, Usage
 from bylaw.traces.assembly.content import Result, foreign_result, only_part, read_arguments
 from bylaw.traces.assembly.session_buffer import same_value
 from bylaw.traces.formats.chat_message import read_assistant, results_in
-from bylaw.traces.formats.messages import chat_message, listed, parse_if_json
+from bylaw.traces.formats.messages import chat_message, list_messages, parse_if_json
 from bylaw.traces.formats.record import MalformedRecord, text_field
 from bylaw.traces.formats.spans.attributes import Element, latency_ms
 from bylaw.traces.records.jsontext import REFUSED, decode_whole
@@ -24,17 +24,17 @@ from bylaw.traces.records.jsontext import REFUSED, decode_whole
 _pieces = msgspec.json.Decoder(list[Raw]).decode
 
 
-def pieces(value: Any) -> list[Any] | None:
+def split_messages(value: Any) -> list[Any] | None:
     """The recorded messages. A list that is still JSON is only divided, for callers that look at few messages."""
     if type(value) is Raw and bytes(value)[:1] != b"[":
         value = decode_whole(value)  # text may hold JSON
-    found = _divided(value)
+    found = _split_raw(value)
     if found is not None and len(found) == 1 and bytes(found[0])[:1] == b"[":
-        found = _divided(found[0])
-    return listed(value) if found is None else found
+        found = _split_raw(found[0])
+    return list_messages(value) if found is None else found
 
 
-def _divided(value: Any) -> list[Raw] | None:
+def _split_raw(value: Any) -> list[Raw] | None:
     if type(value) is not Raw and (type(value) is not str or value.lstrip()[:1] != "["):
         return None
     try:
@@ -70,7 +70,7 @@ class RecordedInput:
         return Deferred(RecordedInput.messages, self)
 
     def messages(self) -> list[dict[str, Any]] | None:
-        found = [message for one in listed(self._read_once()) or () for message in self._converted(one)]
+        found = [message for one in list_messages(self._read_once()) or () for message in self._converted(one)]
         return [*(self._system or ()), *found] or None
 
     def results(self, wanted: set[str], known: Container[str]) -> tuple[list[Result], list[Result]]:
@@ -82,14 +82,14 @@ class RecordedInput:
         by_id: dict[str, Result] = {}
         unnamed: list[Result] = []
         answered = False
-        for one in reversed(pieces(self._read_once()) or ()):
+        for one in reversed(split_messages(self._read_once()) or ()):
             for message in reversed(self._converted(one)):
                 if message.get("role") == "assistant":
                     for result in reversed(results_in(message)):  # of calls that the provider ran
                         if result.call_id in wanted:
                             by_id.setdefault(result.call_id or "", result)
                     answered = True
-                    unnamed = [_with_call(result, message) for result in unnamed]
+                    unnamed = [_add_call(result, message) for result in unnamed]
                     if not wanted.isdisjoint(_ids(message)):
                         return list(by_id.values())[::-1], unnamed[::-1]  # results follow their call
                     continue
@@ -112,7 +112,7 @@ class RecordedInput:
         return found if self._each is None else [self._each(message) for message in found]
 
 
-def _with_call(result: Result, answer: dict[str, Any]) -> Result:
+def _add_call(result: Result, answer: dict[str, Any]) -> Result:
     """The result with the name and the arguments of its call, if the answer holds that."""
     if result.call_id is None or result.arguments is not None or result.call_id not in _ids(answer):
         return result
