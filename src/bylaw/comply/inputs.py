@@ -215,43 +215,34 @@ def as_trace(given: Any) -> Trace:
     if isinstance(given, Trace):
         return given
     if isinstance(given, list | tuple):
-        found = [_is_finite(event, f"trace_events[{index}]", 0) for index, event in enumerate(given)]
-        given = given if all(found) else [_finite(event) for event in given]
+        given = [_finite(event, f"trace_events[{index}]") for index, event in enumerate(given)]
         # Elements with a `type` are events, known or not; so are elements that are not objects.
         is_events = all("type" in event for event in given if isinstance(event, dict))
-        return load_trace(list(given), format="events" if is_events else None)
+        return load_trace(given, format="events" if is_events else None)
     if isinstance(given, str | os.PathLike | bytes | bytearray | memoryview | dict) or hasattr(given, "read"):
         return load_trace(given)
     raise TypeError(f"trace_events must be a list of events or a trace, not {type(given).__name__}")
 
 
-def _is_finite(value: Any, path: str, depth: int) -> bool:
-    """Whether no number in it is `inf` or `nan`. Raises InputError at the first value that JSON has no form for."""
+def _finite(value: Any, path: str, depth: int = 0) -> Any:
+    """The value with `inf` and `nan` as text, which no rule can compare with a number.
+
+    Raises InputError at the first value that JSON has no form for.
+    """
     if value is None or isinstance(value, str | bool | int) or callable(getattr(value, "model_dump", None)):
-        return True
+        return value
     if depth > _DEEPEST:
         raise _wrong_type_error(path, f"nested more than {_DEEPEST} levels deep")
     if isinstance(value, float):
-        return math.isfinite(value)
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
                 raise _wrong_type_error(path, f"a mapping with the key `{key}`, which is not text")
-        found = [_is_finite(one, f"{path}.{key}", depth + 1) for key, one in value.items()]
-        return all(found)
+        return {key: _finite(one, f"{path}.{key}", depth + 1) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        found = [_is_finite(one, f"{path}[{index}]", depth + 1) for index, one in enumerate(value)]
-        return all(found)
+        return [_finite(one, f"{path}[{index}]", depth + 1) for index, one in enumerate(value)]
     raise _wrong_type_error(path, f"of the type `{type(value).__name__}`, which is not JSON")
-
-
-def _finite(value: Any) -> Any:
-    """The value with `inf` and `nan` as text, which no rule can compare with a number."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _wrong_type_error(path: str, what: str) -> InputError:
