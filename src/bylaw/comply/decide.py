@@ -38,7 +38,7 @@ _LATER = re.compile(r"\b[FUX]\b")
 
 
 class _TraceEvaluation(Struct):
-    """What the engine says of one trace."""
+    """The verdicts of the engine on one trace."""
 
     outcomes: dict[str, Outcome]
     verdicts: dict[str, list[Verdict]]

@@ -20,7 +20,7 @@ class JudgeError(BylawError):
 
     exit_code = ExitCode.OUT_OF_REACH
     result: ComplianceResult | None = None
-    """what was decided without the judge, and by the answers that it gave before"""
+    """the result without the judge, with the answers that it gave before"""
 
     @property
     def tokens_used(self) -> int:
@@ -80,7 +80,7 @@ RULE_SEVERITY: dict[str, RuleSeverity] = {"critical": "critical", "error": "high
 """severity of an engine rule → severity of the prompt rule it decides"""
 ENGINE_SEVERITY = {rule: engine for engine, rule in RULE_SEVERITY.items()}
 Aspect: TypeAlias = Literal["order", "state", "argument", "count", "text", "dialogue", "call"]
-"""what an engine rule looks at: earlier calls, the state that a result showed, an argument, …"""
+"""the data that an engine rule looks at: earlier calls, the state that a result showed, an argument, …"""
 
 
 class EngineItem(Struct, frozen=True):

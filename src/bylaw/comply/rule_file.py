@@ -77,7 +77,7 @@ def _about(rule: PromptRule, text: str) -> str:
 
 
 def _pin(rule: PromptRule, one: EngineItem) -> dict[str, Any]:
-    """What the engine rule does not say itself, without the values that `read_rule_file` assumes."""
+    """The data that the engine rule does not hold, without the defaults of `read_rule_file`."""
     pin: dict[str, Any] = {"rule": rule.rule_id, "start": rule.start, "end": rule.end}
     more = {
         "tier": (rule.tier and rule.tier.value, "certain"),

@@ -281,7 +281,7 @@ def _is_exposed(when: When, scenario: Scenario, run: AgentRun) -> bool:
 
 
 def _judge_unexposed(judgement: Judgement, when: When) -> Judgement:
-    """What a run shows in which no fault fired: nothing if the invariant held.
+    """The judgement of a run in which no fault fired: it shows nothing if the invariant held.
 
     A violation decides the cell, unless the invariant is only about faults. An error does in any case: without an
     answer nobody knows what the run would have shown.

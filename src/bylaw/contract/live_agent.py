@@ -60,7 +60,7 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     answers: tuple[str, ...] = ()
     """of a conversation: the answers before the last one"""
     attempts: tuple[Attempt, ...] = ()
-    """what it attempted, and what of that failed or took effect"""
+    """its attempts, and which of them failed or took effect"""
     trace: Trace
 
 

@@ -33,7 +33,7 @@ When: TypeAlias = Literal["always", "tool_faults_active", "llm_faults_active", "
 
 
 class Check(Struct, frozen=True):
-    """What an invariant demands of each run."""
+    """The demand of an invariant on each run."""
 
 
 class Contains(Check, frozen=True, tag="contains"):
@@ -186,7 +186,7 @@ def messages_of(prompt: str) -> tuple[str, ...]:
 
 
 class Variation(Struct, frozen=True, kw_only=True):
-    """What a golden prompt is varied by, how often, and what must still hold."""
+    """The variations of a golden prompt, their number, and the invariants that must still hold."""
 
     name: str
     count: int = 1

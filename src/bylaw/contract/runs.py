@@ -230,7 +230,7 @@ class FinishedRun(Struct, frozen=True):
 class Runner:
     """Makes runs, as many at once as the agent takes, from a clean state where it can be reset.
 
-    INVARIANT: each run is made at most once, whoever needs it.
+    INVARIANT: each run is made at most once, even if several cells need it.
     """
 
     def __init__(self, matrix: Matrix, agent: LiveAgent, options: Options) -> None:

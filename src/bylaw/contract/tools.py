@@ -135,7 +135,7 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _defaults(function: Any) -> dict[str, Any]:
-    """What the arguments are that a call leaves out."""
+    """The defaults of the arguments that a call leaves out."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -21,7 +21,7 @@ from bylaw.rules.loader import source_line
 from bylaw.rules.messages import near_name, quote
 from bylaw.rules.names import ExistingNames, doubtful_names, rule_warning
 
-# The arguments that tools take, as recorded: a rule about a misspelt one never applies, and nobody sees it.
+# The arguments that tools take, as recorded: a rule about a misspelt one never applies, unnoticed.
 
 
 Tools: TypeAlias = tuple[str, ...] | None
@@ -37,11 +37,11 @@ def asked_of(rule: Rule) -> set[tuple[Tools, str]]:
     found: list[tuple[Tools, tuple[str | None, ...]]] = [
         (calls.tools, path) for calls, path in looks_at_arguments(rule.demand)
     ]
-    found += _asked_in((rule.demand, rule.when))
+    found += _arguments_in((rule.demand, rule.when))
     return {(tools, path[0]) for tools, path in found if path and path[0] is not None}
 
 
-def _asked_in(part: Any) -> Iterator[tuple[Tools, tuple[str | None, ...]]]:
+def _arguments_in(part: Any) -> Iterator[tuple[Tools, tuple[str | None, ...]]]:
     match part:
         case ToolIs(names=names, tests=tests) | ResultOf(names=names, tests=tests):
             yield from ((names, test.path) for test in tests if test.root == "args")
@@ -55,10 +55,10 @@ def _asked_in(part: Any) -> Iterator[tuple[Tools, tuple[str | None, ...]]]:
             yield None, path.rest[2:]
         case Struct():
             for field in part.__struct_fields__:
-                yield from _asked_in(getattr(part, field))
+                yield from _arguments_in(getattr(part, field))
         case tuple():
             for one in part:
-                yield from _asked_in(one)
+                yield from _arguments_in(one)
 
 
 class SeenArguments:

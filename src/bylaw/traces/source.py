@@ -26,7 +26,7 @@ from bylaw.traces.records.problems import Problems, problem_at
 from bylaw.traces.records.repeats import SMALL, keep_repeats, warn_of_repeats
 
 Traces: TypeAlias = str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]
-"""what a caller may pass as traces: paths, folders, globs, loaded traces, or a list of those"""
+"""traces as a caller passes them: paths, folders, globs, loaded traces, or a list of those"""
 
 _EXPORTED = ("otlp", "atif")
 """formats of others that Bylaw writes"""

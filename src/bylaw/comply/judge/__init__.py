@@ -140,7 +140,7 @@ def _text(content: Any) -> str | None:
 
 
 def _contents(event: Event) -> Iterator[tuple[str, str, Any]]:
-    """What an event shows, under the name of an event of `check_compliance`, with its tool."""
+    """The content of an event, under the name of an event of `check_compliance`, with its tool."""
     match event:
         case Request():
             for text in _new_messages(event.messages):
@@ -158,7 +158,7 @@ def _contents(event: Event) -> Iterator[tuple[str, str, Any]]:
 
 
 def _new_messages(messages: list[Any] | None) -> Iterator[Any]:
-    """What the user said since the last answer of the model."""
+    """The messages of the user since the last answer of the model."""
     new: list[Any] = []
     for message in reversed(messages or []):
         role = message.get("role") if isinstance(message, dict) else None
@@ -243,7 +243,7 @@ class Answer(Struct, kw_only=True):
     refused: list[str] = []
     """why parts of it were discarded"""
     usage: Usage | None = None
-    """what it cost, if the judge says so"""
+    """its cost, if the judge reports it"""
 
 
 def read_answer(text: str, asked: Collection[str], indexes: Collection[int], *, proposals: bool) -> Answer:

@@ -21,7 +21,7 @@ from bylaw.traces.assembly.usage import read_usage
 
 
 class JudgeReply(Struct, frozen=True, kw_only=True):
-    """What the model wrote, and the tokens it used."""
+    """The text of the model, and the tokens it used."""
 
     text: str
     usage: Usage | None = None
@@ -69,7 +69,7 @@ _PASSING = frozenset((408, 425, 429, 500, 502, 503, 504, 529))
 
 
 class Provider(Struct, frozen=True):
-    """What the APIs of two providers do differently."""
+    """The differences between the APIs of the providers."""
 
     home: str
     """its own address"""
@@ -81,7 +81,7 @@ class Provider(Struct, frozen=True):
     body: Callable[[str, str], dict[str, Any]]
     """takes the instructions and the question"""
     content: Callable[[dict[str, Any]], Any]
-    """what the model wrote, in the reply: text or a list of blocks"""
+    """the model's output in the reply: text or a list of blocks"""
 
 
 def _message(role: str, content: str) -> dict[str, str]:

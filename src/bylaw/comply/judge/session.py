@@ -373,7 +373,7 @@ class JudgeSession:
 
 
 def _usage(given: Any) -> Usage | None:
-    """What a judge that is not one of ours says it used, if it can be counted."""
+    """The usage that a custom judge reports, if it is a number."""
     if not isinstance(given, Usage):
         return None
     try:

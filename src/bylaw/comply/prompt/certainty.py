@@ -154,7 +154,7 @@ def topic_of(rule: PromptRule, statement: Statement, tools: Tools) -> str:
 def sentences_before(
     rule: PromptRule, found: Sequence[list[PromptRule]], read: Sequence[Statement], index: int
 ) -> Iterator[tuple[str, bool]]:
-    """What stands before a rule in its paragraph, the nearest first, and whether a rule was read from it."""
+    """The sentences before a rule in its paragraph, the nearest first, and whether a rule was read from each."""
     statement = read[index]
     front = statement.text[: max(rule.start - statement.start, 0)]
     for piece in reversed(front.split(";")):

@@ -63,7 +63,7 @@ _ALTERNATIVE = re.compile(
     r"(?:(?:use|call|prefer|try|run) (?:the )?(?P<name>\w+)(?: (?:tool|function))?(?: (?:instead|rather))?"
     r"|(?P<other>\w+) instead)\s*\)?(?=\s*(?:[.!]\s*)?$)"
 )
-"""what to do instead of what is forbidden: `(use A)`, `— use A instead`"""
+"""the alternative to a forbidden action: `(use A)`, `— use A instead`"""
 _DEMANDS_MORE = re.compile(
     r"\b(?:unless|except|if|until|only|but|however|instead|always|never|must|don't|do not|should|shall|required|please"
     r"|first|before|after|then|call|use|ask|when(?:ever)?|need(?:s|ed)?|not (?:allowed|permitted))\b|[.;:]\s"

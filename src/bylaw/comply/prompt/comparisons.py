@@ -180,7 +180,7 @@ def _read_dates(text: str) -> Comparison | None:
 
 
 def _within(text: str, number: str, unit: str, what: str, sign: str) -> Comparison | None:
-    """What is compared with the day so long before today: `within 30 days of the delivery`, `at least 90 days ago`."""
+    """A date compared with a day some time before today: `within 30 days of the delivery`, `at least 90 days ago`."""
     value = number_of(number)
     if value is None or value != int(value):
         return None

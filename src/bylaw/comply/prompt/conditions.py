@@ -1,4 +1,4 @@
-"""What a sentence says of a call: bounds and choices of its arguments, and the parts that limit it (if, unless, after).
+"""Conditions of a sentence on a call: bounds and choices of its arguments, and limiting clauses (if, unless, after).
 
 A part may speak of an argument of the call, of a field that a result showed, of another call, or of what the user said.
 """
@@ -90,7 +90,7 @@ class Param(Struct, frozen=True):
 
 
 class Constraint(Struct, frozen=True):
-    """What a parameter must pass."""
+    """The tests that a parameter must pass."""
 
     param: Param
     tests: tuple[ArgTest, ...] = ()
@@ -99,7 +99,7 @@ class Constraint(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What the parameter must pass: `amount <= 500`, `at most 5 passengers`."""
+        """The constraint in words: `amount <= 500`, `at most 5 passengers`."""
         return f"at most {self.length} {self.param.name}" if self.length is not None else in_words(self.tests)
 
     @property
@@ -339,7 +339,7 @@ class Condition(Struct, frozen=True):
 
 
 def read_condition(view: View, part: ClausePart, actor: Bound) -> Condition:
-    """What a part says; `actor` are the tools whose calls it limits."""
+    """The condition of a clause part; `actor` are the tools whose calls it limits."""
     text, quote = part.text, view.quote(part)
     unread = Condition(part, quote)
     if tests := _tests(view, part, actor.tools):

@@ -1,4 +1,4 @@
-"""What is said: whether the user agreed to a call, and texts that the agent must or must not say.
+"""Dialogue: whether the user agreed to a call, and texts that the agent must or must not say.
 
 Whether the user agreed is found by patterns, so it is a likely reading, not a certain one: `sounds good, but use the
 other card` agrees by pattern. A message agrees if it begins with or clearly contains a word of assent, and neither

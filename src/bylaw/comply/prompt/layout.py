@@ -297,7 +297,7 @@ def _sentences(text: str, start: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _junction_of(text: str) -> Junction | None:
-    """What an introduction such as `ANY ONE of these conditions must be met:` demands of its list."""
+    """How many items of its list an introduction such as `ANY ONE of these conditions must be met:` demands."""
     if not text.rstrip("*_ ").endswith(":"):
         return None
     plain = plain_text(text)

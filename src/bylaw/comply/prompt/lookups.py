@@ -29,7 +29,7 @@ NEARLY_BEST = 0.9
 """tools with this share of the best score can show it as well"""
 MENTION = re.compile(r"[\"'\u201c\u2018`]([A-Za-z_][\w.]*)[\"'\u201d\u2019`]")
 OF_IT = any_case(r"\b(?:of|for|from|by|with|in|to|on)(?: (?:the|a|an|this|their|its)(?: \w+)?)?\s*$")
-"""what stands before a key: `the balance of "account_id"`"""
+"""the phrase before a key: `the balance of "account_id"`"""
 _OWNER = re.compile(
     r"\b([A-Za-z]+)(?:'s)?(?: with)?(?: the)?(?: id)? [\"'\u201c\u2018`]([A-Za-z_]\w*)[\"'\u201d\u2019`]"
 )
@@ -74,7 +74,7 @@ _CHECKS = frozenset(stems("verify validate authenticate confirm identify approve
 """`verify_holder` shows that `the holder has been verified`"""
 _KEY_WORDS = frozenset(stems("id number code key name uuid no"))
 _FIT = 1.0
-"""what it adds to a score that a tool takes the arguments that the sentence quotes"""
+"""the addition to the score of a tool that takes the arguments that the sentence quotes"""
 
 
 class Lookup(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a clause does with an action: forbid, require, restrict or permit it, or say that it is not needed.
+"""The force of a clause on an action: it forbids, requires, restricts, permits or waives the action.
 
 | force | words |
 |---|---|

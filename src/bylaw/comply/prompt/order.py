@@ -1,4 +1,4 @@
-"""What comes before or after what: `A before B`, `first A, then B`, `after A, call B`, `refunds need approval by A`."""
+"""Order of calls: `A before B`, `first A, then B`, `after A, call B`, `refunds need approval by A`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _SEES_TO = any_case(
     r"\b(?:approv|verif|validat|authori[sz]|check|confirm|clear|review|authenticat|sign(?:ed)? off"
     r"|look(?:ed)? up|preced)\w*"
 )
-"""what is done to a thing before an action on it is allowed"""
+"""verbs for a check that must precede an action"""
 _SAME_THING = any_case(
     r"\b(?:same|each|every|corresponding|(?<!in )that (?:order|user|account|customer|item|file|booking|reservation"
     r"|id))\b|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"

@@ -1,4 +1,4 @@
-"""What a clause demands, as rules of the engine: `Reading`, its `Draft`s, and `View`, the clause as its readers see it.
+"""The demands of a clause, as rules of the engine: `Reading`, its `Draft`s, and `View`, the clause as readers see it.
 
 A reader is a function of a `View` that returns a `Reading`, or None if the clause is not of its form. A draft is an
 engine rule as in a rule file, without its id and severity. A demand that no event can decide is a reading

@@ -61,7 +61,7 @@ _LONGEST_VALUE = 3
 
 
 class RequiredResult(Struct, frozen=True):
-    """What the results must show."""
+    """The tests that results must pass."""
 
     contrary: tuple[str, ...] = ()
     """formulas at the call: each says that the latest result of one tool contradicts the condition"""
@@ -110,7 +110,7 @@ class ResultReader:
         return replace(shown, contrary=(*shown.contrary, *more))
 
     def _quoted_fields(self, text: str) -> list[str]:
-        """What the sentence quotes before it says how it must be, and is no argument: a field of a record."""
+        """The quoted subject of the sentence that is no argument: a field of a record."""
         before = _MODAL.split(text, maxsplit=1)[0]
         params = {*self._action.params, *(own for lookup in self._lookups.any_of for own, _ in lookup.same)}
         return [name for name in MENTION.findall(before) if name not in params and name.isidentifier()]

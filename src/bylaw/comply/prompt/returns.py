@@ -41,7 +41,7 @@ _NUMBERS = any_case(
 
 
 def answer_of(tool: ToolSpec) -> Answer:
-    """What a tool returns, by its output schema or its results, or by what its description says."""
+    """The return type of a tool, by its output schema, its results or its description."""
     if tool.answer:
         return "number" if tool.answer == "integer" else tool.answer  # type: ignore[return-value]
     return _described_answer(tool.description)

@@ -1,4 +1,4 @@
-"""What is said of rules that no reader decides: their trigger and action, and sentences that nothing has read.
+"""Descriptions of rules that no reader decides (trigger and action), and sentences that no reader has read.
 
 `Forbidden tools: A, B` and `A: never` forbid by a label. A sentence that names a tool and is neither read nor
 understood as a permission, a waiver or a description is listed as undecided, in any language: a prohibition in words
@@ -47,7 +47,7 @@ _AGENT = any_case(
     r"|ai|llm)|(?:your|the|all|every|each|any)(?: \w+)? (?:answers?|responses?|repl(?:y|ies)|messages?|outputs?"
     r"|summar(?:y|ies))|it is)?(?: (?:also|will|do|are|is|may|can|must|should|shall|it is|that you|to)\b)*\W*"
 )
-"""what stands before a marker if the clause is addressed to the agent"""
+"""the words before a marker if the clause is addressed to the agent"""
 _WHO = any_case(r".*\b(?:agent|assistant|bot|model|you)\b.*\b(?:who|that|which|and|you)\W*")
 _ADVERBS = any_case(
     r"\W*(?:(?:always|ever|also|please|then|strictly|explicitly|however|at all times|in any case"
@@ -109,7 +109,7 @@ def read_wording(view: View) -> Wording:
 
 def _read(view: View) -> Wording:
     main, marker = view.clause.main, view.marker
-    if _ASIDE.search(view.sentence.masked, marker.end, main.end):  # what is behind the dash is another statement
+    if _ASIDE.search(view.sentence.masked, marker.end, main.end):  # the text after the dash is another statement
         return Wording()
     if marker.force is Force.ONLY:
         return _read_only(view)
@@ -148,7 +148,7 @@ def _parts_of_action(view: View, trailing: list[ClausePart]) -> list[ClausePart]
 
 
 def _split_required(view: View, end: int) -> tuple[str, str | None]:
-    """What a clause requires, and words in front of it that say when."""
+    """The action that a clause requires, and the words before it that say when."""
     subject, start = _text(view, view.clause.main.start, view.marker.start), view.marker.end
     verb = imperative_at(view.main)
     if verb is not None and view.clause.main.start + verb[0] == view.marker.start:

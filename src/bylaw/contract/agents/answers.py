@@ -43,7 +43,7 @@ class NoAnswer(Exception):
 
 
 class ReportsFailure(NoAnswer):
-    """What the agent returned reports a failure."""
+    """The value that the agent returned reports a failure."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
@@ -258,7 +258,7 @@ def _plain_object(value: Any) -> Any:
             return dump()
     if getattr(type(value), "__str__", None) is object.__str__ or isinstance(value, BaseException):
         if inspect.iscoroutine(value):
-            value.close()  # else Python warns that nobody awaited it
+            value.close()  # else Python warns that it was never awaited
             raise NoAnswer("a coroutine that nobody awaited")
         raise NoAnswer(f"an object of type `{type(value).__name__}`, which is neither text nor data")
     return str(value)

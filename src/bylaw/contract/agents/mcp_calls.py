@@ -145,7 +145,7 @@ class McpCall:
 
 
 def _value_of(result: Message) -> Any:
-    """What the tool returned: structured, or parsed from its text, or the text."""
+    """The value that the tool returned: structured, or parsed from its text, or the text."""
     structured = result.get("structuredContent")
     if isinstance(structured, dict):
         return structured[_WRAPPER] if structured.keys() == {_WRAPPER} else structured

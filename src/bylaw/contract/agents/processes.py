@@ -224,7 +224,7 @@ class ServerProcess:
         return True
 
 
-# What an agent leaves behind
+# Processes that an agent leaves behind
 
 
 MARK = "BYLAW_AGENT"

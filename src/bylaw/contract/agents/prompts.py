@@ -173,7 +173,7 @@ def talk_to_function(asked: Callable[..., Any]) -> Callable[[], Talk] | None:
             given |= {} if session_name is None else {session_name: dialogue.session}
             return asked(prompt, **given)
 
-        ask.dialogue = dialogue  # type: ignore[attr-defined]  # whoever has the answer adds it
+        ask.dialogue = dialogue  # type: ignore[attr-defined]  # the caller that has the answer adds it
         return ask
 
     given = [names[name] for name in (history_name, session_name) if name is not None]

@@ -122,7 +122,7 @@ class Target(Struct, frozen=True):
 
 
 class Setup(Struct, frozen=True):
-    """What the contract says about how a Python agent is asked."""
+    """The settings of the contract for calling a Python agent."""
 
     config: dict[str, Any] = {}
     deps: Callable[[Any], Any] | None = None

@@ -56,7 +56,7 @@ class Workers:
         return any(thread.is_alive() for thread in self._abandoned)
 
     async def function(self, run: Run, function: Callable[[], Any], seconds: float) -> Outcome | None:
-        """What the function returned or raised; None if its time was over."""
+        """The value or exception of the function; None after the timeout."""
         done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
         call = _in_context(run, lambda: _run_function(function, done))
         thread = threading.Thread(target=contextvars.copy_context().run, args=(call,), daemon=True, name="agent")
@@ -175,7 +175,7 @@ class LoopThread:
 
 
 def _report_unless_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A task of the agent that outlives its run ends with RunOver, which nobody retrieves: that is no news."""
+    """Silences the warning about RunOver in tasks of the agent that outlive their run: no code awaits them."""
     if not isinstance(context.get("exception"), RunOver):
         loop.default_exception_handler(context)
 
@@ -238,7 +238,7 @@ def _collect_chunks(value: Iterator[Any]) -> Chunks:
 
 
 def _add_chunk(chunks: Chunks, chunk: Any) -> None:
-    current_run()  # raises in a run that is over: nobody waits for an endless stream
+    current_run()  # raises in a run that is over, so that an endless stream ends
     chunks.append(chunk)
     chunks.size += len(chunk) if isinstance(chunk, str | bytes) else 0
     if chunks.size > MOST_ANSWER:

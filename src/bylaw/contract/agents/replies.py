@@ -207,20 +207,20 @@ def read_at(value: Any, path: str) -> str | Failure:
     return read_text(found) if isinstance(found, str) else found
 
 
-# What a Python agent yields
+# Chunks that a Python agent yields
 
 
 class Chunks(list[Any]):
-    """What an agent yielded, one item a chunk."""
+    """The chunks that an agent yielded."""
 
     returned: Any = None
-    """what a generator returned at its end"""
+    """the return value of a generator"""
     size = 0
     """of the texts, in characters"""
 
 
 def join_chunks(chunks: Chunks, path: str | None = None) -> str | Failure:
-    """What a generator returns is a part of its answer too, unless it repeats what was yielded.
+    """The return value of a generator is a part of its answer too, unless it repeats the chunks.
 
     `path`: where each chunk holds its text.
     """

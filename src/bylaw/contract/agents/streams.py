@@ -205,7 +205,7 @@ def join_events(events: list[Event], path: str | None) -> str | Failure:
         return _cut_failure(f"the stream ends without `{mark}`")
     if path is not None:
         return join_at_path(said, path)
-    # What is no object is a word of the answer, also if it could be JSON, as `7`.
+    # A value that is no object is a word of the answer, even if it could be JSON, as `7`.
     text = join_values(
         value if isinstance(value, dict | list | str) or event.data == "null" else event.data
         for event, value in zip(said, values, strict=True)
@@ -433,7 +433,7 @@ def _find_missing_end(events: Iterable[Event]) -> str | None:
 
 
 def _steps(event: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
-    """What an event opens or ends: a key, the mark that ends it, and whether this is the mark."""
+    """The part of a stream that an event opens or ends: a key, its end mark, and whether this is the mark."""
     kind = event.get("type")
     if isinstance(kind, str) and kind in _KIND_MARKS:
         yield _KIND_MARKS[kind][0], *_KIND_MARKS[kind]

@@ -124,7 +124,7 @@ AnyFault: TypeAlias = ToolFault | LlmFault | ContextAttack
 
 
 class Injection(Struct, frozen=True, kw_only=True):
-    """What goes wrong in one run. The same injection makes the same faults fire at the same calls."""
+    """The faults of one run. The same injection makes the same faults fire at the same calls."""
 
     faults: tuple[AnyFault, ...] = ()
     seed: int = 0
@@ -132,7 +132,7 @@ class Injection(Struct, frozen=True, kw_only=True):
     """the name of the run in its trace, which also varies the seed: scenario, prompt and repetition"""
 
 
-# What an agent attempted in one run, from the side of the tools and models: what failed, and what took effect
+# The attempts of an agent in one run, as the tools and models see them: which failed, and which took effect
 #
 # A trace says what the agent saw. A refund whose reply was lost took effect although the agent saw an error, so rules
 # about recovery are judged on this record instead. `as_trace` writes it down as events, which the engine judges.

@@ -1,4 +1,4 @@
-"""What a fault does to a tool's result, and to the network: `texts` has what it does to a model's answer.
+"""The effects of faults on a tool's result, and on the network: `texts` has those on a model's answer.
 
 The same functions serve calls in this process and on the wire. Each returns a new value. One that finds nothing to
 change returns an equal value, and then its fault did not fire.
@@ -44,12 +44,12 @@ def delay_of(fault: ToolFault | LlmFault, random: Random | None = None) -> float
 
 
 def payload_of(fault: ToolFault) -> Any:
-    """What the fault answers in place of the tool; None if it changes what the tool answers."""
+    """The result of the fault in place of the tool's; None if it changes the tool's result."""
     return fault.payload if fault.mode in ("malicious_response", "wrong_data") else None
 
 
 def reason_of(fault: ToolFault) -> str:
-    """What a tool says that fails; by default in the words of HTTP: an agent must not see that it is tested."""
+    """The error text of a failing tool; by default in the words of HTTP: an agent must not see that it is tested."""
     return fault.message or responses.get(fault.error_code, "Service Unavailable")
 
 
@@ -314,7 +314,7 @@ def strike(exchange: Exchange, fault: ToolFault | LlmFault, reply: Incoming) -> 
 
 
 def network_error(fault: ToolFault) -> Exception | None:
-    """What a tool raises that is called by name and asks a server itself; None if it only takes longer."""
+    """The exception of a tool that is called by name and asks a server itself; None if it only takes longer."""
     match fault.mode:
         case "reset":
             return ConnectionResetError(104, "Connection reset by peer")
@@ -330,4 +330,4 @@ NETWORK_FAILURES = {
     "dns_failure": "[Errno -2] Name or service not known",
     "truncated_body": "IncompleteRead: connection closed early",
 }
-"""what an agent shows its model of such a failure"""
+"""the text of such a failure that an agent passes to its model"""

@@ -99,7 +99,7 @@ class ModelExchange(Exchange):
         self.delay += tools_delay
         is_sent = self.fails is None and self.reply is None
         self.request = refuse_compression(request)
-        if (is_sent and self._attack()) or changed:  # an attack in a request that is never sent would reach nobody
+        if (is_sent and self._attack()) or changed:  # an attack in a request that is never sent would have no effect
             body = msgspec.json.encode(self._asked)
             headers = {**self.request.headers, "content-length": str(len(body))}
             self.request = Outgoing(request.method, request.url, headers, body)
@@ -207,7 +207,7 @@ class ModelExchange(Exchange):
         self._recorder.model_turn(self._asked, reply, latency, self._wire.name)
 
     def _read_back(self) -> Json | None:
-        """What the agent received, whole or not; None if that is not an answer."""
+        """The answer that the agent received, complete or not; None if it is no answer."""
         body = decompress(Incoming(self._status, self._headers, bytes(self._body)))
         if body is None or self._status >= 400 or not body:
             return None

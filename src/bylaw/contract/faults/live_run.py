@@ -158,7 +158,7 @@ class _ToolCall:
         return effects.payload_of(self._fault)
 
     def result(self, returned: Any) -> Any:
-        """What the agent receives instead of what the tool returned; its reply may be lost on the way."""
+        """The value that the agent receives in place of the tool's result; the reply may also be lost."""
         self._has_run = not self.is_replaced
         lost = effects.network_error(self._fault) if self._fault is not None else None
         if lost is not None:

@@ -185,13 +185,13 @@ _LONGER = ("slow", "slow_body", "jitter")
 
 
 class _Hit(Struct):
-    """What happened to one result."""
+    """The fault of one result."""
 
     fault: ToolFault | None
     attacks: Sequence[tuple[str, str]]
     """the texts put into it, with their strategies"""
     text: str | None = None
-    """what the fault made of it; None before, and if the fault changes nothing"""
+    """the changed result; None before, and if the fault changes nothing"""
 
 
 class ResultFaults:

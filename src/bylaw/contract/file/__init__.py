@@ -311,7 +311,7 @@ class Variants(Table):
             tag_node = fields.require(self.key, help=f"write one of {listing(self.kinds, last='or')}")
             tag = None if tag_node is None else self.tag.read(tag_node, self.key, context)
         if tag is None:
-            for name in self._all_hints:  # without a tag nobody can tell which of these are right
+            for name in self._all_hints:  # without a tag it is unknown which of these are right
                 if name not in self.hints:
                     fields.take(name)
             self._take(fields, self.params, self._all_hints, context)

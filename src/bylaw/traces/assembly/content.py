@@ -1,4 +1,4 @@
-"""What an answer consists of: content blocks, their text, and the calls that it issues with their arguments."""
+"""The content of an answer: blocks, their text, and the calls that it issues with their arguments."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def foreign_call(block: dict[str, Any]) -> dict[str, Any] | None:
 
 
 class Result(Struct, frozen=True):
-    """What a tool returned, in any kind of message."""
+    """The result of a tool, in any kind of message."""
 
     call_id: str | None
     name: str | None
@@ -198,7 +198,7 @@ def _is_failure(status: Any) -> bool | None:
 
 
 def only_part(content: Any) -> Any:
-    """What a list of one part without a type says, as Bedrock writes it."""
+    """The value of a list of one part without a type, as Bedrock writes it."""
     if type(content) is list and len(content) == 1 and type(part := content[0]) is dict and len(part) == 1:
         return part.get("json", part.get("text", content))
     return content

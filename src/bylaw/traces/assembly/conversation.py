@@ -29,7 +29,7 @@ class Prefix(Deferred, eq=False):
 
 
 class Settings(Struct, frozen=True):
-    """What a conversation records once for all of its requests."""
+    """The data that a conversation records once for all of its requests."""
 
     model: str | None = None
     params: dict[str, Any] | None = None
@@ -160,7 +160,7 @@ class Conversation:
         usage: Usage | None = None,
         shared: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """What the model answered. Its message for later requests goes to `add_message`."""
+        """Add an answer of the model. Its message for later requests goes to `add_message`."""
         assembler, buffer = self._assembler, self._buffer
         request = assembler.exchanged(buffer, self._request(self._input_source or source, model))
         self._input_source = None

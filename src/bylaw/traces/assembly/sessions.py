@@ -99,7 +99,7 @@ class Survey(Struct, frozen=True):
 
 
 class RecordSummary(Struct, frozen=True, gc=False):
-    """What one record shows about sessions."""
+    """The session data of one record."""
 
     session: str | None = None
     tag: str | None = None

@@ -186,7 +186,7 @@ class Recording(Struct, dict=True, eq=False):
 
 
 class Context(Struct, frozen=True):
-    """What the agent was told, in lower case."""
+    """The input of the agent, in lower case."""
 
     text: str
     ends: list[int]

@@ -63,7 +63,7 @@ class Conversion(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     complete: bool = True
     notes: tuple[str, ...] = ()
-    """what the reader had to assume, and what the format cannot express"""
+    """the assumptions of the reader, and the data that the format cannot express"""
     problems: tuple[Diagnostic, ...] = ()
     skipped: int = 0
     """bad records that were skipped"""

@@ -135,7 +135,7 @@ class AutoGenReader(GatheringReader):
         elif kind not in _QUIET and (_holds_objects(content) or looks_like_call(event)):
             yield from self._whole(
                 {**answer, "content": [{"type": kind, "content": content}]}, source
-            )  # told as unread
+            )  # reported as unread
 
     def _whole(self, message: dict[str, Any], source: str | None) -> Iterator[AnswerPart]:
         """An answer of which no more follows; a thought before it is part of it."""

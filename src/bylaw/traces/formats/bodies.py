@@ -1,4 +1,4 @@
-"""What a client sends to a model's API and what it gets back, in the words of each provider. Nothing here can fail.
+"""Requests to the APIs of models and their replies, in the form of each provider. Nothing here can fail.
 
 OpenAI's chat completions and Responses, Anthropic's messages, Gemini's `generateContent`, Bedrock's Converse. Logs of
 proxies hold these bodies whole, and so do the spans of many recorders, as objects or as text.
@@ -44,7 +44,7 @@ _TOOL_LISTS = ("function_declarations", "functionDeclarations")
 
 
 class RequestBody(Struct, frozen=True):
-    """What a model was asked."""
+    """A request to a model."""
 
     messages: list[Any]
     """as they were recorded"""

@@ -81,7 +81,7 @@ class CallSigns:
         self._first: tuple[bytes, int | Place] | None = None
         self._has_turns = False
         self.has_calls = is_own
-        """a call was read, or a reader told that it could not read one"""
+        """a call was read, or a reader reported that it could not read one"""
 
     def watch(self, block: Block) -> Block:
         """The same records, each looked at while no call was read."""
@@ -119,7 +119,7 @@ class CallSigns:
         if not self.is_unread:
             return  # nearly always: the pattern is slow
         if self._first is not None and (problems.skipped or self._pattern.search(self._first[0]) is None):
-            self._first = None  # what was skipped on request is told and counted
+            self._first = None  # records skipped on request are reported and counted
         if self._first is not None and self.is_unread:
             raw, place = self._first
             text = raw.decode(errors="replace")

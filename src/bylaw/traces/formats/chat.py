@@ -278,7 +278,7 @@ class GatheringReader(ChatReader):
 
     @abstractmethod
     def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
-        """What an event says. Raises MalformedRecord."""
+        """Read an event. Raises MalformedRecord."""
 
     def read_record(self, record: Record) -> None:
         if isinstance(record.value, list):

@@ -249,7 +249,7 @@ def _at(record: Record) -> str | None:
 
 
 def _output(recorded: Any) -> tuple[Any, bool | None]:
-    """What a call returned, and whether it failed, if an exit code or a flag says so."""
+    """The result of a call, and whether it failed, if an exit code or a flag says so."""
     found = read_arguments(recorded)[0] if isinstance(recorded, str) and recorded.startswith("{") else recorded
     if not isinstance(found, dict):
         return recorded, None

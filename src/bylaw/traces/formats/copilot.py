@@ -27,7 +27,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 _TEXT = 1
 _KINDS = frozenset(("element", "request", "toolCall"))
 _OWN_SUFFIX = re.compile(r"__vscode-\d+$")
-"""what the editor appends to the id of a call"""
+"""the suffix that the editor appends to the id of a call"""
 
 
 def claims(value: Any) -> bool:

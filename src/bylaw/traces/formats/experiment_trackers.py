@@ -36,7 +36,7 @@ _LISTS = ("rows", "events", "data", "calls", "objects")
 
 
 class _Values(Struct, frozen=True):
-    """What a row says about the function that it is about."""
+    """The data of a row about its function."""
 
     input: Any
     output: Any
@@ -103,7 +103,7 @@ def _called_tools(call: ModelCall) -> list[str]:
     try:
         uses = [] if call.answer is None else read_assistant(call.answer).uses
     except MalformedRecord:
-        return []  # told when the answer is read
+        return []  # reported when the answer is read
     return [use["name"] for use in uses if isinstance(use.get("name"), str)]
 
 

@@ -209,7 +209,7 @@ def _convert_message(message: Any) -> Iterator[Any]:
         for call in calls:
             yield from _results(call)
     elif kind not in _TYPES:
-        yield message  # told as wrong
+        yield message  # reported as wrong
 
 
 def _answer(message: dict[str, Any], calls: list[dict[str, Any]]) -> dict[str, Any]:

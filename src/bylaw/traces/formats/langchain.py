@@ -177,7 +177,7 @@ class LangChainReader(ChatReader):
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
         if not _is_message(item):
-            super().read_item(conversation, record, item, path)  # a chat message among them, or told as wrong
+            super().read_item(conversation, record, item, path)  # a chat message among them, or reported as wrong
             return
         for message in _chat(item):
             if message["role"] != "remove":  # an order to forget a message
@@ -273,7 +273,7 @@ class LangSmithReader(SpanReader):
                 self._runs(record, run, len(record.raw) // max(1, len(listed)))
 
     def _batch(self, record: Record, batch: dict[str, Any]) -> None:
-        """What a client sends to LangSmith: new runs, and later what has become of them."""
+        """The requests of a client to LangSmith: new runs, and later their results."""
         changed: dict[str, Any] = {}
         for run in (*list_field(batch, "post"), *list_field(batch, "patch")):
             run_id = _id_of(run) if isinstance(run, dict) else ""

@@ -18,7 +18,7 @@ _SILENT = frozenset(
     ("change_agent_state", "null", "recall", "condensation", "condensation_request", "loop_recovery", "start", "pause",
      "resume", "stop", "agent_state_changed", "server_ready", "user_rejected_state")
 )  # fmt: skip
-"""what the framework does itself"""
+"""actions of the framework itself"""
 _ABOUT_CALL = frozenset(("thought", "confirmation_state", "security_risk", "hidden", "blocking", "kept_prompt"))
 _SDK = frozenset(("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "SystemPromptEvent"))
 _REJECTED = ("UserRejectObservation", "AgentErrorEvent")

@@ -54,7 +54,7 @@ _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def describe_undecodable(head: bytes) -> str:
-    """What a file looks like that holds no JSON, going by its first bytes."""
+    """A guess at the type of a file without JSON, by its first bytes."""
     for magic, noun in _MAGIC:
         if head.startswith(magic) and (len(magic) > 2 or _is_binary(head)):
             return noun
@@ -123,7 +123,7 @@ _MOST_KEYS = 6
 
 
 def describe_records(values: Sequence[Any]) -> str:
-    """What the records of an unknown format look like."""
+    """A description of the records of an unknown format."""
     first = _first_object(values)
     if first is None:
         return "its records are no objects" if values else "its records are null, or it has none"

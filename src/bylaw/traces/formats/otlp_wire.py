@@ -213,7 +213,7 @@ def _check(holder: Any, key: str, place: str) -> None:
     for number, one in enumerate(list_field(holder, key)):
         at = f"{place}.{key}[{number}]"
         if not isinstance(one, dict):
-            continue  # told by the decoder
+            continue  # reported by the decoder
         if not any(one.get(name) for name in below or ("attributes",)):
             unknown = [
                 name

@@ -62,7 +62,7 @@ class Reader(Protocol):
         """The events that waited for more records."""
 
     def notes(self) -> list[str]:
-        """What the reader had to assume."""
+        """The assumptions of the reader."""
 
 
 class OpenedFile(Struct, frozen=True):

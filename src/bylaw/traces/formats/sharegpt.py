@@ -85,7 +85,7 @@ def _calls(text: str) -> list[dict[str, Any]]:
 
 
 def _result(value: Any) -> dict[str, Any]:
-    """What a tool returned; some datasets name the tool beside it."""
+    """The result of a tool; some datasets name the tool beside it."""
     if isinstance(value, dict) and isinstance(value.get("name"), str) and "content" in value:
         return {"role": "tool", "name": value["name"], "content": value["content"]}
     return {"role": "tool", "content": value}

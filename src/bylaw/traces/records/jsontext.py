@@ -28,7 +28,7 @@ _LONGEST_ESCAPE = 6
 _CUT_NUMBER = re.compile(r"\.?(?:[eE][+-]?)?")
 """what follows a number that is not complete"""
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""what the fast decoder raises"""
+"""the exceptions of the fast decoder"""
 
 
 class Fault(Exception):

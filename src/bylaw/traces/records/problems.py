@@ -43,7 +43,7 @@ def locator(file: str, place: int | Place) -> Locator:
 
 
 class Details(TypedDict):
-    """What a problem says."""
+    """The text of a problem."""
 
     code: str
     message: str

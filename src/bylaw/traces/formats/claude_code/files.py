@@ -126,7 +126,7 @@ def _read_small(path: str, most: int) -> bytes | None:
 
 
 class _ResultInfo(Struct, gc=False):
-    """What the program recorded about a result."""
+    """The program's own record of a result."""
 
     persistedOutputPath: str | None = None
 
@@ -212,7 +212,7 @@ class SessionFile(Struct, eq=False):
 
 
 def describe_file(path: str | None, branches: Branches, outputs: StoredOutputs) -> SessionFile:
-    """What a file is, by its name and its sidecar file."""
+    """The role of a file, by its name and its sidecar file."""
     run = None if path is None else _agent_of(path)
     file = SessionFile(branches, outputs, run)
     if path is None or run is None:
