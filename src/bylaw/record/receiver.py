@@ -20,7 +20,7 @@ import msgspec
 from bylaw.record.recording import BLOCK, NotARecording, RecordFile, locked
 from bylaw.text.redaction.redactor import redact_fields
 from bylaw.traces.formats.otlp_wire import Export, decode_export, rename_to_specification
-from bylaw.traces.records.protobuf import Broken, to_json
+from bylaw.traces.records.protobuf import InvalidProtobuf, to_json
 from bylaw.wire.exchange import Incoming, json_reply
 from bylaw.wire.proxy.http1 import MOST_BODY, BadRequest, Connection, Request
 
@@ -170,7 +170,7 @@ def _read(body: bytes, kind: str) -> tuple[dict[str, Any], Export]:
     try:
         text = body if kind == _JSON else to_json(body)
         value, export = rename_to_specification(msgspec.json.decode(text)), decode_export(text)
-    except (Broken, ValueError, RecursionError) as error:
+    except (InvalidProtobuf, ValueError, RecursionError) as error:
         raise BadRequest(400, f"the body is no OTLP: {error}") from None
     if value and not value.keys() & {"resourceSpans", "resourceLogs"}:
         raise BadRequest(400, "the body is no OTLP: it has neither `resourceSpans` nor `resourceLogs`")

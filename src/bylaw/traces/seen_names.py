@@ -87,7 +87,7 @@ class SeenArguments:
         """A warning for each argument that no call and no definition of its tool has, and that is near one of those."""
         for rule in rules:
             for tools, name in sorted(asked_of(rule), key=repr):
-                near = near_name(name, _known(tools, self._names))
+                near = near_name(name, _known_arguments(tools, self._names))
                 if near is not None:
                     of = " or ".join(map(quote, tools)) if tools else "any tool"
                     message = (
@@ -96,7 +96,7 @@ class SeenArguments:
                     yield rule_warning(rule, code="unlikely-argument", message=message, help=f"did you mean `{near}`?")
 
 
-def _known(tools: Tools, names: Mapping[str, set[str]]) -> set[str]:
+def _known_arguments(tools: Tools, names: Mapping[str, set[str]]) -> set[str]:
     if tools is None:
         return set().union(*names.values())
     return {name for tool, own in names.items() if any(fnmatchcase(tool, one) for one in tools) for name in own}
@@ -131,7 +131,7 @@ class SeenNames:
         key = hash(bytes(recorded)) if isinstance(recorded, bytes | memoryview | Raw) else id(held)
         if key not in self._lists:
             self._lists[key] = held
-            for name, schema in _defined(request.tools):
+            for name, schema in _defined_tools(request.tools):
                 self._tools.add(name)
                 if self._arguments is not None:
                     self._arguments.define(name, schema)
@@ -146,7 +146,7 @@ class SeenNames:
         return [replace(one, excerpt=source_line(one.span)) if one.span else one for one in found]
 
 
-def _defined(tools: list[Any] | None) -> Iterator[tuple[str, Any]]:
+def _defined_tools(tools: list[Any] | None) -> Iterator[tuple[str, Any]]:
     """The names of tool definitions, in the usual forms, each with the schema of its arguments."""
     for tool in tools or ():
         if isinstance(tool, dict):

@@ -26,7 +26,7 @@ from bylaw.traces.formats.record import (
 from bylaw.traces.formats.responses_items import RESULTS, call_id_of, message_of, messages_of
 from bylaw.traces.formats.spans.attributes import times
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
 
@@ -100,7 +100,7 @@ def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
         span.about = _response(data)
     elif kind in _MARKS:
         rest = {key: decode_whole(value) for key, value in data.items() if key != "type"}
-        span.about = Mark(label=str(kind), data=rest)
+        span.about = SpanAnnotation(label=str(kind), data=rest)
     return span
 
 

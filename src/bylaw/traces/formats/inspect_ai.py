@@ -23,7 +23,7 @@ from bylaw.traces.formats.record import Record, object_field, records_of, text_f
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import Tree
 from bylaw.traces.formats.spans.session import SessionSpans
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, SpanAnnotation, ToolRun
 from bylaw.traces.records.archive import entry_names
 from bylaw.traces.records.layout import Layout
 from bylaw.traces.records.lines import Block
@@ -52,7 +52,7 @@ def spans_of(sample: Sample) -> list[Span]:
             span.about = AgentRun(name=span.name or None) if event.get("type") == "agent" else None
         elif kind in _MARKS:
             data = {key: sample.resolved(item) for key, item in event.items() if key not in _ENVELOPE}
-            span.about = Mark(label=str(kind), data=data)
+            span.about = SpanAnnotation(label=str(kind), data=data)
         elif kind != "subtask":
             continue
         spans.append(span)
@@ -243,7 +243,7 @@ class InspectReader(ChatReader):
         SessionSpans(self._assembler, self._problems).assemble(
             [(span, tree.origin_of(span, session)) for span in tree.spans]
         )
-        marks = {span.about.label for span in spans if isinstance(span.about, Mark)}
+        marks = {span.about.label for span in spans if isinstance(span.about, SpanAnnotation)}
         for key, label in (("error", "error"), ("limit", "sample_limit")):
             if value.get(key) is None:
                 continue

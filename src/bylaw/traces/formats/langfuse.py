@@ -20,7 +20,7 @@ from bylaw.traces.formats.reader import OpenedFile
 from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, snake, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun
 from bylaw.traces.formats.spans.vocabularies import interpret, usage_of
 from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
@@ -66,7 +66,7 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
     elif kind == "agent" or isinstance(origin, AgentRun):
         span.about = AgentRun(name=span.name or None)
     elif kind in ("guardrail", "evaluator"):
-        span.about = Mark(
+        span.about = SpanAnnotation(
             label=kind,
             data={
                 "input": parse_if_json(decode_elements(row.get("input"))),
@@ -78,7 +78,7 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
 
 def _recorded_span(
     row: dict[str, Any], span: Span, signs: tuple[str, ...]
-) -> ModelCall | ToolRun | AgentRun | Mark | None:
+) -> ModelCall | ToolRun | AgentRun | SpanAnnotation | None:
     """What the span said that Langfuse got from another recorder: its attributes are stored in the metadata.
 
     `signs`: only if one of these is in them, because they are long and most say nothing new.
@@ -119,7 +119,7 @@ def score_of(row: dict[str, Any], record: Record) -> Span:
         start=start,
         at=at,
         source=record.locator(),
-        about=Mark(label="score", data={key: row[key] for key in _SCORE_FIELDS if row.get(key) is not None}),
+        about=SpanAnnotation(label="score", data={key: row[key] for key in _SCORE_FIELDS if row.get(key) is not None}),
     )
 
 

@@ -26,7 +26,7 @@ from bylaw.traces.records.jsontext import (
     decode_text,
 )
 from bylaw.traces.records.layout import Records, sniff
-from bylaw.traces.records.lines import Block, Decoded
+from bylaw.traces.records.lines import Block, DecodedRecord
 from bylaw.traces.records.problems import Place, Problems
 
 R = TypeVar("R")
@@ -115,7 +115,7 @@ def records_of(
     One at a time, so that the memory of the previous record can be reused.
     """
     for raw, place in block:
-        if type(raw) is Decoded:
+        if type(raw) is DecodedRecord:
             yield Record(raw.value, raw, place, problems)
             continue
         try:

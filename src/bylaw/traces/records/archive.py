@@ -73,7 +73,7 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, problems: Problems
                     message = f"entry `{entry.filename}` unpacks to far more than a log does"
                     problems.report_file("bad-compression", message)
                     return None
-    except _broken():
+    except _archive_errors():
         problems.report_file("bad-compression", f"entry `{entry.filename}` cannot be unpacked")
         return None
     return b"".join(parts)
@@ -97,7 +97,7 @@ def _open(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> IO[bytes]:
     return stream
 
 
-def _broken() -> tuple[type[Exception], ...]:
+def _archive_errors() -> tuple[type[Exception], ...]:
     import zstandard
 
     return (zstandard.ZstdError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError)

@@ -16,18 +16,18 @@ from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, deco
 from bylaw.traces.records.lines import (
     MAX_RECORD,
     Block,
-    Decoded,
+    DecodedRecord,
     Elements,
     check_utf8,
-    decoded,
     line_blocks,
     looks_tabular,
+    make_decoded,
     report_too_long,
     scan,
     scan_values,
+    strip_bom,
     table_blocks,
     valid_utf8,
-    without_bom,
 )
 from bylaw.traces.records.problems import Place, Problems
 from bylaw.traces.records.protobuf import bare_blocks, frame_blocks, looks_bare, looks_framed
@@ -79,7 +79,7 @@ class Records:
             if self._layout is Layout.LINES:
                 yield from line_blocks(chunks, self._problems, self._leave_out)
             elif self._layout is Layout.VALUES:
-                yield from _gather(scan_values(without_bom(chunks), self._problems, self._leave_out), self._problems)
+                yield from _gather(scan_values(strip_bom(chunks), self._problems, self._leave_out), self._problems)
             elif self._layout is Layout.FRAMES:
                 yield from frame_blocks(chunks, self._problems)
             elif self._layout is Layout.PROTOBUF:
@@ -118,7 +118,7 @@ def _gather(elements: Iterator[tuple[Place, bytes]], problems: Problems) -> Iter
 def _one_value(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
     parts: list[bytes] = []
     size = 0
-    for chunk in without_bom(chunks):
+    for chunk in strip_bom(chunks):
         parts.append(chunk)
         size += len(chunk)
         if size > MAX_RECORD:
@@ -145,7 +145,7 @@ def sniff(source: Input) -> Layout:
             return Layout.PROTOBUF
     head, ended = _head(chain([start], chunks))
     every = head if ended else head[: head.rfind(b"\n") + 1]
-    lines = list(islice(_filled(every), 2))
+    lines = list(islice(_nonblank_lines(every), 2))
     first = head.lstrip()[:1]
     if first not in (b"[", b"{") and lines and looks_tabular(lines[0]):
         return Layout.TABLE
@@ -155,26 +155,30 @@ def sniff(source: Input) -> Layout:
     if first != b"{" or not lines or _is_record(lines):
         return Layout.LINES
     if (whole := _whole_value(source)) is not None:
-        source.whole_value = whole if type(whole) is Decoded and len(whole) <= _HEAD_SIZE else None
+        source.whole_value = whole if type(whole) is DecodedRecord and len(whole) <= _HEAD_SIZE else None
         return Layout.VALUE
     if _holds_values(source):
         return Layout.VALUES
     # Neither is complete: choose the layout that more of the file has, so that the error is reported once.
-    return Layout.LINES if any(isinstance(_decoded(line), dict) for line in _filled(every)) else Layout.VALUE
+    return (
+        Layout.LINES
+        if any(isinstance(_decode_or_none(line), dict) for line in _nonblank_lines(every))
+        else Layout.VALUE
+    )
 
 
-def _filled(lines: bytes) -> Iterator[bytes]:
+def _nonblank_lines(lines: bytes) -> Iterator[bytes]:
     return (line[:-1] if line.endswith(b"\n") else line for line in BytesIO(lines) if line.strip())
 
 
 def sample(source: Input, layout: Layout) -> Iterator[Any]:
     """The first few records that can be decoded, for detection."""
-    if layout is Layout.VALUE and isinstance(whole := source.whole_value, Decoded):
+    if layout is Layout.VALUE and isinstance(whole := source.whole_value, DecodedRecord):
         yield whole.value
         return
     ignored = Problems(source.name, skip_bad=True)
     for raw in islice(_first_records(source, layout, ignored), _HEAD_LINES):
-        value = _decoded(raw)
+        value = _decode_or_none(raw)
         if value is not None:
             yield value
 
@@ -182,7 +186,7 @@ def sample(source: Input, layout: Layout) -> Iterator[Any]:
 def _first_records(source: Input, layout: Layout, ignored: Problems) -> Iterator[bytes]:
     if layout is Layout.LIST:
         with suppress(BrokenCompression):
-            yield from (raw for _, raw in scan(without_bom(source.chunks()), ignored))
+            yield from (raw for _, raw in scan(strip_bom(source.chunks()), ignored))
     elif layout is Layout.ARCHIVE:
         from bylaw.traces.records.archive import archive_blocks
 
@@ -203,7 +207,7 @@ def _head(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
     head = bytearray()
     newlines = 0
     with suppress(BrokenCompression):  # reported when the records are read
-        for chunk in without_bom(chunks):
+        for chunk in strip_bom(chunks):
             head += chunk
             newlines += chunk.count(b"\n")
             enough = len(head) >= _HEAD_SIZE and (newlines or head.lstrip()[:1] == b"[")
@@ -226,7 +230,7 @@ def _whole_value(source: Input) -> bytes | None:
     for block in Records(source, Layout.VALUE, ignored).blocks():
         for raw, _ in block:
             try:
-                return decoded(raw, decode_quickly(raw))
+                return make_decoded(raw, decode_quickly(raw))
             except REFUSED:
                 return raw if _decodes(raw) else None
     return None
@@ -236,17 +240,17 @@ def _holds_values(source: Input) -> bool:
     """Whether values follow each other, each on several lines, as console exporters show them."""
     ignored, cut = Problems(source.name, skip_bad=True), list[bool]()
     with suppress(BrokenCompression):
-        values = scan_values(without_bom(source.chunks()), ignored, lambda: cut.append(True))
+        values = scan_values(strip_bom(source.chunks()), ignored, lambda: cut.append(True))
         first = next(values, None)
         return first is not None and _decodes(first[1]) and (next(values, None) is not None or bool(cut))
     return False
 
 
 def _decodes(raw: bytes) -> bool:
-    return _decoded(raw) is not None
+    return _decode_or_none(raw) is not None
 
 
-def _decoded(raw: bytes) -> Any:
+def _decode_or_none(raw: bytes) -> Any:
     """The value of a record, or None: its faults are reported when the file is read."""
     with suppress(*REFUSED):
         return decode_quickly(raw)

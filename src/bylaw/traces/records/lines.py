@@ -25,19 +25,19 @@ Block: TypeAlias = Iterable[tuple[bytes, int | Place]]
 """some records, each with its place; some may be blank"""
 
 
-class Decoded(bytes):
+class DecodedRecord(bytes):
     """A record that was decoded already, so that its reader need not do it again."""
 
     value: Any
 
 
-def decoded(raw: bytes, value: Any) -> Decoded:
-    found = Decoded(raw)
+def make_decoded(raw: bytes, value: Any) -> DecodedRecord:
+    found = DecodedRecord(raw)
     found.value = value
     return found
 
 
-def without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def strip_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
     head = b""
     for chunk in chunks:
         head += chunk
@@ -73,7 +73,7 @@ def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
     """Runs of whole lines; None stands for a line that is too long."""
     parts: list[bytes | memoryview] = []
     buffered = 0
-    for chunk in without_bom(chunks):
+    for chunk in strip_bom(chunks):
         end = chunk.rfind(b"\n") + 1
         if not end:
             buffered += len(chunk)
@@ -227,7 +227,7 @@ class Elements:
     """The elements of the list that a file holds, each with its place."""
 
     def __init__(self, chunks: Iterator[bytes], problems: Problems, cut: Callable[[], None] | None = None) -> None:
-        self._chunks = without_bom(chunks)
+        self._chunks = strip_bom(chunks)
         self._problems = problems
         self._cut = cut
         self.streamed = False
@@ -241,12 +241,12 @@ class Elements:
         except REFUSED:
             pieces = None  # the scanner reports a fault, after the elements before it
         if pieces is not None:
-            yield from _placed(head, pieces)
+            yield from _place_records(head, pieces)
         else:
             yield from scan(chain([head], self._chunks), self._problems, self._cut)
 
 
-def _placed(data: bytes, pieces: list[msgspec.Raw]) -> Iterator[tuple[Place, bytes]]:
+def _place_records(data: bytes, pieces: list[msgspec.Raw]) -> Iterator[tuple[Place, bytes]]:
     cursor = _Cursor(data)
     at = data.index(b"[") + 1
     for index, piece in enumerate(pieces):

@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
             "response_id": getattr(value, "response_id", None),
         }
     if (dump := _dump_of(value)) is not None:
-        return _dumped(dump)
+        return _dump_model(dump)
     if callable(shown := getattr(value, "to_json", None)):  # spans of OpenTelemetry, a run's state of the Agents SDK
         text = shown()
         return json.loads(text) if isinstance(text, str) else text
@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
     raise TypeError(f"`{type(value).__name__}` is not JSON")
 
 
-def _dumped(dump: Any) -> Any:
+def _dump_model(dump: Any) -> Any:
     """Models of pydantic write a field as its declared class, unless asked for all of it: messages would lack calls."""
     if getattr(dump, "__name__", "") == "model_dump":
         with suppress(TypeError):  # of another library, or of an older version

@@ -22,7 +22,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_LEVELS = 100
 
 
-class Broken(ValueError):
+class InvalidProtobuf(ValueError):
     """Bytes that are no protobuf message."""
 
 
@@ -40,7 +40,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
         if kind == _BYTES:
             size, at = _varint(data, at)
         if size is None or at + size > end or number == 0:
-            raise Broken("a field is longer than its message, or of no known kind")
+            raise InvalidProtobuf("a field is longer than its message, or of no known kind")
         yield number, kind, data[at : at + size]
         at += size
 
@@ -53,7 +53,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return result, at
-    raise Broken("a number does not end")
+    raise InvalidProtobuf("a number does not end")
 
 
 def to_json(frame: bytes) -> bytes:
@@ -110,7 +110,7 @@ def _pair(data: memoryview, level: int) -> dict[str, Any]:
 
 def _value(data: memoryview, level: int) -> dict[str, Any]:
     if level > _MOST_LEVELS:
-        raise Broken("values are nested too deeply")
+        raise InvalidProtobuf("values are nested too deeply")
     for number, kind, value in fields(data):
         if number == 1 and kind == _BYTES:
             return {"stringValue": _text(value)}
@@ -130,7 +130,7 @@ def _value(data: memoryview, level: int) -> dict[str, Any]:
     return {}
 
 
-def _fixed(value: memoryview) -> str:
+def _read_fixed(value: memoryview) -> str:
     return str(int.from_bytes(value, "little"))
 
 
@@ -151,8 +151,8 @@ _SPAN: _Fields = {
     (2, _BYTES): ("spanId", memoryview.hex),
     (4, _BYTES): ("parentSpanId", memoryview.hex),
     (5, _BYTES): ("name", _text),
-    (7, _FIXED64): ("startTimeUnixNano", _fixed),
-    (8, _FIXED64): ("endTimeUnixNano", _fixed),
+    (7, _FIXED64): ("startTimeUnixNano", _read_fixed),
+    (8, _FIXED64): ("endTimeUnixNano", _read_fixed),
     (9, _BYTES): ("attributes", _attribute),
     (10, _VARINT): ("droppedAttributesCount", int),
     (11, _BYTES): ("events", lambda value: _message(value, _EVENT)),
@@ -161,12 +161,12 @@ _SPAN: _Fields = {
     (15, _BYTES): ("status", lambda value: _message(value, _STATUS)),
 }
 _LOG: _Fields = {
-    (1, _FIXED64): ("timeUnixNano", _fixed),
+    (1, _FIXED64): ("timeUnixNano", _read_fixed),
     (5, _BYTES): ("body", lambda value: _value(value, 0)),
     (6, _BYTES): ("attributes", _attribute),
     (9, _BYTES): ("traceId", memoryview.hex),
     (10, _BYTES): ("spanId", memoryview.hex),
-    (11, _FIXED64): ("observedTimeUnixNano", _fixed),
+    (11, _FIXED64): ("observedTimeUnixNano", _read_fixed),
     (12, _BYTES): ("eventName", _text),
 }
 
@@ -192,7 +192,7 @@ def looks_bare(head: bytes) -> bool:
         return False
     try:
         size, at = _varint(memoryview(head), 1)
-    except Broken:
+    except InvalidProtobuf:
         return False
     is_inside = at < len(head) and head[at] in _INNER_FIELDS and 0 < size <= MAX_RECORD
     return is_inside and not _TEXT.issuperset(head[:_SAMPLE])  # text may begin with newlines
@@ -200,7 +200,7 @@ def looks_bare(head: bytes) -> bool:
 
 def frame_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
     """Messages that each follow their length."""
-    return _blocks(chunks, problems, _framed)
+    return _blocks(chunks, problems, _find_frame)
 
 
 def bare_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
@@ -208,7 +208,7 @@ def bare_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
     return _blocks(chunks, problems, _bare)
 
 
-def _framed(buffer: bytes) -> tuple[int, int]:
+def _find_frame(buffer: bytes) -> tuple[int, int]:
     """Where the first message starts and ends."""
     return _LENGTH, _LENGTH + int.from_bytes(buffer[:_LENGTH], "big")
 
@@ -216,7 +216,7 @@ def _framed(buffer: bytes) -> tuple[int, int]:
 def _bare(buffer: bytes) -> tuple[int, int]:
     key, at = _varint(memoryview(buffer), 0)
     if key & 7 != _BYTES:
-        raise Broken("a field is of no known kind")
+        raise InvalidProtobuf("a field is of no known kind")
     size, at = _varint(memoryview(buffer), at)
     return 0, at + size
 
@@ -229,7 +229,7 @@ def _blocks(chunks: Iterator[bytes], problems: Problems, find: Callable[[bytes],
         while len(buffer) >= _LENGTH:
             try:
                 start, end = find(buffer)
-            except Broken as error:  # or more of a length follows
+            except InvalidProtobuf as error:  # or more of a length follows
                 fault = str(error)
                 break
             if end - start > MAX_RECORD:
@@ -238,7 +238,7 @@ def _blocks(chunks: Iterator[bytes], problems: Problems, find: Callable[[bytes],
             if len(buffer) < end:
                 break
             number += 1
-            yield from _decoded(buffer[start:end], number, problems)
+            yield from _decode_frame(buffer[start:end], number, problems)
             buffer = buffer[end:]
         if fault and len(buffer) > _SAMPLE:
             break
@@ -247,10 +247,10 @@ def _blocks(chunks: Iterator[bytes], problems: Problems, find: Callable[[bytes],
         problems.report_file("bad-protobuf", message)
 
 
-def _decoded(frame: bytes, number: int, problems: Problems) -> Iterator[Block]:
+def _decode_frame(frame: bytes, number: int, problems: Problems) -> Iterator[Block]:
     try:
         raw = to_json(frame)
-    except Broken as error:
+    except InvalidProtobuf as error:
         problems.report_file("bad-protobuf", f"message {number} is no OTLP: {error}")
         return
     yield [(raw, Place(1, 1, f"message {number}"))]

@@ -15,7 +15,7 @@ import msgspec
 from bylaw.model.events import Event, Response, ToolCall, ToolResult
 from bylaw.text.repeated_keys import repeated_key
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text, shorten
-from bylaw.traces.records.lines import Block, Decoded, decoded
+from bylaw.traces.records.lines import Block, DecodedRecord, make_decoded
 from bylaw.traces.records.problems import Details, Place, Problems, problem_at
 
 SMALL = 1 << 20
@@ -33,7 +33,7 @@ _TWO_IDS = ("id", "web_search")
 _HELP = "programs differ in which of the two they use, so rules that look at it cannot judge it"
 
 
-class _Repeating(dict[str, Any]):
+class _ObjectWithRepeats(dict[str, Any]):
     """An object that has a key twice."""
 
     pairs: list[tuple[str, Any]]
@@ -43,9 +43,9 @@ def keep_repeats(block: Block, problems: Problems) -> Iterator[tuple[bytes, int 
     """The records of a block; those with a key twice are reported and written anew."""
     for raw, place in block:
         try:
-            value = raw.value if type(raw) is Decoded else decode_quickly(raw)
+            value = raw.value if type(raw) is DecodedRecord else decode_quickly(raw)
             if repeated_key(raw, value) is None:
-                yield raw if type(raw) is Decoded else decoded(raw, value), place
+                yield raw if type(raw) is DecodedRecord else make_decoded(raw, value), place
                 continue
         except REFUSED:
             try:
@@ -74,7 +74,7 @@ def _read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
-    repeating = _Repeating(found)
+    repeating = _ObjectWithRepeats(found)
     repeating.pairs = pairs
     return repeating
 
@@ -85,7 +85,7 @@ def _mend(value: Any, left: list[str]) -> Any:
         return [_mend(one, left) for one in value]
     if not isinstance(value, dict):
         return value
-    if isinstance(value, _Repeating):
+    if isinstance(value, _ObjectWithRepeats):
         keys = [key for key, _ in value.pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
         if (repeated, value.get("type")) != _TWO_IDS:
@@ -104,14 +104,14 @@ def _is_data(value: Any) -> bool:
 
 def _repeats(value: Any) -> bool:
     if isinstance(value, dict):
-        return isinstance(value, _Repeating) or any(map(_repeats, value.values()))
+        return isinstance(value, _ObjectWithRepeats) or any(map(_repeats, value.values()))
     return isinstance(value, list) and any(map(_repeats, value))
 
 
 def _write(value: Any) -> str:
     """JSON with both members of a key."""
     if isinstance(value, dict):
-        pairs: Iterable[tuple[str, Any]] = value.pairs if isinstance(value, _Repeating) else value.items()
+        pairs: Iterable[tuple[str, Any]] = value.pairs if isinstance(value, _ObjectWithRepeats) else value.items()
         return "{" + ", ".join(f"{json.dumps(key)}: {_write(one)}" for key, one in pairs) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_write, value)) + "]"

@@ -9,7 +9,7 @@ from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import answer_in_list, answer_of, has_calls
 from bylaw.traces.formats.messages import chat_messages, first_answer, parse_if_json
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun
 
 SESSION = "gen_ai.conversation.id"
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -107,7 +107,7 @@ def interpret(span: Span) -> bool:
     elif operation in _MODEL or (operation is None and _calls_model(span, attributes)):
         span.about = _model(span, attributes)
     elif operation in ("apply_guardrail", "run_guardrail"):
-        span.about = Mark(label="guardrail", data=attributes)
+        span.about = SpanAnnotation(label="guardrail", data=attributes)
     elif operation is None and method is None:
         return False
     return True

@@ -38,7 +38,7 @@ from bylaw.traces.formats.call_signs import (
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
-from bylaw.traces.formats.spans.span import Mark, ModelCall, RecordedInput, Span, ToolRun
+from bylaw.traces.formats.spans.span import ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun
 from bylaw.traces.records.problems import Problems
 
 DROPPED = "the recorder dropped {} attributes or events of this span, because there were too many"
@@ -318,7 +318,7 @@ class SessionSpans:
 
     def _add_other(self, what: tuple[Span, Origin]) -> None:
         span, origin = what
-        if isinstance(mark := span.about, Mark):
+        if isinstance(mark := span.about, SpanAnnotation):
             self._annotate(span, origin, mark.label, mark.data)
         if span.error is not None:
             self._add_error(span, origin)

@@ -192,7 +192,7 @@ class AgentRun(Struct, kw_only=True):
     """its input and output, for recordings without spans of models"""
 
 
-class Mark(Struct, kw_only=True):
+class SpanAnnotation(Struct, kw_only=True):
     """Anything else that becomes an annotation: a hand-off, the answer of a guardrail."""
 
     label: str
@@ -223,7 +223,7 @@ class Span(Struct, kw_only=True, eq=False):
     dropped: int = 0
     """attributes and events that the recorder left out, because there were too many"""
     source: Locator
-    about: ModelCall | ToolRun | AgentRun | Mark | None = None
+    about: ModelCall | ToolRun | AgentRun | SpanAnnotation | None = None
 
     @property
     def latency_ms(self) -> float | None:
@@ -300,7 +300,7 @@ def tool_result(recorded: Any | UnsetType) -> Result | None:
     if isinstance(value, str):
         return Result(None, None, _text(value), None)
     for _ in range(_MOST_LAYERS):
-        found = _inside(value)
+        found = _unwrap_result(value)
         if not isinstance(found, Result):
             if found is value:
                 break
@@ -310,7 +310,7 @@ def tool_result(recorded: Any | UnsetType) -> Result | None:
     return Result(None, None, only_part(value), None)
 
 
-def _inside(value: Any) -> Any:
+def _unwrap_result(value: Any) -> Any:
     """A result if the value is a message or an object that holds one, else what it wraps, else the value itself."""
     if not isinstance(value, dict):
         return value

@@ -18,7 +18,7 @@ from bylaw.traces.formats.messages import chat_messages, first_answer, parse_if_
 from bylaw.traces.formats.record import object_field
 from bylaw.traces.formats.spans import genai
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, RecordedInput, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun
 
 _KIND = "openinference.span.kind"
 _INPUT, _TOOLS = "llm.input_messages", "llm.tools"
@@ -70,7 +70,7 @@ def _interpret_openinference(span: Span) -> None:
     elif kind == "AGENT":
         span.about = AgentRun(name=text(attributes, "agent.name") or span.name or None)
     elif kind in ("GUARDRAIL", "EVALUATOR", "DECISION"):
-        span.about = Mark(
+        span.about = SpanAnnotation(
             label=kind.lower(), data={key: attributes.get(key) for key in ("input.value", "output.value")}
         )
 
@@ -92,10 +92,10 @@ def _openinference_model(recorded: dict[str, Any]) -> ModelCall:
     params = parse_if_json(attributes.get("llm.invocation_parameters"))
     return ModelCall(
         model=text(attributes, "llm.model_name"),
-        messages=RecordedInput(recorded, read=_openinference_input, each=_as_blocks) if has_input else None,
+        messages=RecordedInput(recorded, read=_openinference_input, each=_expand_contents) if has_input else None,
         params=params if isinstance(params, dict) and params else None,
         tools=Deferred(_tool_schemas, recorded) if has_tools else None,
-        answer=None if answer is None else _as_blocks(answer),
+        answer=None if answer is None else _expand_contents(answer),
         stop_reason=text(attributes, "llm.finish_reason", "llm.output_messages.0.message.finish_reason"),
         usage=_openinference_usage(attributes),
     )
@@ -111,7 +111,7 @@ def _openinference_input(attributes: dict[str, Any]) -> Any:
     return texts or attributes.get("input.value")
 
 
-def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
+def _expand_contents(message: dict[str, Any]) -> dict[str, Any]:
     """A message of several parts is flattened as `contents`."""
     parts = message.get("contents")
     if not isinstance(parts, list) or message.get("content") is not None:
@@ -327,7 +327,9 @@ def _interpret_langfuse(span: Span) -> bool:
     elif kind == "agent":
         span.about = AgentRun(name=span.name or None)
     elif kind in ("guardrail", "evaluator"):
-        span.about = Mark(label=kind, data={"input": parse_if_json(recorded), "output": parse_if_json(output)})
+        span.about = SpanAnnotation(
+            label=kind, data={"input": parse_if_json(recorded), "output": parse_if_json(output)}
+        )
     else:
         return False
     return True
