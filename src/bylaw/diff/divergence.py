@@ -58,7 +58,7 @@ def _in_session(comparison: Comparison, lexicon: Lexicon) -> Iterator[Divergence
     where = comparison.baseline
     for b, c in comparison.sides:
         if b is None or c is None:
-            yield _unmatched(b, c, where)
+            yield _unmatched_step(b, c, where)
         elif not _is_same(b.response, c.response):
             found = _classify(b, c)
             if found is not None:
@@ -71,7 +71,7 @@ def _is_same(left: Response, right: Response) -> bool:
     return is_said and left.tool_calls == right.tool_calls
 
 
-def _unmatched(b: Step | None, c: Step | None, where: Recording) -> Divergence:
+def _unmatched_step(b: Step | None, c: Step | None, where: Recording) -> Divergence:
     step = b or c
     assert step is not None
     calls = ", ".join(call.name for call in step.response.tool_calls)
@@ -135,20 +135,25 @@ def _changed_arguments(b: Step, c: Step) -> str:
         left, right = arguments(before), arguments(after)
         if isinstance(left, dict) and isinstance(right, dict):
             keys = [key for key in left if canonical_json(left[key]) != canonical_json(right.get(key))]
-            changed += [f"{before.name} {key}: {_short(left[key])} → {_short(right.get(key))}" for key in keys]
+            changed += [
+                f"{before.name} {key}: {_shorten_value(left[key])} → {_shorten_value(right.get(key))}" for key in keys
+            ]
         elif left != right:
-            changed.append(f"{before.name}: {_short(left)} → {_short(right)}")
+            changed.append(f"{before.name}: {_shorten_value(left)} → {_shorten_value(right)}")
     return "; ".join(changed[:4])
 
 
 def _changed_facts(before: str, after: str) -> str:
     """Facts and reversing words that only one side has, where the two decide otherwise."""
     left, right = decisions(before), decisions(after)
-    polar = _only(_polar(before), _polar(after))
+    polar = _only_on_one_side(_polar(before), _polar(after))
     found = []
     if disagree(left, right):
         kinds = sorted({kind for kind, _ in left.facts ^ right.facts})
-        found = [(f"{_KINDS.get(kind, kind)}s", _only(_of(left, kind), _of(right, kind))) for kind in kinds]
+        found = [
+            (f"{_KINDS.get(kind, kind)}s", _only_on_one_side(_values_of_kind(left, kind), _values_of_kind(right, kind)))
+            for kind in kinds
+        ]
         if left.shape != right.shape:
             found.append(("JSON", (["its shape"], ["another"])))
     moved = exchanged(left.places, right.places)
@@ -162,14 +167,14 @@ def _changed_facts(before: str, after: str) -> str:
 
 def _exchange(figures: list[str]) -> str:
     """`figures exchanged: 10 and 20`"""
-    shown = [_cut(figure, 40) for figure in figures[:4]]
+    shown = [_truncate(figure, 40) for figure in figures[:4]]
     return f"figures exchanged: {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 _KINDS = {"id": "identifier"}
 
 
-def _of(decided: Decisions, kind: str) -> list[str]:
+def _values_of_kind(decided: Decisions, kind: str) -> list[str]:
     return [spelling for _, spelling in decided.of(kind)]
 
 
@@ -183,25 +188,25 @@ def _polar(text: str) -> list[str]:
     return [word for word in words(text.replace("\u2019", "'")) if word in _POLAR]
 
 
-def _only(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+def _only_on_one_side(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
     left, right = Counter(before), Counter(after)
     return sorted((left - right).elements()), sorted((right - left).elements())
 
 
 def quote(step: Step) -> str:
     """A turn in one line: its calls, then its text."""
-    calls = [f"{call.name}({_short(arguments(call))})" for call in step.response.tool_calls]
+    calls = [f"{call.name}({_shorten_value(arguments(call))})" for call in step.response.tool_calls]
     text = _flat(step.text)
-    return _cut(" ".join([*calls, *([f'"{text}"'] if text else [])]) or "(nothing)", 240)
+    return _truncate(" ".join([*calls, *([f'"{text}"'] if text else [])]) or "(nothing)", 240)
 
 
-def _short(value: object) -> str:
-    return _cut(_flat(canonical_json(value).decode(errors="replace")), 80)
+def _shorten_value(value: object) -> str:
+    return _truncate(_flat(canonical_json(value).decode(errors="replace")), 80)
 
 
 def _flat(text: str) -> str:
     return " ".join(text[:1_000].split())
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

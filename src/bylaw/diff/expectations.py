@@ -173,7 +173,7 @@ def load_with_expectations(
 # -- applying ---------------------------------------------------------------------------------------------------------
 
 
-class Announced(Struct):
+class AppliedExpectations(Struct):
     """The changes with the reasons of those that were expected, and the expectations that nothing met."""
 
     axes: tuple[AxisRow, ...]
@@ -189,7 +189,7 @@ def apply_expectations(
     rates: Sequence[RuleRate],
     tools: Collection[str] = (),
     rules: Collection[str] = (),
-) -> Announced:
+) -> AppliedExpectations:
     """`tools` and `rules`: the names that there are, for expectations that nothing met."""
     used: set[Expectation] = set()
     known = list(expectations)
@@ -212,11 +212,11 @@ def apply_expectations(
         else rate
         for rate in rates
     ]
-    unused = tuple(_unused(one, rules if one.kind == "rule" else tools) for one in known if one not in used)
-    return Announced(tuple(rows), tuple(marked), tuple(broken), unused)
+    unused = tuple(_describe_unused(one, rules if one.kind == "rule" else tools) for one in known if one not in used)
+    return AppliedExpectations(tuple(rows), tuple(marked), tuple(broken), unused)
 
 
-def _unused(one: Expectation, names: Collection[str]) -> str:
+def _describe_unused(one: Expectation, names: Collection[str]) -> str:
     """The expectation, and whether its name is one that there is not."""
     if one.kind == "axis" or one.name in names:
         return str(one)

@@ -43,9 +43,9 @@ def excused_calls(policy: PolicyDiff, rules: Sequence[Rule], groups: Sequence[Gr
         missing, excess = named_calls(demands[rule])
         most, share = max(violations.values()), len(group.candidate) / len(group.baseline)
         total = math.ceil(violations.total() * share - 1e-9)
-        excused.update(_added(keeps, group.baseline, missing, most, total, excused) if missing else ())
+        excused.update(_added_calls(keeps, group.baseline, missing, most, total, excused) if missing else ())
         if excess and keeps:
-            excused.update(_added(group.baseline, keeps, excess, most, violations.total(), excused))
+            excused.update(_added_calls(group.baseline, keeps, excess, most, violations.total(), excused))
     return frozenset(excused)
 
 
@@ -61,25 +61,25 @@ def named_calls(demand: Demand) -> tuple[Calls | None, Calls | None]:
     return None, None
 
 
-def _added(
+def _added_calls(
     recordings: Iterable[Recording], others: Sequence[Recording], calls: Calls, most: int, total: int, known: set[int]
 ) -> list[int]:
     """The matching calls that these sessions have and the others lack: at most `most` in each, `total` in all."""
-    fits = _matching(calls)
-    fewest = min((len(_found(one, fits)) for one in others), default=0)
+    fits = _call_matcher(calls)
+    fewest = min((len(_find_calls(one, fits)) for one in others), default=0)
     left: list[int] = []
     for recording in recordings:
-        found = _found(recording, fits)
+        found = _find_calls(recording, fits)
         room = min(most, len(found) - fewest, total - len(left))
         left += [call for call in found if call not in known][: max(0, room)]
     return left
 
 
-def _found(recording: Recording, fits: Callable[[ToolCall], bool]) -> list[int]:
+def _find_calls(recording: Recording, fits: Callable[[ToolCall], bool]) -> list[int]:
     return [id(call) for step in recording.steps for call in step.response.tool_calls if fits(call)]
 
 
-def _matching(calls: Calls) -> Callable[[ToolCall], bool]:
+def _call_matcher(calls: Calls) -> Callable[[ToolCall], bool]:
     is_named = compile_names(calls)
     where = None if calls.where is None else compile_where(calls.where)
     return lambda call: is_named(call.name) and (where is None or where(call) is True)

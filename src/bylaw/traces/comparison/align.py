@@ -143,7 +143,7 @@ def _stretches(baseline: Sequence[Step], candidate: Sequence[Step]) -> Iterator[
     keys = [[step.signature for step in side] for side in (baseline, candidate)]
     b0 = c0 = 0
     for b, c in [*_anchors(*keys), (len(baseline), len(candidate))]:
-        yield from _bounded((b0, b), (c0, c))
+        yield from _divide_range((b0, b), (c0, c))
         if b < len(baseline):
             yield (b, b + 1), (c, c + 1)
         b0, c0 = b + 1, c + 1
@@ -151,12 +151,12 @@ def _stretches(baseline: Sequence[Step], candidate: Sequence[Step]) -> Iterator[
 
 def _anchors(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Turns that occur once on each side and are equal, in an order both sides share."""
-    once_left, once_right = _once(left), _once(right)
+    once_left, once_right = _unique_keys(left), _unique_keys(right)
     common = [(i, once_right[key]) for key, i in once_left.items() if key in once_right]
-    return _increasing(sorted(common))
+    return _longest_increasing(sorted(common))
 
 
-def _once(keys: Sequence[Hashable]) -> dict[Hashable, int]:
+def _unique_keys(keys: Sequence[Hashable]) -> dict[Hashable, int]:
     counts = Counter(keys)
     return {key: i for i, key in enumerate(keys) if counts[key] == 1}
 
@@ -164,7 +164,7 @@ def _once(keys: Sequence[Hashable]) -> dict[Hashable, int]:
 _Link: TypeAlias = "tuple[tuple[int, int], _Link | None]"
 
 
-def _increasing(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _longest_increasing(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The longest chain in which both coordinates rise (patience sorting)."""
     tops: list[int] = []
     piles: list[_Link] = []
@@ -181,7 +181,7 @@ def _increasing(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def _bounded(left: Range, right: Range) -> Iterator[tuple[Range, Range]]:
+def _divide_range(left: Range, right: Range) -> Iterator[tuple[Range, Range]]:
     """Divide a stretch without anchors evenly if it is too large: near linear, no longer optimal."""
     rows, columns = left[1] - left[0], right[1] - right[0]
     if not rows and not columns:

@@ -58,7 +58,7 @@ class Step:
         """The trajectory token of each call: shape and the digest of its arguments. A text for people counts by what it
         decides, as other words alone are no other call.
         """
-        digests = (short_digest(_decided(arguments(call))) for call in self.response.tool_calls)
+        digests = (short_digest(_decisions_in(arguments(call))) for call in self.response.tool_calls)
         return tuple(f"{shape}#{digest}" for shape, digest in zip(self.shape, digests, strict=True))
 
     @property
@@ -71,12 +71,12 @@ def arguments(call: ToolCall) -> Any:
     return call.raw_arguments if call.arguments is None else call.arguments
 
 
-def _decided(value: Any, depth: int = 0) -> Any:
+def _decisions_in(value: Any, depth: int = 0) -> Any:
     """Arguments with what their prose decides in its place."""
     if isinstance(value, dict) and depth < _MOST_NESTED:
-        return {key: _decided(child, depth + 1) for key, child in value.items()}
+        return {key: _decisions_in(child, depth + 1) for key, child in value.items()}
     if isinstance(value, list) and depth < _MOST_NESTED:
-        return [_decided(child, depth + 1) for child in value]
+        return [_decisions_in(child, depth + 1) for child in value]
     if isinstance(value, str) and is_prose(value):
         found = decisions(value)
         # without opposites: one that only one message uses decides nothing, and equality cannot say so
