@@ -65,20 +65,20 @@ def vectors(session: Sequence[Response]) -> Matrix:
     """
     rows = np.empty((len(session), len(DIMENSIONS)))
     for place, turn in enumerate(session):
-        rows[place] = _measured(turn)
+        rows[place] = _measure_response(turn)
     rows[:, _LOGARITHMS] = np.log1p(rows[:, _LOGARITHMS])
     return rows
 
 
-def _measured(response: Response) -> tuple[float | None, ...]:
+def _measure_response(response: Response) -> tuple[float | None, ...]:
     """Before logarithms are taken; None is NaN in an array."""
     calls, text, usage = response.tool_calls, response.text, response.usage
     return (
         len(calls),
         len({call.name for call in calls}) / len(calls) if calls else 0.0,
         *_stops(response.stop_reason),
-        _bounded(usage.output_tokens if usage else None),
-        _bounded(response.latency_ms),
+        _bound_value(usage.output_tokens if usage else None),
+        _bound_value(response.latency_ms),
         None if text is None and response.stop_reason is None else is_refusal(response),
         None if text is None else len(text),
         sum(len(given) for call in calls if isinstance(given := arguments(call), dict)) if calls else 0,
@@ -86,7 +86,7 @@ def _measured(response: Response) -> tuple[float | None, ...]:
     )
 
 
-def _bounded(value: float | None) -> float | None:
+def _bound_value(value: float | None) -> float | None:
     return None if value is None else min(max(value, 0.0), 1e15)
 
 
@@ -129,7 +129,7 @@ def compare(tasks: Sequence[tuple[Sessions, Sessions]], *, by_turn: bool = False
     empty = np.empty((0, len(DIMENSIONS)))
     before, after = (np.concatenate([empty, *(task[i] for task in sides)]) for i in (0, 1))
     recorded = np.asarray((~np.isnan(before)).any(axis=0) & (~np.isnan(after)).any(axis=0))
-    varying = recorded & _varying(np.concatenate([before, after]))
+    varying = recorded & _varying_dimensions(np.concatenate([before, after]))
     names = _names(varying)
     return Fingerprint(
         unit="turn" if by_turn else "session",
@@ -145,11 +145,11 @@ def compare(tasks: Sequence[tuple[Sessions, Sessions]], *, by_turn: bool = False
 
 
 def _rows(sessions: Sessions) -> Matrix:
-    rows = [_of_session(vectors(session)) for session in sessions if session]
+    rows = [_session_vector(vectors(session)) for session in sessions if session]
     return np.array(rows).reshape(len(rows), len(DIMENSIONS))
 
 
-def _of_session(vectors: Matrix) -> Matrix:
+def _session_vector(vectors: Matrix) -> Matrix:
     """The mean over the turns. Calls are counted for the session as a whole and described over the turns that call, so
     that the same calls with one answer less are the same calls.
     """
@@ -189,7 +189,7 @@ def _decide(tasks: Sequence[Sequence[Matrix]]) -> dict[str, Any]:
     return {"decision": decision, **basis, **msgspec.structs.asdict(judged)}
 
 
-def _varying(rows: Matrix) -> NDArray[np.bool_]:
+def _varying_dimensions(rows: Matrix) -> NDArray[np.bool_]:
     low, high = np.fmin.reduce(rows, axis=0, initial=np.inf), np.fmax.reduce(rows, axis=0, initial=-np.inf)
     return np.asarray(high - low > _ROUNDING * (1 + np.abs(high)))
 

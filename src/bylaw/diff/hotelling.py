@@ -27,7 +27,7 @@ _RIDGE = 1e-6
 """share of the variance that is added, so that T² is large but finite where nothing varies within the sides"""
 
 
-class Judged(Struct, frozen=True):
+class HotellingResult(Struct, frozen=True):
     statistic: float
     p: float
     exact: bool
@@ -37,7 +37,7 @@ class Judged(Struct, frozen=True):
     shrinkage: float
 
 
-def judge(tasks: Sequence[Matrix], freedom: int) -> Judged:
+def judge(tasks: Sequence[Matrix], freedom: int) -> HotellingResult:
     """`tasks`: of each task the differences between the sides under each relabelling, the real ones in row 0.
 
     `freedom`: how many sessions vary freely within the tasks; fewer of them shrink the covariance more.
@@ -52,7 +52,7 @@ def judge(tasks: Sequence[Matrix], freedom: int) -> Judged:
     found = np.concatenate([_hotelling(part, total, freedom)[0] for part in parts])
     reached = int((found >= observed - 1e-9 * max(1.0, observed)).sum())
     p = reached / len(found) if exact else (1 + reached) / (1 + len(found))
-    return Judged(float(observed), p, exact, len(found), float(shrinkage))
+    return HotellingResult(float(observed), p, exact, len(found), float(shrinkage))
 
 
 def smallest_p(sizes: Sequence[tuple[int, int]]) -> float:

@@ -137,10 +137,10 @@ def judge_units(
     smallest = np.array([SMALL[columns[i].what] for i in amounts])
     tested = [
         np.hstack([rows, np.log(np.maximum(values[:, amounts], smallest))])
-        for rows, values in zip(_as_tested(columns, tables), tables, strict=True)
+        for rows, values in zip(_take_logarithms(columns, tables), tables, strict=True)
     ]
-    tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tested, distances, strict=True)]
-    borrowed = _borrowed(distances, figures)
+    tasks = [_relabel_unit(unit, rows, found) for unit, rows, found in zip(units, tested, distances, strict=True)]
+    borrowed = _borrow_noise(distances, figures)
     if units:
         p = np.minimum(1.0, judge([*tasks, *borrowed], directions, level).p * (ALPHA / level))
         if deterministic:
@@ -184,7 +184,7 @@ def _judge_sessions(sessions: Sequence[Unit], is_replay: bool, deterministic: bo
     if not columns:
         return _Rules({}, False)
     level = ALPHA * SHARE_OF_RULES
-    tested = _as_tested(columns, tables)
+    tested = _take_logarithms(columns, tables)
     tasks = [value_differences(rows, unit.labels) for unit, rows in zip(sessions, tested, strict=True)]
     judged = judge(tasks, [column.direction for column in columns], level)
     p = np.zeros(len(columns)) if deterministic else np.minimum(1.0, judged.p * (ALPHA / level))
@@ -209,7 +209,7 @@ def _tables(units: Sequence[Unit], is_wanted: Callable[[Column], bool]) -> tuple
     return columns, [values[start:end] for start, end in pairwise(bounds)]
 
 
-def _as_tested(columns: Sequence[Column], tables: Sequence[Matrix]) -> list[Matrix]:
+def _take_logarithms(columns: Sequence[Column], tables: Sequence[Matrix]) -> list[Matrix]:
     """Counts above one by their logarithm: a session that calls a tool twenty times must not outweigh ten that call it
     once. Otherwise the sum of 13 changes in one direction is no further out than sums of other figures by chance.
     """
@@ -231,7 +231,7 @@ def _figures(
     }
 
 
-def _relabelled(unit: Unit, rows: Matrix, distances: Distances) -> Matrix:
+def _relabel_unit(unit: Unit, rows: Matrix, distances: Distances) -> Matrix:
     """Figures, distances, and the columns of borrowed noise, which are empty here."""
     figures = value_differences(rows, unit.labels)
     known = np.nan_to_num(distances.matrix)
@@ -240,7 +240,7 @@ def _relabelled(unit: Unit, rows: Matrix, distances: Distances) -> Matrix:
     return np.hstack([figures, excess, np.zeros_like(excess)])
 
 
-def _borrowed(distances: Sequence[Distances], columns: int) -> list[Matrix]:
+def _borrow_noise(distances: Sequence[Distances], columns: int) -> list[Matrix]:
     """One more task: distances of tasks without repeats against the noise of tasks with repeats."""
     own = [one.within for one in distances if one.baseline > 1]
     across = [one.across for one in distances if one.baseline == 1 == one.matrix.shape[1] - 1]
@@ -269,12 +269,12 @@ def _figure(column: Column, index: int, units: Sequence[Unit], tables: Sequence[
         baseline=float(means[:, 0].mean()),
         candidate=float(means[:, 1].mean()),
         p=p if np.abs(differences).max() > _ROUNDING else 1.0,
-        moved=sum(_moved(way * before, way * after) for before, after in known),
+        moved=sum(_count_moved(way * before, way * after) for before, after in known),
         sessions=sum(len(after) for _, after in known),
         differences=differences,
         errors=np.array([sum(_squared_error(side) for side in both) for both in known]),
         of_turns=any(unit.is_turn for unit in units),
-        rest=sign * min(abs(delta), max(0.0, sign * (delta - _mended(column, units) / len(known)))),
+        rest=sign * min(abs(delta), max(0.0, sign * (delta - _mended_shift(column, units) / len(known)))),
     )
 
 
@@ -292,13 +292,13 @@ def _typical_ratio(column: Column, units: Sequence[Unit]) -> float | None:
     return math.exp(math.fsum(found) / len(found)) if found else None
 
 
-def _moved(before: Matrix, after: Matrix) -> int:
+def _count_moved(before: Matrix, after: Matrix) -> int:
     """How many of `after` are higher than the value of the same rank before."""
     ranks = ((np.arange(len(after)) + 0.5) * len(before) / len(after)).astype(int)
     return int((np.sort(after) > np.sort(before)[ranks] + _ROUNDING).sum())
 
 
-def _mended(column: Column, units: Sequence[Unit]) -> float:
+def _mended_shift(column: Column, units: Sequence[Unit]) -> float:
     """How far the calls by which a rule is mended move the column, summed over the tasks."""
     moved = 0.0
     for unit in (unit for unit in units if unit.rest):

@@ -34,7 +34,7 @@ Labels = NDArray[np.bool_]
 """one row per relabelling, one column per session; True: labelled as the candidate's. The first row is the real one."""
 
 
-class Judged(Struct, frozen=True):
+class PermutationResult(Struct, frozen=True):
     """The corrected p-value of each column, and the smallest one that it could have reached."""
 
     p: Matrix
@@ -89,7 +89,7 @@ def _mean_over_pairs(distances: Matrix, left: Matrix, right: Matrix) -> Matrix:
     return np.asarray(sums / pairs[:, None])
 
 
-def judge(tasks: Sequence[Matrix], directions: Sequence[int], alpha: float = ALPHA) -> Judged:
+def judge(tasks: Sequence[Matrix], directions: Sequence[int], alpha: float = ALPHA) -> PermutationResult:
     """`tasks`: for each task the differences under each relabelling, the real ones in row 0.
 
     `directions`: 1 where only a rise of a column counts, -1 where only a fall, 0 where both do. Columns that cannot
@@ -103,7 +103,7 @@ def judge(tasks: Sequence[Matrix], directions: Sequence[int], alpha: float = ALP
     if usable.any():
         order = np.flatnonzero(usable)
         signs = np.asarray(directions)[order]
-        found = _directed(observed[order] / scale[order], signs)
+        found = _apply_directions(observed[order] / scale[order], signs)
         order, found = order[np.argsort(-found, kind="stable")], np.sort(found)[::-1]
         signs = np.asarray(directions)[order]
         chosen = [task[:, order] for task in tasks]
@@ -112,14 +112,14 @@ def judge(tasks: Sequence[Matrix], directions: Sequence[int], alpha: float = ALP
         exact = ways <= MOST_SPLITS
         reached = np.zeros(len(order))
         for sums in [every_sum(chosen)] if exact else relabelled_sums(chosen):
-            shifts = _directed(sums / scale[order], signs)
+            shifts = _apply_directions(sums / scale[order], signs)
             largest = np.maximum.accumulate(shifts[:, ::-1], axis=1)[:, ::-1]
             reached += (largest >= found - _ROUNDING).sum(axis=0)
         p[order] = np.maximum.accumulate(reached / ways if exact else (1 + reached) / (1 + PERMUTATIONS))
-    return Judged(p, smallest)
+    return PermutationResult(p, smallest)
 
 
-def _directed(shifts: Matrix, directions: NDArray[np.int_]) -> Matrix:
+def _apply_directions(shifts: Matrix, directions: NDArray[np.int_]) -> Matrix:
     return np.where(directions == 0, np.abs(shifts), shifts * directions)
 
 

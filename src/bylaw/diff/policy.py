@@ -48,7 +48,7 @@ def policy_diff(
             for found in side.verdicts
             if found[1].outcome is Outcome.ERROR
         ),
-        undecided=tuple(_undecided(baseline, candidate)),
+        undecided=tuple(_undecided_lines(baseline, candidate)),
         scope_doubts=tuple(dict.fromkeys((*baseline.scope_doubts, *candidate.scope_doubts))),
     )
 
@@ -139,7 +139,7 @@ def _change(found: Found) -> PolicyChange:
     )
 
 
-def _undecided(baseline: Side, candidate: Side) -> Iterator[str]:
+def _undecided_lines(baseline: Side, candidate: Side) -> Iterator[str]:
     decided = (Outcome.OK, Outcome.VIOLATED, Outcome.ERROR)
     for rule, before in baseline.outcomes.items():
         after = candidate.outcomes.get(rule, Outcome.VACUOUS)

@@ -88,7 +88,8 @@ def make_units(
         unit.expected, unit.excused = frozenset(expected), frozenset(excused)
         if expected or excused:
             unit.baseline, unit.candidate = (
-                [_without(one, unit.expected, unit.excused) for one in side] for side in (unit.baseline, unit.candidate)
+                [_drop_calls(one, unit.expected, unit.excused) for one in side]
+                for side in (unit.baseline, unit.candidate)
             )
     return units
 
@@ -97,12 +98,12 @@ def _replay(groups: Sequence[Group]) -> list[Unit]:
     """One unit per turn, if all sessions are replays and few; else nothing."""
     if not 0 < len(groups) < MOST_REPLAYED:
         return []
-    found = [_replayed(group) for group in groups]
+    found = [_replay_units(group) for group in groups]
     units = [unit for units in found for unit in units] if all(found) and any(map(_shows_replay, found)) else []
     return units[:: math.ceil(len(units) / MOST_TURNS)] if units else []
 
 
-def _without(recording: Recording, tools: Collection[str], excused: Collection[int]) -> Recording:
+def _drop_calls(recording: Recording, tools: Collection[str], excused: Collection[int]) -> Recording:
     """The same object where nothing is left out."""
     steps = []
     for step in recording.steps:
@@ -115,7 +116,7 @@ def _without(recording: Recording, tools: Collection[str], excused: Collection[i
     return recording if same else replace(recording, steps=steps)
 
 
-def _replayed(group: Group) -> list[Unit]:
+def _replay_units(group: Group) -> list[Unit]:
     """One unit per turn, if every turn of both sides answers the same recorded request; else nothing."""
     if len(group.baseline) != 1 or len(group.candidate) != 1:
         return []
@@ -123,12 +124,12 @@ def _replayed(group: Group) -> list[Unit]:
     if len(left.steps) != len(right.steps) or len(left.steps) < 2:
         return []
     pairs = list(zip(left.steps, right.steps, strict=True))
-    last = _asked(left.steps[-1]) or []
+    last = _request_messages(left.steps[-1]) or []
     repeats = True
     seen: dict[tuple[int, str], list[list[Any]]] = {}
     for b, c in reversed(pairs):  # what a live conversation says differently stays in all later requests
-        asked = _asked(b)
-        if not asked or asked != _asked(c) or _continues(asked[0]):
+        asked = _request_messages(b)
+        if not asked or asked != _request_messages(c) or _continues(asked[0]):
             return []
         alike = seen.setdefault((len(asked), short_digest(asked[-1])), [])
         if asked in alike[:MOST_REPLAYED] or len(alike) > MOST_REPLAYED:
@@ -155,7 +156,7 @@ def _continues(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") in ("tool", "function")
 
 
-def _asked(step: Step) -> list[Any] | None:
+def _request_messages(step: Step) -> list[Any] | None:
     return None if step.response.request is None else step.response.request.messages
 
 
@@ -175,11 +176,11 @@ def fill_figures(units: Sequence[Unit], measures: Measures, broken: Sequence[Bro
             {} if unit.is_turn else side.get((one.trace, one.session), {})
             for one, side in zip(unit.whole, sides, strict=True)
         ]
-        kept = [_without(one, unit.expected, ()) for one in unit.whole] if unit.expected else unit.whole
+        kept = [_drop_calls(one, unit.expected, ()) for one in unit.whole] if unit.expected else unit.whole
         unit.rows = [_figures(unit, *one, measures) for one in zip(kept, unit.whole, rules, strict=True)]
-        mended = [_without(one, (), unit.excused) for one in unit.whole] if unit.excused else unit.whole
+        mended = [_drop_calls(one, (), unit.excused) for one in unit.whole] if unit.excused else unit.whole
         if not all(map(is_, mended, unit.whole)):
-            kept = [_without(one, unit.expected, ()) for one in mended]
+            kept = [_drop_calls(one, unit.expected, ()) for one in mended]
             unit.rest = [_figures(unit, *one, measures) for one in zip(kept, mended, rules, strict=True)]
             leave_out_same_values(unit.rest)
         leave_out_same_values(unit.rows)

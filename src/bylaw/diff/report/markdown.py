@@ -39,22 +39,22 @@ def _sections(report: DiffReport) -> Iterator[list[str]]:
     policy = report.policy
     yield [MARKER, f"### {_MARKS[report.exit_code]} Bylaw diff: {_text(wording.headline(report))}"]
     yield [f"{_text(line)}  " for line in wording.summary(report)] + [f"_{wording.size(report)}_"]
-    yield from _listed("Newly broken rules", wording.change_lines(policy.regressions))
-    yield from _listed("Rules that could not be evaluated", wording.change_lines(policy.errors))
+    yield from _list_section("Newly broken rules", wording.change_lines(policy.regressions))
+    yield from _list_section("Rules that could not be evaluated", wording.change_lines(policy.errors))
     yield _axes(report)
-    yield from _listed("Confirmed changes", map(wording.finding_line, report.findings))
-    yield from _listed("Rules broken in sessions", map(wording.rate_line, policy.rates))
-    yield from _listed("Sessions", map(wording.issues_line, wording.folded_issues(report)))
-    yield from _listed("Fixed rules", wording.change_lines(policy.fixes))
+    yield from _list_section("Confirmed changes", map(wording.finding_line, report.findings))
+    yield from _list_section("Rules broken in sessions", map(wording.rate_line, policy.rates))
+    yield from _list_section("Sessions", map(wording.issues_line, wording.folded_issues(report)))
+    yield from _list_section("Fixed rules", wording.change_lines(policy.fixes))
     if report.divergences:
         yield [f"**Divergences** ({report.divergence_count:,})", "", *_divergences(report)]
-    yield from _listed("Decided on one side only", policy.undecided)
+    yield from _list_section("Decided on one side only", policy.undecided)
     fingerprint = wording.fingerprint_line(report)
     notes = [wording.pairing_line(report), fingerprint, *report.notes]
-    yield from _listed("Notes", [note for note in notes if note])
+    yield from _list_section("Notes", [note for note in notes if note])
 
 
-def _listed(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
+def _list_section(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
     items = [f"- {_text(line)}" for line in lines]
     if items:
         yield [f"**{title}** ({len(items):,})", "", *items]
@@ -68,7 +68,15 @@ def _axes(report: DiffReport) -> list[str]:
     for row in sorted((row for row in report.axes if row.n), key=lambda row: -row.severity.rank):
         before, after = (wording.figure(row.axis, value) for value in (row.baseline, row.candidate))
         flags = f" ({', '.join(wording.flags(row))})" if wording.flags(row) else ""
-        cells = (row.axis, before, after, wording.interval(row), wording.changed(row), str(row.n), row.severity + flags)
+        cells = (
+            row.axis,
+            before,
+            after,
+            wording.interval(row),
+            wording.describe_change(row),
+            str(row.n),
+            row.severity + flags,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     empty = [row.axis for row in report.axes if not row.n]
     notes = [*wording.axis_notes(report), *([f"not compared: {', '.join(empty)}"] if empty else [])]

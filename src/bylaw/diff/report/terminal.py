@@ -21,13 +21,13 @@ def render_diff(report: DiffReport) -> str:
 
 def _lines(report: DiffReport) -> Iterator[str]:
     for line in wording.summary(report):
-        yield from wrap(_plain(line), hanging="  ")
+        yield from wrap(_strip_backticks(line), hanging="  ")
     yield from _dim(f"({wording.size(report)})")
     if pairing := wording.pairing_line(report):
         yield from _dim(pairing)
     yield ""
     yield from _axes(report)
-    yield from _section("confirmed changes", [_plain(wording.finding_line(one)) for one in report.findings])
+    yield from _section("confirmed changes", [_strip_backticks(wording.finding_line(one)) for one in report.findings])
     yield from _divergences(report)
     yield from _policy(report)
     yield from _section("sessions", [wording.issues_line(issues) for issues in wording.folded_issues(report)])
@@ -38,7 +38,7 @@ def _lines(report: DiffReport) -> Iterator[str]:
         yield from _dim(f"note: {note}")
     mark, colour = _VERDICTS[report.exit_code]
     yield ""
-    for line in wrap(_plain(f"{mark} {wording.headline(report)}"), hanging="  "):
+    for line in wrap(_strip_backticks(f"{mark} {wording.headline(report)}"), hanging="  "):
         yield click.style(line, fg=colour, bold=True)
 
 
@@ -51,7 +51,7 @@ def _axes(report: DiffReport) -> Iterator[str]:
         "candidate": [wording.figure(row.axis, row.candidate) for row in recorded],
         "delta": [wording.figure(row.axis, row.delta, unit=False) for row in recorded],
         "95 % interval": [wording.interval(row) for row in recorded],
-        "changed": [wording.changed(row) for row in recorded],
+        "changed": [wording.describe_change(row) for row in recorded],
         "n": [str(row.n) for row in recorded],
         "severity": [row.severity.value for row in recorded],
     }
@@ -116,7 +116,7 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield ""
 
 
-def _plain(line: str) -> str:
+def _strip_backticks(line: str) -> str:
     """Names without the backticks that make them code in Markdown."""
     return "".join(part for part, _ in code_spans(line))
 

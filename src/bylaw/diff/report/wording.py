@@ -50,7 +50,7 @@ def headline(report: DiffReport) -> str:
     return _verdict(report)
 
 
-def _one_sided(report: DiffReport) -> str:
+def _one_sided_axes(report: DiffReport) -> str:
     """The axes that only one side recorded, or recorded in a way that can be compared."""
     unusable = {row.axis for row in report.axes if "unusable_values" in row.flags}
     names = ((axis, _NAMES[axis].removeprefix("recorded ")) for axis in report.one_sided)
@@ -59,7 +59,7 @@ def _one_sided(report: DiffReport) -> str:
 
 def _verdict(report: DiffReport) -> str:
     """The verdict on what was read."""
-    one_sided = _one_sided(report)
+    one_sided = _one_sided_axes(report)
     if report.gate_code == 4:
         return f"NOT JUDGED: {report.judge_failure}"
     if report.gate_code == 3 and report.nothing_compared:
@@ -154,7 +154,7 @@ def summary(report: DiffReport) -> Iterator[str]:
     elif not report.nothing_compared:
         yield "No divergence was found."
     yield from cases(report)
-    one_sided = _one_sided(report)
+    one_sided = _one_sided_axes(report)
     if one_sided:
         yield f"Only one side recorded, so not compared: {one_sided}."
     yield from (f"{gap[0].upper()}{gap[1:]}, so less was compared." for gap in _gaps(report))
@@ -185,12 +185,12 @@ def cases(report: DiffReport) -> Iterator[str]:
     for kind, with_ids in kinds.items():
         names: tuple[str, ...] = getattr(report.cases, kind)
         if names:
-            parts.append(f"{len(names):,} {kind}{f' ({listed(names)})' if with_ids else ''}")
+            parts.append(f"{len(names):,} {kind}{f' ({join_names(names)})' if with_ids else ''}")
     if parts:
         yield f"Cases: {', '.join(parts)}."
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_IDS:,} more" if len(names) > MOST_IDS else ""
     return ", ".join(names[:MOST_IDS]) + more
 
@@ -278,7 +278,7 @@ def interval(row: AxisRow) -> str:
     return f"[{', '.join(end.removeprefix('-') if not end.strip('-0.,') else end for end in ends)}]"
 
 
-def changed(row: AxisRow) -> str:
+def describe_change(row: AxisRow) -> str:
     return "–" if row.share_changed is None else f"{row.share_changed:.0%}"
 
 
@@ -327,7 +327,7 @@ def folded_issues(report: DiffReport) -> list[list[SessionIssue]]:
 def issues_line(issues: Sequence[SessionIssue]) -> str:
     """`3 sessions have no counterpart in the candidate (severe): a, b, c`"""
     one = issues[0]
-    names = listed([_file(issue.name) for issue in issues])
+    names = join_names([_file(issue.name) for issue in issues])
     if one.what == "empty":
         holds = "holds" if len(issues) == 1 else "hold"
         return f"the {one.side}'s {names} {holds} no turn ({one.severity})"
