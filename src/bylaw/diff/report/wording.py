@@ -209,7 +209,7 @@ def axis_line(row: AxisRow, report: DiffReport) -> str:
     worse = round((row.share_changed or 0) * row.n)
     where = f"{worse:,} of {count(row.n, unit)}"
     if row.axis in _DISTANCES:
-        moved = _apart(row, where, report)
+        moved = _describe_distance(row, where, report)
     else:
         figures = f"{figure(row.axis, row.baseline)} → {figure(row.axis, row.candidate)}"
         if "judged_by_the_typical_session" in row.flags:
@@ -218,7 +218,7 @@ def axis_line(row: AxisRow, report: DiffReport) -> str:
     return f"{_name(row.axis, report)}: {moved} ({row.severity}, {sure})"
 
 
-def _apart(row: AxisRow, where: str, report: DiffReport) -> str:
+def _describe_distance(row: AxisRow, where: str, report: DiffReport) -> str:
     """`23 % differ, in 10 of 12 sessions`, or beside how much the baseline's own runs differ."""
     own, across = (row.baseline or 0.0, row.candidate or 0.0)
     if row.axis != "trajectory":  # these two are shares that agree
