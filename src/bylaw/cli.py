@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = cli.main(arguments, prog_name="bylaw", standalone_mode=False)
     except click.ClickException as problem:
-        problem.show()
+        _show_problem(problem)
         code = ExitCode.BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -134,6 +134,15 @@ def main(arguments: list[str] | None = None) -> None:
             file = f": `{failure.filename}`" if failure.filename else ""
             _print_error(f"cannot go on: {failure.strerror or failure}{file}")
     sys.exit(int(code or ExitCode.OK))
+
+
+def _show_problem(problem: click.ClickException) -> None:
+    """Print it as click does, wrapped."""
+    from bylaw.report.text import wrap
+
+    lines = [line for part in f"Error: {problem.format_message()}".split("\n") for line in wrap(part, hanging="  ")]
+    problem.format_message = lambda: "\n".join(lines).removeprefix("Error: ")  # type: ignore[method-assign]
+    problem.show()
 
 
 def _discard_output() -> None:

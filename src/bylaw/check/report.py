@@ -13,7 +13,7 @@ import msgspec
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import CheckReport, EventRef, Finding, Outcome
 from bylaw.report.diagnostics import JsonStream, diagnostic_as_json, summarize
-from bylaw.report.output import Renderers
+from bylaw.report.output import Renderers, note_lines, title_lines
 from bylaw.report.text import count, escape_markdown, inline_code, printable, terminal_width, wrap
 
 RENDERERS = Renderers(
@@ -254,14 +254,7 @@ def render_finding(finding: Finding) -> str:
 
 def _terminal_lines(report: CheckReport, findings_shown: bool) -> Iterator[str]:
     mark, colour = _MARKS[report.exit_code] if report.exit_code or is_whole(report) else ("!", "yellow")
-    lines, measured = wrap(f"{mark} {headline(report)}", hanging="  "), f"({size(report)})"
-    styled = [click.style(line, fg=colour, bold=True) for line in lines]
-    yield from styled[:-1]
-    if len(lines[-1]) + len(measured) + 2 <= terminal_width():
-        yield f"{styled[-1]}  {measured}"
-    else:
-        yield styled[-1]
-        yield f"  {measured}"
+    yield from title_lines(f"{mark} {headline(report)}", f"({size(report)})", fg=colour)
     yield ""
     if not findings_shown:
         yield from _broken_rules(report)
@@ -270,8 +263,7 @@ def _terminal_lines(report: CheckReport, findings_shown: bool) -> Iterator[str]:
     never = never_triggered(report)
     if never:
         yield from wrap(f"never triggered: {', '.join(never)}", hanging="  ")
-    for remark in remarks(report):
-        yield from (click.style(line, dim=True) for line in wrap(f"note: {remark}", hanging="  "))
+    yield from note_lines(remarks(report))
 
 
 def _broken_rules(report: CheckReport) -> Iterator[str]:

@@ -22,7 +22,8 @@ from bylaw.comply.model import (
     coverage_of,
 )
 from bylaw.report.diagnostics import diagnostic_as_json
-from bylaw.report.text import count, escape_markdown, inline_code, printable, terminal_width, wrap
+from bylaw.report.output import note_lines, title_lines
+from bylaw.report.text import count, escape_markdown, inline_code, wrap
 
 SHOWN = 5
 """violations shown for one rule"""
@@ -174,7 +175,7 @@ def comply_terminal(report: ComplyReport) -> str:
 
 def _terminal_lines(report: ComplyReport) -> Iterator[str]:
     mark, colour = _GATE[report.exit_code]
-    yield from _title_lines(f"{mark} {_headline(report)}", colour, f"({_size(report)})", dim=False)
+    yield from title_lines(f"{mark} {_headline(report)}", f"({_size(report)})", fg=colour)
     yield ""
     for rule in _list_violated(report):
         yield from _terminal_rule(report, rule, "✗", "red", "violated")
@@ -198,31 +199,14 @@ def _terminal_lines(report: ComplyReport) -> Iterator[str]:
         yield f"  … and {count(len(report.results) - SHOWN * 2, 'more session')}"
     if tokens := sum(result.tokens_used for result in report.results):
         yield f"the judge used {tokens:,} tokens, ${sum(result.cost_usd for result in report.results):.4f}"
-    yield from _terminal_notes(_remarks(report))
+    yield from note_lines(_remarks(report))
 
 
 def _terminal_rule(report: ComplyReport, rule: BehavioralRule, mark: str, colour: str, state: str) -> Iterator[str]:
     place = _format_location(report.prompt, report.text, rule.start)
     tier = "" if rule.state is State.UNDECIDED else f"{rule.tier} · "
-    yield from _title_lines(f"{mark} {rule.rule_id}", colour, f"{state}  {tier}{rule.severity} · {place}")
+    yield from title_lines(f"{mark} {rule.rule_id}", f"{state}  {tier}{rule.severity} · {place}", fg=colour, dim=True)
     yield from (click.style(line, dim=True) for line in wrap(one_line(rule.description), indent="    "))
-
-
-def _title_lines(title: str, colour: str | None, about: str, *, dim: bool = True) -> Iterator[str]:
-    """The title and what is said about it, on one line if they fit."""
-    lines = wrap(title, hanging="  ")
-    styled = [click.style(line, fg=colour, bold=True) for line in lines]
-    if len(lines[-1]) + len(printable(about)) + 2 <= terminal_width():
-        yield from styled[:-1]
-        yield f"{styled[-1]}  {click.style(printable(about), dim=dim)}"
-    else:
-        yield from styled
-        yield from (click.style(line, dim=dim) for line in wrap(about, indent="    " if dim else "  "))
-
-
-def _terminal_notes(notes: Iterable[str]) -> Iterator[str]:
-    for note in notes:
-        yield from (click.style(line, dim=True) for line in wrap(f"note: {note}", hanging="  "))
 
 
 def rules_terminal(rules: Sequence[PromptRule], file: str, text: str) -> str:
@@ -231,7 +215,7 @@ def rules_terminal(rules: Sequence[PromptRule], file: str, text: str) -> str:
         place = _format_location(file, text, rule.start)
         kinds = ", ".join(dict.fromkeys(str(one.item.get("kind")) for one in rule.items)) or "not checkable"
         tier = f"{rule.tier} · " if rule.items else ""
-        lines += _title_lines(rule.rule_id, None, f"{tier}{rule.severity} · {kinds} · {place}")
+        lines += title_lines(rule.rule_id, f"{tier}{rule.severity} · {kinds} · {place}", dim=True)
         lines += wrap(one_line(rule.description), indent="    ")
         lines += wrap(f"undecided: {rule.undecided}", indent="    ") if rule.undecided else []
     total = f"{count(len(rules), 'rule')}, {sum(bool(rule.items) for rule in rules)} of them checkable"
@@ -248,7 +232,7 @@ def diff_terminal(diff: PromptDiff) -> str:
         lines += [click.style(change.kind, fg=_KINDS[change.kind]) + first.removeprefix(change.kind), *rest]
         for sign, rule, place in _diff_sides(diff, change):
             lines += wrap(f"{sign} {one_line(rule.description)}  {place}", indent="    ", hanging="      ")
-    return _page([*lines, *_terminal_notes(diff.notes)])
+    return _page([*lines, *note_lines(diff.notes)])
 
 
 # -- for a pull request or a summary page ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ why. `schema` has the JSON Schema of the rule file, generated from the declarati
 from __future__ import annotations
 
 import difflib
+import re
 from functools import cache
 from importlib import resources
 
@@ -16,6 +17,7 @@ from bylaw.errors import ExitCode
 from bylaw.report.command_line import input_option, output_options, version_option
 from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import Renderers, Target, write_reports
+from bylaw.report.text import terminal_width, wrap
 
 _FILES = resources.files("bylaw.lint")
 RENDERERS = Renderers(
@@ -92,8 +94,42 @@ def explain(topic: str | None) -> ExitCode:
         near = difflib.get_close_matches(topic, [*codes(), *KINDS], n=1)
         advice = f"; did you mean `{near[0]}`?" if near else "; `bylaw explain` lists them all"
         raise click.UsageError(f"no error code or rule kind `{topic}`{advice}")
-    click.echo(page.rstrip())
+    click.echo(wrap_page(page.rstrip(), terminal_width(widest=80)))
     return ExitCode.OK
+
+
+_LIST_ITEM = re.compile(r"\s*(?:[-*]|\d+\.) +")
+_STANDS_ALONE = re.compile(r"\s*$|#|\|| {4}")
+"""a blank line, a heading, a row of a table, code"""
+
+
+def wrap_page(page: str, columns: int) -> str:
+    """A page in Markdown with its prose wrapped; headings, tables and code are left as they are."""
+    lines: list[str] = []
+    paragraph: list[str] = []
+    in_code = False
+
+    def flush() -> None:
+        if paragraph:
+            item = _LIST_ITEM.match(paragraph[0])
+            mark = item[0] if item else ""
+            text = " ".join(line.strip() for line in [paragraph[0][len(mark) :], *paragraph[1:]])
+            lines.extend(wrap(text, indent=mark, hanging=" " * len(mark), columns=columns))
+            paragraph.clear()
+
+    for line in page.split("\n"):
+        is_fence = line.lstrip().startswith("```")
+        is_continued = paragraph and line.startswith(" ") and line.strip()  # a further line of a list item
+        if in_code or is_fence or (_STANDS_ALONE.match(line) and not is_continued):
+            flush()
+            lines.append(line)
+            in_code ^= is_fence
+            continue
+        if _LIST_ITEM.match(line):
+            flush()
+        paragraph.append(line)
+    flush()
+    return "\n".join(lines)
 
 
 @click.command(name="schema")

@@ -19,7 +19,7 @@ from bylaw.lint.contradictions import Analysis, analyse
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import RuleSet
 from bylaw.report.diagnostics import JsonStream, diagnostic_as_json
-from bylaw.report.text import count
+from bylaw.report.text import count, wrap
 from bylaw.rules.files import FilePath
 from bylaw.rules.loader import SectionReader, read_rules
 from bylaw.rules.versions import Selection, VersionChoice
@@ -89,7 +89,7 @@ def render_text(report: LintReport) -> str:
     warnings = len(report.diagnostics) - report.errors
     counts = f"{count(report.errors, 'error')}, {count(warnings, 'warning')}"
     lines = [f"{count(len(report.files), 'file')}: {counts}", *_analysis_lines(report.analysis), *report.guard]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{part}\n" for line in lines for part in wrap(line, hanging="  "))
 
 
 def _analysis_lines(analysis: Analysis | None) -> list[str]:

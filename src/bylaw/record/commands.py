@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bylaw.errors import BylawError, ExitCode
-from bylaw.report.text import count, printable
+from bylaw.report.text import count, printable, wrap
 
 if TYPE_CHECKING:
     from bylaw.record.child import CommandResult
@@ -105,12 +105,12 @@ def _patterns(options: tuple[str, ...]) -> dict[str, str]:
 
 
 def _refuse(message: str) -> ExitCode:
-    _print(f"error: {message}")
+    _print("\n".join(wrap(f"error: {message}", hanging="  ")))
     return ExitCode.BAD_INPUT
 
 
 def _print(line: str) -> None:
-    click.echo(printable(line), err=True)
+    click.echo("\n".join(map(printable, line.split("\n"))), err=True)
 
 
 def _report_recording(recording: Recording, recorded: CommandResult) -> int:
@@ -122,7 +122,7 @@ def _report_recording(recording: Recording, recorded: CommandResult) -> int:
         why = "no turn could be written" if recording.lost else "no call to a model was seen"
         _print(f"bylaw: NOTHING RECORDED to {recording.file.path}: {why}")
     for hint in hints(recording, recorded, os.environ):
-        _print(f"bylaw: {hint}")
+        _print("\n".join(wrap(f"bylaw: {hint}", hanging="  ")))
     if recorded.status:
         return recorded.status
     if recording.lost:

@@ -7,11 +7,13 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
 from msgspec import Struct
+
+from bylaw.report.text import printable, terminal_width, wrap
 
 
 class Renderers(Mapping[str, Callable[..., str]]):
@@ -120,6 +122,23 @@ def write_reports(renderers: Renderers, targets: Sequence[Target], *report: Any)
         text = renderers[target.format](*report)
         with open_target(target) as out:
             emit(text, out)
+
+
+def title_lines(title: str, about: str, *, fg: str | None = None, dim: bool = False) -> Iterator[str]:
+    """A title, and what is said about it: on the same line if it fits there."""
+    lines, about = wrap(title, hanging="  "), printable(about)
+    styled = [click.style(line, fg=fg, bold=True) for line in lines]
+    if len(lines[-1]) + len(about) + 2 <= terminal_width():
+        yield from styled[:-1]
+        yield f"{styled[-1]}  {click.style(about, dim=True) if dim else about}"
+    else:
+        yield from styled
+        yield from (click.style(line, dim=True) if dim else line for line in wrap(about, indent="    "))
+
+
+def note_lines(notes: Iterable[str]) -> Iterator[str]:
+    for note in notes:
+        yield from (click.style(line, dim=True) for line in wrap(f"note: {note}", hanging="  "))
 
 
 def emit(text: str, out: TextIO) -> None:

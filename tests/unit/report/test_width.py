@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -11,13 +12,17 @@ from click.testing import CliRunner
 
 from bylaw.check.api import check
 from bylaw.check.report import render_finding, render_terminal
-from bylaw.cli import cli
+from bylaw.cli import cli, main
 from bylaw.diff.api import compare_versions
 from bylaw.diff.report.terminal import render_diff
+from bylaw.lint.commands import codes, read_page, wrap_page
+from bylaw.lint.contradictions import Analysis
+from bylaw.lint.report import LintReport, render_text
 from bylaw.model.diagnostic import Diagnostic, Related, Span
 from bylaw.report.diagnostics import render_diagnostic
 from bylaw.report.text import terminal_width, wrap
 from bylaw.rules import load_rules
+from bylaw.rules.kinds import KINDS
 from tests.support.build import trace
 
 LONG = "every answer has to mention the order number and the amount, " * 4
@@ -85,6 +90,67 @@ def test_words_that_are_too_long_are_not_broken() -> None:
     assert wrap(f"see {path} for more", columns=40) == ["see", path, "for more"]
     assert wrap("", indent="  ") == [""]
     assert wrap("one two", indent="- ", hanging="  ", columns=6) == ["- one", "  two"]
+
+
+GOLDEN = Path(__file__).parent.parent.parent / "golden"
+
+
+def _too_long(text: str) -> list[str]:
+    """Lines of more than 80 columns that hold more than one word, which cannot be broken."""
+    return [line for line in click.unstyle(text).splitlines() if len(line) > 80 and len(line.split()) > 1]
+
+
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.terminal.txt")), ids=lambda file: file.name)
+def test_every_golden_report_fits_80_columns(file: Path) -> None:
+    assert _too_long(file.read_text("utf-8")) == []
+
+
+def test_the_comments_of_proposed_rules_fit_80_columns() -> None:
+    lines = (GOLDEN / "proposals.yaml").read_text("utf-8").splitlines()
+    comments = [line for line in lines if line.lstrip().startswith("#")]
+    assert comments
+    assert _too_long("\n".join(comments)) == []
+
+
+def test_every_page_of_explain_fits_80_columns_but_for_code_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for topic in [*codes(), *KINDS]:
+        shown = CliRunner().invoke(cli, ["explain", topic]).output
+        page = KINDS[topic].page() if topic in KINDS else read_page(topic)
+        assert page is not None
+        assert shown.split() == page.split(), topic
+        prose = re.sub(r"^```.*?^```", "", shown, flags=re.MULTILINE | re.DOTALL)
+        assert _too_long("\n".join(line for line in prose.splitlines() if not line.startswith("|"))) == [], topic
+
+
+def test_a_page_is_wrapped_around_its_code_lists_and_tables() -> None:
+    code = "```yaml\nx: a very long line\n\n- y\n```\n\n| a | b | c d e f |"
+    page = f"# a\n\none two\nthree\n- four five\n  six\n- seven\n\n{code}"
+    assert wrap_page(page, 15) == f"# a\n\none two three\n- four five six\n- seven\n\n{code}"
+    assert wrap_page(page, 9) == f"# a\n\none two\nthree\n- four\n  five\n  six\n- seven\n\n{code}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "--format", "jsno", "x"], ["explain", "a-code-that-is-so-long-that-it-cannot-stand-on-the-line-alone"]],
+)
+def test_a_usage_error_fits_80_columns(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(arguments)
+    shown = capsys.readouterr().err
+    assert "Error: " in shown
+    assert _too_long(shown) == []
+
+
+def test_lint_wraps_the_rules_that_it_did_not_analyse() -> None:
+    reason = "contradiction analysis does not support `max_turns`"
+    analysis = Analysis([], [], {f"a-rule-with-a-long-name-{n}": reason for n in range(9)}, {})
+    shown = render_text(LintReport(("rules.yaml",), (), analysis, [LONG]))
+    assert "not analysed" in shown
+    assert _too_long(shown) == []
 
 
 def _help_pages(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 from bylaw.model.rule import Action
 from bylaw.model.verdict import TraceSummary
 from bylaw.report.diagnostics import diagnostic_as_json
-from bylaw.report.text import count, escape_markdown, inline_code, printable, wrap
+from bylaw.report.output import note_lines, title_lines
+from bylaw.report.text import count, escape_markdown, inline_code, wrap
 
 UNCLEAR = "unclear"
 """beside the four actions: the recording lacks a value that could have decided the call"""
@@ -212,15 +213,14 @@ def render_terminal(report: BacktestReport) -> str:
 
 def _terminal_lines(report: BacktestReport) -> Iterator[str]:
     exit_code = report.exit_code
-    title = click.style(f"{_MARKS[exit_code]} {headline(report)}", fg=_COLOURS[exit_code], bold=True)
-    yield f"{title}  ({_size(report)})"
+    yield from title_lines(f"{_MARKS[exit_code]} {headline(report)}", f"({_size(report)})", fg=_COLOURS[exit_code])
     yield from (click.style(line, bold=True) for line in wrap(_coverage(report)))
     for line in _missing_lines(report):
         yield from wrap(line, indent="    ")
     yield ""
-    yield f"decisions: {_actions(report.actions)}"
+    yield from wrap(f"decisions: {_actions(report.actions)}", hanging="  ")
     if report.has_shadow:
-        yield f"with the shadow rules on: {_actions(report.shadow_actions)}"
+        yield from wrap(f"with the shadow rules on: {_actions(report.shadow_actions)}", hanging="  ")
     yield ""
     if report.against is not None:
         if not report.flips:
@@ -231,21 +231,19 @@ def _terminal_lines(report: BacktestReport) -> Iterator[str]:
         yield ""
     for rule in _busiest(report):
         colour = "yellow" if rule.shadow else "red"
-        name = click.style(printable(rule.rule), bold=True, fg=colour if rule.matched else None)
-        yield f"{name}  {click.style(printable(_action(rule)), dim=True)}"
-        yield f"    {_rule_counts(rule)}"
+        yield from title_lines(rule.rule, _action(rule), fg=colour if rule.matched else None, dim=True)
+        yield from wrap(_rule_counts(rule), indent="    ")
         yield from _terminal_examples(rule.examples)
         yield ""
-    yield from (click.style(f"note: {printable(remark)}", dim=True) for remark in _remarks(report))
+    yield from note_lines(_remarks(report))
 
 
 def _terminal_examples(examples: list[Example]) -> Iterator[str]:
     for example in examples:
-        source = click.style(f"  {printable(example.source)}", dim=True) if example.source else ""
-        yield f"    {printable(_describe_place(example))}{source}"
-        yield f"      → {printable(example.call)}"
+        yield from wrap(f"{_describe_place(example)}  {example.source or ''}", indent="    ")
+        yield from wrap(example.call, indent="      → ", hanging="        ")
         if example.why:
-            yield f"        {printable(example.why)}"
+            yield from wrap(example.why, indent="        ")
 
 
 def render_shadow_terminal(report: ShadowReport) -> str:
@@ -254,8 +252,7 @@ def render_shadow_terminal(report: ShadowReport) -> str:
         title = f"{report.changed:,} of {count(report.decisions, 'decision')} would have been different"
     lines = [click.style(title, bold=True), ""]
     for tally in sorted(report.rules.values(), key=lambda one: (-one.changes, -one.matched)):
-        about = click.style(printable(_action(tally)), dim=True)
-        lines += [f"{click.style(printable(tally.rule), bold=True)}  {about}", f"    {_shadow_counts(tally)}"]
+        lines += [*title_lines(tally.rule, _action(tally), dim=True), *wrap(_shadow_counts(tally), indent="    ")]
         lines += [*_terminal_examples(tally.examples), ""]
     if not report.rules and report.decisions:
         lines += ["nothing in shadow had anything against a call", ""]

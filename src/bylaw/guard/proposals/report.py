@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct, field
 
 from bylaw.guard.backtest.report import Example, json_document, percent
-from bylaw.report.text import count, printable, wrap
+from bylaw.report.output import note_lines, title_lines
+from bylaw.report.text import count, wrap
 
 ProposalKind: TypeAlias = Literal["order", "range", "values", "ceiling"]
 
@@ -79,18 +80,19 @@ def render_rule_file(report: ProposalReport) -> str:
 def _file(report: ProposalReport) -> Iterator[str]:
     yield f"# {count(len(report.proposals), 'rule')} proposed by `bylaw guard propose`, the strongest first."
     yield f"# Mined from {_traffic(report)}."
-    yield f"# {_describe_held_out(report)}"
-    yield from (f"# {remark}." for remark in _remarks(report))
-    yield "# Every rule is in shadow. Read it, backtest it on other traffic, then `bylaw guard promote RULE`."
+    shadow = "Every rule is in shadow. Read it, backtest it on other traffic, then `bylaw guard promote RULE`."
+    for remark in (_describe_held_out(report), *(f"{remark}." for remark in _remarks(report)), shadow):
+        yield from wrap(remark, indent="# ", columns=80)
     yield "guard:"
     if report.agent is not None:
         yield f"  agent: {_text(report.agent)}"
     yield "  rules:" if report.proposals else "  rules: []"
     for number, one in enumerate(report.proposals, 1):
-        yield f"    # {number}. {printable(one.says)}"
-        yield f"    #    {_support(one)}"
+        yield from wrap(one.says, indent=f"    # {number}. ", hanging="    #    ", columns=80)
+        yield from wrap(_support(one), indent="    #    ", columns=80)
         for example in one.counter_examples:
-            yield f"    #    counter-example: session {printable(example.session)}: {printable(example.call)}"
+            shown = f"counter-example: session {example.session}: {example.call}"
+            yield from wrap(shown, indent="    #    ", hanging="    #      ", columns=80)
         yield from _rule(one.rule)
         yield ""
 
@@ -139,16 +141,15 @@ def render_terminal(report: ProposalReport) -> str:
 def _lines(report: ProposalReport) -> Iterator[str]:
     mark = "✓" if report.proposals else "∅"
     title = f"{mark} {count(len(report.proposals), 'rule')} proposed"
-    yield f"{click.style(title, bold=True)}  (from {_traffic(report)})"
+    yield from title_lines(title, f"(from {_traffic(report)})")
     if report.held_out_sessions:
         share = percent(report.stopped_sessions / report.held_out_sessions)
-        yield f"{_describe_held_out(report)[:-1]} ({share})"
+        yield from wrap(f"{_describe_held_out(report)[:-1]} ({share})", hanging="  ")
     yield ""
     for number, one in enumerate(report.proposals, 1):
         yield from wrap(one.says, indent=f"{number:3}. ", hanging="     ")
         yield from (click.style(line, dim=True) for line in wrap(f"{one.id} · {_support(one)}", indent="     "))
-    remarks = (*_remarks(report), *map(printable, report.notes))
-    yield from (click.style(f"note: {remark}", dim=True) for remark in remarks)
+    yield from note_lines((*_remarks(report), *report.notes))
 
 
 def _remarks(report: ProposalReport) -> Iterator[str]:
@@ -158,7 +159,7 @@ def _remarks(report: ProposalReport) -> Iterator[str]:
     if report.left_out:
         yield f"{count(report.left_out, 'weaker proposal')} left out"
     if report.too_varied:
-        names = ", ".join(f"`{printable(name)}`" for name in report.too_varied[:_NAMED])
+        names = ", ".join(f"`{name}`" for name in report.too_varied[:_NAMED])
         more = f" and {len(report.too_varied) - _NAMED:,} more" if len(report.too_varied) > _NAMED else ""
         yield f"too much variety before calls of {names}{more} to look for an order"
     if report.unnamed_calls:
