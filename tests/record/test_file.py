@@ -197,7 +197,7 @@ def test_what_another_wrote_behind_a_torn_line_stays(tmp_path: Path, monkeypatch
 def test_a_torn_first_line_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.jsonl"
     path.write_bytes(b'{"byl')
-    monkeypatch.setattr(record_file, "locked", lambda descriptor, how: False)
+    monkeypatch.setattr(record_file, "try_lock", lambda descriptor, how: False)
     monkeypatch.setattr(record_file, "_TRIES", 3)
     with pytest.raises(BylawError, match="torn in its first line"), bylaw.record(path):
         pass

@@ -94,15 +94,15 @@ class _Text:
                 start = self.values.pop()[0]
             self.values.append((start, end))
 
-    def outside(self, found: re.Match[str]) -> bool:
+    def is_outside(self, found: re.Match[str]) -> bool:
         before = bisect_left(self.values, (found.end(),))
         return not before or self.values[before - 1][1] <= found.start()
 
     def matches(self, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-        return [found for found in pattern.finditer(self.text) if self.outside(found)]
+        return [found for found in pattern.finditer(self.text) if self.is_outside(found)]
 
     def replaced(self, pattern: re.Pattern[str], change: Callable[[re.Match[str]], str]) -> str:
-        return pattern.sub(lambda found: change(found) if self.outside(found) else found[0], self.text)
+        return pattern.sub(lambda found: change(found) if self.is_outside(found) else found[0], self.text)
 
 
 def _typos(text: str, random: Random) -> str:

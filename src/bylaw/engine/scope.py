@@ -30,7 +30,7 @@ def rules_blind_to(program: Program, unread: tuple[str, ...]) -> set[int]:
     rules = enumerate(program.rules)
     if "*" in unread:
         return {index for index, rule in rules if rule.when or not _is_measured(rule.demand)}
-    return {index for index, rule in rules if _sees_turns(rule) or _hears_of(program.monitors[index], unread)}
+    return {index for index, rule in rules if _sees_turns(rule) or _needs_calls_of(program.monitors[index], unread)}
 
 
 def _is_measured(demand: demands.Demand) -> bool:
@@ -52,7 +52,7 @@ def _sees_turns(rule: Rule) -> bool:
     return isinstance(demand, demands.Constant | demands.Next) or bool(rule.when)
 
 
-def _hears_of(monitor: Monitor, tools: tuple[str, ...]) -> bool:
+def _needs_calls_of(monitor: Monitor, tools: tuple[str, ...]) -> bool:
     matchers = map(compile_names, (*monitor.watches.calls, *monitor.watches.results))
     return any(matches(tool) for matches in matchers for tool in tools)
 

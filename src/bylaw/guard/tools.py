@@ -151,7 +151,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def same_json(one: Any, other: Any) -> bool:
+def is_same_json(one: Any, other: Any) -> bool:
     """Whether both are the same JSON; to Python, `1` and `True` would be equal."""
     try:
         return _encode(one) == _encode(other)
@@ -242,13 +242,13 @@ class Tool:
                 raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this guard")
             if tool is not self:
                 return tool.run_with(call.arguments, {})
-            is_edited = may_be_edited and not same_json(call.arguments, arguments)
+            is_edited = may_be_edited and not is_same_json(call.arguments, arguments)
             kept = {
                 name: value
                 if type(value) in _SCALARS
                 else self._argument_to_run(name, value, call.arguments[name], given)
                 for name, value in originals.items()
-                if not is_edited or (name in call.arguments and same_json(call.arguments[name], arguments[name]))
+                if not is_edited or (name in call.arguments and is_same_json(call.arguments[name], arguments[name]))
             }
             for name in self._ignored:
                 kept[name] = bound.arguments[name]
@@ -280,7 +280,7 @@ class Tool:
         is_default = name in self.signature.parameters and name not in given  # it belongs to the function
         if not is_default and (_is_plain(value) or (type(value) is tuple and all(map(_is_plain, value)))):
             return judged if type(value) is not tuple else tuple(judged)
-        if not same_json(plain_json(value), judged):
+        if not is_same_json(plain_json(value), judged):
             raise CannotRun(f"`{name}` was changed while the call was being decided")
         return value
 

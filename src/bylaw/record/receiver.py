@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.record.recording import BLOCK, NotARecording, RecordFile, locked
+from bylaw.record.recording import BLOCK, NotARecording, RecordFile, try_lock
 from bylaw.text.redaction.redactor import redact_fields
 from bylaw.traces.formats.otlp_wire import Export, decode_export, rename_to_specification
 from bylaw.traces.records.protobuf import InvalidProtobuf, to_json
@@ -47,7 +47,7 @@ class ExportFile(RecordFile):
             raise NotARecording(f"`{self.path}` exists and does not hold OTLP; receive to another file")
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
             raise NotARecording(f"`{self.path}` ends in the middle of a line; receive to another file")
-        locked(self._descriptor, fcntl.LOCK_SH)
+        try_lock(self._descriptor, fcntl.LOCK_SH)
 
 
 class Receiver:

@@ -363,7 +363,7 @@ class RecordFile:
         found = os.fstat(own)
         if (found.st_dev, found.st_ino) == self.identity:
             os.dup2(own, self._descriptor, inheritable=False)
-            locked(self._descriptor, fcntl.LOCK_SH)
+            try_lock(self._descriptor, fcntl.LOCK_SH)
         os.close(own)
 
     def close(self) -> None:
@@ -381,11 +381,11 @@ class RecordFile:
     def _take_back(self, written: int) -> bool:
         """Remove a torn line, but only if no other process can have written after it."""
         end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
-        alone = locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        alone = try_lock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         alone = alone and os.fstat(self._descriptor).st_size == end  # another process may have written and ended
         if alone:
             os.ftruncate(self._descriptor, end - written)
-        locked(self._descriptor, fcntl.LOCK_SH)
+        try_lock(self._descriptor, fcntl.LOCK_SH)
         return alone
 
     # Opening
@@ -394,18 +394,18 @@ class RecordFile:
         for _ in range(_TRIES):
             if self._is_begun():
                 break
-            if locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if try_lock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 self._mend()
                 if os.fstat(self._descriptor).st_size == 0:
                     os.write(self._descriptor, _HEADER)
-            if not locked(self._descriptor, fcntl.LOCK_SH) and os.fstat(self._descriptor).st_size == 0:
+            if not try_lock(self._descriptor, fcntl.LOCK_SH) and os.fstat(self._descriptor).st_size == 0:
                 os.write(self._descriptor, _HEADER)  # a file system without locks
             time.sleep(0.001)
         else:
             raise NotARecording(f"`{self.path}` is torn in its first line; record to another file")
-        if locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        if try_lock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             self._mend()
-        locked(self._descriptor, fcntl.LOCK_SH)
+        try_lock(self._descriptor, fcntl.LOCK_SH)
         size = os.fstat(self._descriptor).st_size
         self._torn = os.pread(self._descriptor, 1, size - 1) != b"\n"
 
@@ -438,7 +438,7 @@ class RecordFile:
             os.ftruncate(self._descriptor, end)
 
 
-def locked(descriptor: int, how: int) -> bool:
+def try_lock(descriptor: int, how: int) -> bool:
     try:
         fcntl.flock(descriptor, how)
     except OSError as error:

@@ -42,7 +42,7 @@ def _drop_surrogates(value: Any) -> Any:
     return [_drop_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def same(left: Any, right: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Equal and of the same type. Objects that cannot be compared are equal only to themselves."""
     try:
         return type(left) is type(right) and bool(left == right)

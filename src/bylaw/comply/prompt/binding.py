@@ -243,12 +243,12 @@ def _bind_by_words(phrase: str, tools: Tools) -> Bound:
     verbs = {tools.roots[name][0] for name in fits}
     objects = {tools.roots[name][1:] for name in fits}
     one_for_each_verb = len(verbs) == len(fits) and len(objects) == 1
-    if (len(fits) == 1 or one_for_each_verb) and all(_stand_together(spoken, words) for words in fits.values()):
+    if (len(fits) == 1 or one_for_each_verb) and all(_are_adjacent(spoken, words) for words in fits.values()):
         return Bound(tuple(fits))
     return Bound(tuple(fits), Tier.LIKELY, 0.7)
 
 
-def _stand_together(spoken: list[str], words: Collection[str]) -> bool:
+def _are_adjacent(spoken: list[str], words: Collection[str]) -> bool:
     """Whether the words of a name are near each other, with few others between."""
     places = [index for index, word in enumerate(spoken) if word in words]
     spans = (last - first for first in places for last in places if set(spoken[first : last + 1]) >= set(words))

@@ -101,7 +101,7 @@ def _is_harmless(label: str, text: str, tools: Tools) -> bool:
     """`Important:`, or `Refunds:` before a sentence about refunds; `Guests:` and `Myth:` limit what they label."""
     if label in tools.specs or "_" in label:
         return True
-    return _shares(label, text[text.find(":") :])
+    return _is_about(label, text[text.find(":") :])
 
 
 def _why_partial(text: str, tools: Tools) -> str:
@@ -112,7 +112,7 @@ def _why_partial(text: str, tools: Tools) -> str:
         return "" if _is_harmless(front[1], text, tools) else f"it stands under `{shorten(front[1])}`"
     so = _SO.search(text)
     things = _find_limited_subject(text[: so.start()]) if so else ""
-    return _limit_reason(things) if so and things and not _shares(things, text[so.end() :]) else ""
+    return _limit_reason(things) if so and things and not _is_about(things, text[so.end() :]) else ""
 
 
 def _takes_back(part: str) -> bool:
@@ -130,7 +130,7 @@ def why_part_of_a_case(rule: PromptRule, before: Sequence[tuple[str, bool]]) -> 
             break
         things = _find_limited_subject(text)
         if things:
-            return "" if _shares(things, rule.description) else _limit_reason(things)
+            return "" if _is_about(things, rule.description) else _limit_reason(things)
         if not _REFERS_BACK.match(text):
             break
     return ""
@@ -209,7 +209,7 @@ def _is_fragment(text: str) -> bool:
     return not _FINITE.search(behind) and bool(topic_words(text))
 
 
-def _shares(things: str, text: str) -> bool:
+def _is_about(things: str, text: str) -> bool:
     """Whether a rule is about these things anyway: `Refunds are final.` before `never call issue_refund`."""
     return topic_words(things) <= set(roots(text))
 

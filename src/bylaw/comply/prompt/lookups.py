@@ -178,7 +178,7 @@ class _Search:
         spoken = _ASIDE.sub(" ", _PURPOSE.sub("", part))
         words = frozenset(stems(spoken))
         names = {word for names in self._candidates.values() for word in names}
-        return words | {word for word in names - words if abbreviates(word, spoken)}
+        return words | {word for word in names - words if is_abbreviation(word, spoken)}
 
     # -- certain -------------------------------------------------------------------------------------------------------
 
@@ -385,7 +385,7 @@ def shows_field(tool: ToolSpec, field: str) -> bool:
 _LETTERS = re.compile(r"[a-z]+(?:['\u2019]s)?")
 
 
-def abbreviates(short: str, text: str) -> bool:
+def is_abbreviation(short: str, text: str) -> bool:
     """Whether a word of a name is short for words of a text: `dl` for `driver's license`, `resv` for `reservation`."""
     if not (2 <= len(short) <= 5 and short.isalpha()):
         return False

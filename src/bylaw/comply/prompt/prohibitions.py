@@ -144,7 +144,7 @@ def _read_calls(view: View) -> Reading | None:
         return reading
     if tools.is_any and not _ANY_CALL.search(view.main):
         return _undecided_reading(tools, OPEN)
-    if len(tools.tools) > 1 and tools.is_named and not _stand_side_by_side(view.main, tools):
+    if len(tools.tools) > 1 and tools.is_named and not _are_alternatives(view.main, tools):
         return _undecided_reading(tools, "it says how one tool is called by another")
     if way := _DIRECTLY.search(view.main) or _PRONOUN.search(view.main):
         return _undecided_narrowing(tools, way[0])
@@ -157,7 +157,7 @@ def _read_calls(view: View) -> Reading | None:
     return replace(reading, ceiling=min(reading.ceiling, 0.7)) if _PEOPLE.fullmatch(view.subject) else reading
 
 
-def _stand_side_by_side(text: str, tools: Bound) -> bool:
+def _are_alternatives(text: str, tools: Bound) -> bool:
     """`A or B`, not `A via B`."""
     places = [(found.start(), found.end()) for tool in tools.tools for found in re.finditer(re.escape(tool), text)]
     if len(places) < 2:

@@ -25,7 +25,7 @@ from bylaw.contract.tools import inside_tool, is_inside_tool, run_for
 from bylaw.wire import listeners
 from bylaw.wire.exchange import Exchange, Outgoing
 from bylaw.wire.listeners import RunOver
-from bylaw.wire.values import one_line, plain, same
+from bylaw.wire.values import is_same, one_line, plain
 
 
 class ToolFailure(RuntimeError):
@@ -183,8 +183,8 @@ class _ToolCall:
         elif fault.mode == "wrong_data":
             changed = effects.wrong_data(value, self._run.plan.random(fault))
         elif fault.mode == "stale":
-            changed = effects.age_dates(value) if same(first, value) else first
-        if not same(changed, value):
+            changed = effects.age_dates(value) if is_same(first, value) else first
+        if not is_same(changed, value):
             self._run.plan.hit(fault, self._attempt)
         return changed
 
@@ -192,7 +192,7 @@ class _ToolCall:
         for attack in self._run.plan.attacks(on_result_of=self._name):
             text = attack_text(attack, self._run.plan.random(attack))
             changed = _insert_attack(value, text, attack_strategy(attack.strategy, self._fault))
-            if not same(changed, value):
+            if not is_same(changed, value):
                 self._run.plan.hit(attack)
             value = changed
         return value

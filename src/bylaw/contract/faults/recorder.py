@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from bylaw.model.events import Annotation, Message, Request, Response, ToolCall, ToolResult, Trace
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import calls_in, read_content
-from bylaw.traces.assembly.session_buffer import KnownCall, same_call
+from bylaw.traces.assembly.session_buffer import KnownCall, is_same_call
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.chat_message import read_assistant, results_in
@@ -233,4 +233,4 @@ class _Assembly:
         if call_id is not None and call_id in self._buffer.calls:
             return self._buffer.calls[call_id]
         waiting = (known for known in self._buffer.calls.values() if not known.claimed and not known.answered)
-        return next((known for known in waiting if same_call(known.call, call)), None)
+        return next((known for known in waiting if is_same_call(known.call, call)), None)

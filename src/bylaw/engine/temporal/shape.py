@@ -197,12 +197,12 @@ def can_skip(formula: Formula, parts: list[Conjunct]) -> bool:
         and not any(isinstance(f, Ahead | Back) and f.op in "XNY" for f in found)
         and not any(window.unit == "events" for window in windows(formula))
         and not any(is_ahead(f) and f.window and f.window.unit == "seconds" for f in found)  # type: ignore[union-attr]
-        and all(map(_rests, found))
+        and all(map(_is_stable, found))
         and all(_passes_over(part) for part in parts)
     )
 
 
-def _rests(formula: Formula) -> bool:
+def _is_stable(formula: Formula) -> bool:
     """Whether an operator stays as it is where every atom is false."""
     match formula:
         case Back(op="O", of=of) | Count(of=of) | Ahead(op="F", of=of):
@@ -249,9 +249,9 @@ def only_at_calls(formula: Formula) -> bool:
         case And(left=left, right=right):
             return only_at_calls(left) and only_at_calls(right)
         case Or(left=left, right=right):
-            return _safe_choice(left, right)
+            return _is_choice_safe(left, right)
         case Implies(left=left, right=right):
-            return _safe_choice(negate_formula(left), right)
+            return _is_choice_safe(negate_formula(left), right)
         case Ahead(op="G" | "N", of=of) | Pair(op="R", right=of):
             return only_at_calls(of)
         case Pair(op="W", left=left, right=right):
@@ -272,7 +272,7 @@ def _is_negation_safe(formula: Formula) -> bool:
             return False
 
 
-def _safe_choice(left: Formula, right: Formula) -> bool:
+def _is_choice_safe(left: Formula, right: Formula) -> bool:
     """False once both are; what only looks at its own position is decided before the other."""
     if only_at_calls(left) and only_at_calls(right):
         return True

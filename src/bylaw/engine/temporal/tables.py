@@ -276,19 +276,19 @@ def keep_better(matches: Matches) -> tuple[Matches, bool]:
     """All that a later question could still need, up to a bound."""
     newest = matches[-1]
     if newest.sure:
-        matches = (*(one for one in matches[:-1] if not _outdone(one, newest)), newest)
+        matches = (*(one for one in matches[:-1] if not _is_superseded(one, newest)), newest)
     return matches[-MOST_MATCHES:], len(matches) > MOST_MATCHES
 
 
 def keep_best(matches: Matches) -> tuple[Matches, bool]:
     """The same without a window: of two equally good ones the older will do."""
     newest = matches[-1]
-    if any(one.sure and _outdone(newest, one) for one in matches[:-1]):
+    if any(one.sure and _is_superseded(newest, one) for one in matches[:-1]):
         return matches[:-1], False
     return keep_better(matches)
 
 
-def _outdone(old: Match, new: Match) -> bool:
+def _is_superseded(old: Match, new: Match) -> bool:
     """Whether every value of the variables that `old` passes with, `new` passes with too."""
     if old.seen_by is not None and new.seen_by is not None and new.seen_by > old.seen_by:
         return False

@@ -32,7 +32,7 @@ from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Call, Decision, Denied, Match
 from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.scope import in_current_session
-from bylaw.guard.tools import CannotRun, plain_json, same_json
+from bylaw.guard.tools import CannotRun, is_same_json, plain_json
 from bylaw.model.events import Origin, Response
 from bylaw.model.rule import Action
 from bylaw.model.verdict import Verdict
@@ -360,7 +360,7 @@ class Calls:
         made: Decision | str = decision
         if attempt is not None and ran is not None and decision.call is not None:
             ran = plain_json(ran)
-            if not same_json(ran, decision.call.arguments):
+            if not is_same_json(ran, decision.call.arguments):
                 attempt = replace(attempt, arguments=ran, session=decision.session, ts=None)
                 made, matches = self.guard.record_changed_call(decision, attempt)
                 report_change(f"a call of `{attempt.tool}` ({decision.call_id})", matches)
@@ -432,4 +432,4 @@ def _add_id(attempt: Attempt) -> Attempt:
 
 
 def _is_same(one: Attempt, other: Attempt) -> bool:
-    return one.tool == other.tool and same_json(one.arguments, other.arguments)
+    return one.tool == other.tool and is_same_json(one.arguments, other.arguments)

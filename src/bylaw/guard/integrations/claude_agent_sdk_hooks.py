@@ -24,7 +24,7 @@ from claude_agent_sdk import (
 from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, keep_recent
 from bylaw.guard.model import Attempt, Call, Decision, Denied
-from bylaw.guard.tools import same_json
+from bylaw.guard.tools import is_same_json
 from bylaw.model.rule import Action
 
 TIMEOUT = 24 * 3600.0
@@ -68,7 +68,7 @@ class ClaudeCalls(Calls):
             await self.guard.arelease(decision)
             return _denial(f"`{call.tool}` was approved in its place, which the model has to call itself")
         keep_recent(self._open, given["tool_use_id"], (attempt, decision), MOST_WAITING)
-        if is_asked or not same_json(call.arguments, attempt.arguments or {}):  # the program has allowed this call
+        if is_asked or not is_same_json(call.arguments, attempt.arguments or {}):  # the program has allowed this call
             return _output(permissionDecision="allow", updatedInput=call.arguments)
         return {}
 
@@ -105,7 +105,7 @@ class ClaudeCalls(Calls):
         assert self.ask is not None
         result = await self.ask(name, given, context)
         edited = getattr(result, "updated_input", None)
-        if not isinstance(result, PermissionResultAllow) or edited is None or same_json(edited, given):
+        if not isinstance(result, PermissionResultAllow) or edited is None or is_same_json(edited, given):
             return result
         attempt, decision = self._open.pop(context.tool_use_id, (None, None))
         if attempt is None or decision is None:
@@ -158,7 +158,7 @@ def _judged(hook: Callable[..., Any]) -> Callable[..., Any]:
         changed = specific.get("updatedInput")
         if isinstance(permission, dict):
             changed = permission.get("updatedInput", changed)
-        if changed is None or same_json(changed, given["tool_input"]):
+        if changed is None or is_same_json(changed, given["tool_input"]):
             return answer
         why = "another hook has changed the call after the guard has judged it; change it in can_use_tool"
         if given["hook_event_name"] == "PreToolUse":

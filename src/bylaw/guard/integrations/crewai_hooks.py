@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from bylaw.guard.integrations.calls import MOST_WAITING, Calls, RunningCall, keep_recent, running
 from bylaw.guard.model import Attempt, Decision, Denied
-from bylaw.guard.tools import same_json
+from bylaw.guard.tools import is_same_json
 from bylaw.model.rule import Action
 
 
@@ -128,7 +128,7 @@ class GuardHooks:
         self.calls.record(made.decision, "the tool has raised an exception, and is called again", True)
         _, made.decision = self.calls.settle(replace(made.attempt, call_id=None))
         call = made.decision.call
-        if call is None or not made.decision or not same_json(call.arguments, made.attempt.arguments or {}):
+        if call is None or not made.decision or not is_same_json(call.arguments, made.attempt.arguments or {}):
             raise Denied(made.decision)
 
     def after(self, context: Any) -> str | None:

@@ -19,7 +19,7 @@ from pydantic_ai.toolsets import WrapperToolset
 
 from bylaw.guard.integrations.calls import Answer, Calls, Recorded, running
 from bylaw.guard.model import Attempt, Call, Decision
-from bylaw.guard.tools import CannotRun, plain_json, same_json
+from bylaw.guard.tools import CannotRun, is_same_json, plain_json
 from bylaw.model.rule import Action
 
 
@@ -43,7 +43,7 @@ class GuardedToolset(WrapperToolset[Any]):  # type: ignore[misc]
             raise ApprovalRequired({"review": decision.review, "reason": decision.reason, "notes": [*decision.notes]})
 
         async def invoke(call: Call) -> Any:
-            if call.tool == name and same_json(call.arguments, attempt.arguments):
+            if call.tool == name and is_same_json(call.arguments, attempt.arguments):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
             other = ctx.tool_manager.tools.get(call.tool)
             if other is None:
@@ -86,7 +86,7 @@ class GuardCapability(AbstractCapability[Any]):  # type: ignore[misc]
         if not decision:
             raise ModelRetry(calls.refusal(decision))
         assert decision.call is not None
-        if decision.call.tool != name or not same_json(decision.call.arguments, attempt.arguments):
+        if decision.call.tool != name or not is_same_json(decision.call.arguments, attempt.arguments):
             await calls.guard.in_thread(calls.guard.release, decision)
             raise ModelRetry(calls.refusal(decision, "another call was approved in place of this output function"))
         calls.begin(attempt, decision)
@@ -99,7 +99,7 @@ class GuardCapability(AbstractCapability[Any]):  # type: ignore[misc]
             result = await handler(output)
         except BaseException as problem:
             if (made := _output_call.get()) is not None:
-                self.calls._failed(*made, problem)
+                self.calls._record_failure(*made, problem)
             raise
         else:
             if (made := _output_call.get()) is not None:

@@ -85,7 +85,7 @@ class Event(Struct, frozen=True):
             return False
         if self.sort == "response":
             return True
-        return any(_overlap(one, two) for one in self.names for two in other.names)
+        return any(_may_overlap(one, two) for one in self.names for two in other.names)
 
 
 def read_event(node: Node, name: str, context: Context) -> Event | None:
@@ -154,7 +154,7 @@ def write_pattern(pattern: str) -> str:
     return f"/{escaped}/"
 
 
-def _overlap(one: str, two: str) -> bool:
+def _may_overlap(one: str, two: str) -> bool:
     """Whether a name can fit both; two globs are taken to overlap."""
     globs = [name for name in (one, two) if any(sign in name for sign in "*?[")]
     return one == two or len(globs) == 2 or fnmatchcase(one, two) or fnmatchcase(two, one)

@@ -149,7 +149,7 @@ _MOST_GROUPS = 6
 
 
 def is_card(digits: str) -> bool:
-    return len(digits) in _CARD_LENGTHS and digits.isdigit() and _is_issued(digits) and _luhn(digits)
+    return len(digits) in _CARD_LENGTHS and digits.isdigit() and _is_issued(digits) and _passes_luhn(digits)
 
 
 def _cards(text: str) -> Iterator[SensitiveSpan]:
@@ -195,7 +195,7 @@ def _is_issued(digits: str) -> bool:
     )
 
 
-def _luhn(digits: str) -> bool:
+def _passes_luhn(digits: str) -> bool:
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
 

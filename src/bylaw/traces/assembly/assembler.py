@@ -40,10 +40,10 @@ from bylaw.traces.assembly.session_buffer import (
     SessionBuffer,
     SessionBuffers,
     fits_name,
+    is_same_call,
+    is_same_result,
     join_unread,
     origin_beside,
-    same_call,
-    same_result,
 )
 from bylaw.traces.records.problems import Problems
 
@@ -245,7 +245,7 @@ class Assembler(SessionBuffers):
         if known is not None:
             if is_repeated:
                 known.repeated = result.content
-            elif known.repeated is not UNSET and same_result(known.repeated, result.content):
+            elif known.repeated is not UNSET and is_same_result(known.repeated, result.content):
                 known.repeated = UNSET
                 return
             result = buffer.pair(known, result, arguments)
@@ -277,7 +277,7 @@ class Assembler(SessionBuffers):
         if turn is None and self._grows(buffer):
             turn = buffer.turn
         # Some writers always name the previous record as the parent, so a link does not prove a new call.
-        return known.repeated_by(call, turn) or (not known.claimed and same_call(known.call, call))
+        return known.is_repeated_by(call, turn) or (not known.claimed and is_same_call(known.call, call))
 
     def place_call(self, buffer: SessionBuffer, call_id: str, *, claims: bool = True) -> None:
         """A call of the latest response runs now, after the results so far. `claims`: a record of its own says so."""
@@ -304,7 +304,7 @@ class Assembler(SessionBuffers):
         if not known.claimed:
             known.claimed = True
             self._place(buffer, known)
-        if not same_call(known.call, call):
+        if not is_same_call(known.call, call):
             message = f"call `{call.call_id}` is recorded twice, with a different name or different arguments"
             help = f"the one in the response is used, `{known.call.name}`, and rules about either tool are inconclusive"
             self._problems.warn_of(call.source, "disagreeing-call", message, help)
@@ -369,7 +369,7 @@ class Assembler(SessionBuffers):
     def _join(self, buffer: SessionBuffer, call: ToolCall) -> None:
         """Make a call part of the latest turn. Its response lists it, and it stands where it was recorded."""
         known = buffer.calls.get(call.call_id)
-        if known is not None and known.repeated_by(call, buffer.turn):
+        if known is not None and known.is_repeated_by(call, buffer.turn):
             self._claim(buffer, known, call)
             return
         if buffer.implied == buffer.turn and buffer.has_results:

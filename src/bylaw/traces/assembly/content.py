@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from bylaw.model.events import Locator, Origin, ToolCall, ToolResult
 from bylaw.text.repeated_keys import repeated_key
-from bylaw.traces.assembly.session_buffer import same_call
+from bylaw.traces.assembly.session_buffer import is_same_call
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly
 
 CALL_BLOCKS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
@@ -380,7 +380,7 @@ def calls_in(
         )
         if call_id not in calls:
             calls[call_id] = call
-        elif not same_call(calls[call_id], call):
+        elif not is_same_call(calls[call_id], call):
             own = f"t{turn}.{len(calls)}"
             shared.append((call_id, own))
             calls[own] = replace(call, call_id=own)

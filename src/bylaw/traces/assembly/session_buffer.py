@@ -44,13 +44,13 @@ class KnownCall(Struct, eq=False):
     repeated: Any = UNSET
     """its result, as a request repeated it before any record of its own"""
 
-    def repeated_by(self, call: ToolCall, turn: int | None) -> bool:
+    def is_repeated_by(self, call: ToolCall, turn: int | None) -> bool:
         """Whether a record with this id and turn repeats the same call.
 
         One record may disagree with a content block: it is that call, recorded wrongly. If two records disagree,
         either may be wrong, so neither is dropped.
         """
-        return self.call.turn == turn and (not self.claimed or same_call(self.call, call))
+        return self.call.turn == turn and (not self.claimed or is_same_call(self.call, call))
 
 
 class SessionBuffer:
@@ -146,7 +146,7 @@ class SessionBuffer:
         if call_id is not None and known is None:  # a client may have changed the ids of the latest calls
             waiting = [one for one in waiting if _is_made(one.call) or one.call.turn == self.turn]
         if arguments is not None:
-            same = (known for known in waiting if same_value(given_arguments(known.call), arguments))
+            same = (known for known in waiting if is_same_value(given_arguments(known.call), arguments))
             return next(same, None) or next(iter(waiting), known)
         return next(iter(waiting), known)
 
@@ -174,12 +174,12 @@ class SessionBuffer:
 
     def _is_guess(self, found: KnownCall, call_id: str | None, name: str | None, arguments: Any) -> bool:
         """Whether the result could as well answer another call, with other arguments, or one that is not known."""
-        if arguments is not None and same_value(given_arguments(found.call), arguments):
+        if arguments is not None and is_same_value(given_arguments(found.call), arguments):
             return False
         if call_id is not None and call_id not in self.shared and not _is_made(found.call):
             return True  # both were recorded with an id, and these differ
         others = (other.call for other in self._possible(found, call_id, name) if other is not found)
-        return bool(self.lost_turns) or any(not same_call(found.call, other) for other in others)
+        return bool(self.lost_turns) or any(not is_same_call(found.call, other) for other in others)
 
     def _has_one_name(self, found: KnownCall, call_id: str | None) -> bool:
         """Whether all calls that a result with this id may answer are of the same tool."""
@@ -284,8 +284,8 @@ def fits_name(call: ToolCall, name: str | None) -> bool:
     return not name or name == call.name or name.endswith(call.name) or call.name.endswith(name)
 
 
-def same_call(left: ToolCall, right: ToolCall) -> bool:
-    return left.name == right.name and same_value(given_arguments(left), given_arguments(right))
+def is_same_call(left: ToolCall, right: ToolCall) -> bool:
+    return left.name == right.name and is_same_value(given_arguments(left), given_arguments(right))
 
 
 def given_arguments(call: ToolCall) -> Any:
@@ -293,9 +293,9 @@ def given_arguments(call: ToolCall) -> Any:
     return call.raw_arguments if call.arguments is None else call.arguments
 
 
-def same_result(left: Any, right: Any) -> bool:
+def is_same_result(left: Any, right: Any) -> bool:
     """Whether two contents are the same, one of them perhaps wrapped in a block of text."""
-    return same_value(_only_text(left), _only_text(right))
+    return is_same_value(_only_text(left), _only_text(right))
 
 
 def _only_text(content: Any) -> Any:
@@ -304,7 +304,7 @@ def _only_text(content: Any) -> Any:
     return content
 
 
-def same_value(left: Any, right: Any) -> bool:
+def is_same_value(left: Any, right: Any) -> bool:
     try:
         return json_equal(left, right)
     except RecursionError:  # compare deeply nested values as text

@@ -27,7 +27,7 @@ from bylaw.model.events import (
 )
 from bylaw.traces.assembly.content import read_arguments, read_content
 from bylaw.traces.assembly.session_buffer import given_arguments
-from bylaw.traces.export.bylaw import LineBuilder, decode_now, encodes_same, strictly_equal
+from bylaw.traces.export.bylaw import LineBuilder, are_strictly_equal, decode_now, has_same_encoding
 from bylaw.traces.formats.atif import Call, CallResult, Slots, Step, content_of, recorded_definition
 from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, RequestLine, TraceEndLine
 from bylaw.traces.formats.roundtrip_slots import RECORDED, SHAPE, Slot, slot_of
@@ -104,14 +104,14 @@ class _Trajectory:
         """Whether the trajectory defines these tools; it defines those of the first request."""
         if self._definitions is None and all(isinstance(tool, dict) for tool in tools):
             self._tools, self._definitions = tools, [_definition(tool) for tool in tools]
-        return self._tools is tools or (self._tools == tools and encodes_same(self._tools, tools))
+        return self._tools is tools or (self._tools == tools and has_same_encoding(self._tools, tools))
 
     def _add_response(self, number: int, line: Line, event: Response, places: dict[str, _CallPlace]) -> None:
         step = _agent_step(event)
         for slot in self._requests:
             _put(step, slot)
         self._requests = []
-        is_held = event.content is not None and encodes_same(content_of(step), event.content)
+        is_held = event.content is not None and has_same_encoding(content_of(step), event.content)
         _put(step, slot_of(number, line, {"content": "step"} if is_held else {}))
         self.steps.append(step)
         for call in step.tool_calls or ():
@@ -125,7 +125,7 @@ class _Trajectory:
             self.steps.append(step)
             place = places[event.call_id] = _CallPlace(call, step)
         place.has_event = True
-        is_held = encodes_same(place.call.arguments, event.arguments)
+        is_held = has_same_encoding(place.call.arguments, event.arguments)
         _put(place.call, slot_of(number, line, {"arguments": "call"} if is_held else {}))
 
     def _add_result(self, number: int, line: Line, event: ToolResult, places: dict[str, _CallPlace]) -> None:
@@ -363,7 +363,7 @@ class _History:
         """How many messages the next request shares with the previous one, the new messages, and their steps."""
         shared = 0
         for old, new in zip(self._messages, messages, strict=False):
-            if not strictly_equal(old, new):
+            if not are_strictly_equal(old, new):
                 break
             shared += 1
         added = messages[shared:]

@@ -209,12 +209,12 @@ def decode_now(value: list[Any] | Deferred | None) -> list[Any] | None:
     return value.get() if isinstance(value, Deferred) else value
 
 
-def strictly_equal(left: Any, right: Any) -> bool:
+def are_strictly_equal(left: Any, right: Any) -> bool:
     """Strict equality: for `==` alone, 1 and true are equal."""
-    return left is right or (bool(left == right) and encodes_same(left, right))
+    return left is right or (bool(left == right) and has_same_encoding(left, right))
 
 
-def encodes_same(left: Any, right: Any) -> bool:
+def has_same_encoding(left: Any, right: Any) -> bool:
     return msgspec.json.encode(left) == msgspec.json.encode(right)
 
 
@@ -246,7 +246,7 @@ class LineBuilder:
         response = self._held
         if response is not None:
             call = response.tool_calls[len(self._calls)]
-            if event is call or (event == call and strictly_equal(event.arguments, call.arguments)):
+            if event is call or (event == call and are_strictly_equal(event.arguments, call.arguments)):
                 self._calls.append(call)
                 if len(self._calls) == len(response.tool_calls):
                     self.release()

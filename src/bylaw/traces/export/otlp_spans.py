@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult, seconds
 from bylaw.traces.assembly.content import CALL_BLOCKS, read_arguments
 from bylaw.traces.assembly.session_buffer import given_arguments
-from bylaw.traces.export.bylaw import decode_now, strictly_equal
+from bylaw.traces.export.bylaw import are_strictly_equal, decode_now
 from bylaw.traces.formats.bylaw.lines import VERSION, RequestLine
 from bylaw.traces.formats.otlp import (
     ADDED,
@@ -111,7 +111,7 @@ def describe_call(call: ToolCall) -> Described:
     }
     if call.raw_arguments is not None:
         attributes[ARGUMENTS] = call.raw_arguments
-        is_parsed = strictly_equal(read_arguments(call.raw_arguments)[0], call.arguments)
+        is_parsed = are_strictly_equal(read_arguments(call.raw_arguments)[0], call.arguments)
         return attributes, {"raw_arguments": "text", **({"arguments": "json"} if is_parsed else {})}
     if call.arguments is None:
         return attributes, {}

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from bylaw.model.events import Event, Origin, SessionStart, ToolCall, ToolResult
 from bylaw.traces.assembly.content import read_arguments
-from bylaw.traces.assembly.session_buffer import SessionBuffer, same_value
+from bylaw.traces.assembly.session_buffer import SessionBuffer, is_same_value
 from bylaw.traces.formats.reader import AssemblingReader, OpenedFile
 from bylaw.traces.formats.record import Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import first, latency_ms, moment
@@ -182,7 +182,7 @@ class McpReader(AssemblingReader):
         for number, opened in enumerate(self._incomplete):
             call = opened.call
             same = call is not None and call.name == name and opened.session == session
-            if same and call is not None and same_value(call.arguments, arguments):
+            if same and call is not None and is_same_value(call.arguments, arguments):
                 return self._incomplete.pop(number)
         return None
 

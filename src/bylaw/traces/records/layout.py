@@ -19,6 +19,7 @@ from bylaw.traces.records.lines import (
     DecodedRecord,
     Elements,
     check_utf8,
+    is_valid_utf8,
     line_blocks,
     looks_tabular,
     make_decoded,
@@ -27,7 +28,6 @@ from bylaw.traces.records.lines import (
     scan_values,
     strip_bom,
     table_blocks,
-    valid_utf8,
 )
 from bylaw.traces.records.problems import Place, Problems
 from bylaw.traces.records.protobuf import bare_blocks, frame_blocks, looks_bare, looks_framed
@@ -106,7 +106,7 @@ def _gather(elements: Iterator[tuple[Place, bytes]], problems: Problems) -> Iter
     block: list[tuple[bytes, int | Place]] = []
     size = 0
     for place, raw in elements:
-        if valid_utf8(raw) or check_utf8(place, raw, problems):
+        if is_valid_utf8(raw) or check_utf8(place, raw, problems):
             block.append((raw, place))
             size += len(raw)
         if size >= _BLOCK:

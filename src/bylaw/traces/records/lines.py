@@ -66,7 +66,7 @@ def line_blocks(chunks: Iterator[bytes], problems: Problems, cut: Callable[[], N
         # BytesIO finds newlines several times faster than split. Lines come first in zip, so that no number is lost.
         lines = zip(BytesIO(run), numbers, strict=False)
         # A newline byte is never part of another character, so one check of the run covers every line.
-        yield lines if valid_utf8(run) else _valid_lines(lines, problems)
+        yield lines if is_valid_utf8(run) else _valid_lines(lines, problems)
 
 
 def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
@@ -112,7 +112,7 @@ def _whole_characters(line: bytes) -> bytes:
     return line
 
 
-def valid_utf8(data: bytes) -> bool:
+def is_valid_utf8(data: bytes) -> bool:
     if data.isascii():
         return True
     try:

@@ -39,7 +39,7 @@ from bylaw.guard.model import Attempt, Decision, Denied, Match
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import EventRow, ReviewRecord
-from bylaw.guard.tools import same_json
+from bylaw.guard.tools import is_same_json
 from bylaw.model.rule import Action
 
 
@@ -244,7 +244,7 @@ def is_changed(guard: Guard, event: HookEvent, call_id: str, state: SessionState
     ran = guard._sessions.redact(event.arguments)
     if event.is_partial:
         ran = {**(made or {}), **ran}
-    return event.tool != tool or not same_json(ran, made or {})
+    return event.tool != tool or not is_same_json(ran, made or {})
 
 
 def _logged_call(guard: Guard, event: HookEvent, call_id: str) -> tuple[str | None, Any]:

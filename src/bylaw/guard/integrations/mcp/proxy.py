@@ -37,7 +37,7 @@ from bylaw.guard.integrations.mcp.messages import (
 )
 from bylaw.guard.integrations.mcp.pins import ToolCheck
 from bylaw.guard.model import Attempt, Call, Decision, Denied
-from bylaw.guard.tools import same_json
+from bylaw.guard.tools import is_same_json
 from bylaw.model.rule import Action
 
 MOST_CONTINUED = 1_000
@@ -158,12 +158,12 @@ class McpProxy:
         if first is None or decision is None or decision.call is None:
             return None
         call = decision.call
-        same = call.tool == attempt.tool and same_json(call.arguments, attempt.arguments or {})
+        same = call.tool == attempt.tool and is_same_json(call.arguments, attempt.arguments or {})
         return decision if same and first.session == attempt.session else None
 
     def _as_allowed(self, message: Message, attempt: Attempt, call: Call) -> Message:
         """The message itself, unless a person has changed the call."""
-        if call.tool == attempt.tool and same_json(call.arguments, attempt.arguments or {}):
+        if call.tool == attempt.tool and is_same_json(call.arguments, attempt.arguments or {}):
             return message
         params = {**message.body["params"], "name": call.tool, "arguments": call.arguments}
         return Message.of({**message.body, "params": params}, message.about)

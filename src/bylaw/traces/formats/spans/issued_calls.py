@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 
 from bylaw.model.events import Origin
 from bylaw.traces.assembly.content import AssistantContent
-from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, same_arguments
+from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, has_same_arguments
 
 _MOST_WAITING = 256
 """calls that one tool's span may be; older ones have no span"""
@@ -114,7 +114,7 @@ class IssuedCalls:
             answer.arguments[number] = (tool.arguments, tool.raw_arguments)
             use["input"] = arguments = tool.arguments
         both = isinstance(arguments, dict) and isinstance(tool.arguments, dict)
-        if use["name"] == tool.name and (not both or same_arguments(arguments, tool.arguments)):
+        if use["name"] == tool.name and (not both or has_same_arguments(arguments, tool.arguments)):
             return True
         call.turn.unread |= {use["name"], tool.name}
         return False
@@ -128,11 +128,11 @@ class IssuedCalls:
         if tool.call_id is not None:  # an id that no answer has: some answers are recorded without ids
             waiting = [call for call in waiting if not call.use.get("id")]
         if len(waiting) > 1:
-            given = [call for call in waiting if same_arguments(tool.given, call.given)]
-            run.is_guess = not given and not all(same_arguments(waiting[0].given, call.given) for call in waiting)
+            given = [call for call in waiting if has_same_arguments(tool.given, call.given)]
+            run.is_guess = not given and not all(has_same_arguments(waiting[0].given, call.given) for call in waiting)
             waiting = given or waiting
         elif waiting and tool.name in waiting[0].turn.unread:  # it is left over by a guess
-            run.is_guess = not same_arguments(tool.given, waiting[0].given)
+            run.is_guess = not has_same_arguments(tool.given, waiting[0].given)
         return waiting[0] if waiting else self._issued_elsewhere(run)
 
     def _issued_elsewhere(self, run: Run) -> IssuedCall | None:
@@ -142,7 +142,7 @@ class IssuedCalls:
         is_open = (call for call in calls[max(0, end - _MOST_WAITING) : end] if not call.taken)
         if run.tool.call_id is not None:
             is_open = (call for call in is_open if not call.use.get("id"))
-        return next((call for call in is_open if same_arguments(run.tool.given, call.given)), None)
+        return next((call for call in is_open if has_same_arguments(run.tool.given, call.given)), None)
 
     def _waiting(self, run: Run) -> list[IssuedCall]:
         """Open calls of the tool that were issued by then, oldest first; clocks differ, so else the next one."""

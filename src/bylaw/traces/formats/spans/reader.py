@@ -187,7 +187,7 @@ class Tree:
                 continue
             other = by_answer.setdefault(call.response_id, span)
             known = other.about
-            if other is span or not isinstance(known, ModelCall) or not _overlap(other, span):
+            if other is span or not isinstance(known, ModelCall) or not _are_overlapping(other, span):
                 continue
             if call.answer is not None and known.answer is not None:
                 continue
@@ -228,7 +228,7 @@ def _agent_name(span: Span) -> str | None:
     return span.about.name if isinstance(span.about, AgentRun) else None
 
 
-def _overlap(one: Span, other: Span) -> bool:
+def _are_overlapping(one: Span, other: Span) -> bool:
     if one.start is None or one.end is None or other.start is None or other.end is None:
         return False
     return one.start <= other.end and other.start <= one.end

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bylaw.model.events import Deferred, Locator, Usage
 from bylaw.traces.assembly.content import Result, foreign_result, only_part, read_arguments
-from bylaw.traces.assembly.session_buffer import same_value
+from bylaw.traces.assembly.session_buffer import is_same_value
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.messages import chat_message, list_messages, parse_if_json
 from bylaw.traces.formats.record import MalformedRecord, text_field
@@ -260,18 +260,18 @@ def inner_arguments(arguments: Any) -> Any:
     return arguments
 
 
-def same_arguments(left: Any, right: Any) -> bool:
+def has_same_arguments(left: Any, right: Any) -> bool:
     """Whether two recordings of a call have the same arguments, however each is wrapped."""
-    if same_value(left, right):
+    if is_same_value(left, right):
         return True
     inner, other = _innermost(left), _innermost(right)
-    if same_value(inner, other):
+    if is_same_value(inner, other):
         return True
     # LangChain shows a tool with one parameter only its value
     for value, whole in ((inner, other), (other, inner)):
         if not isinstance(value, dict) and isinstance(whole, dict) and len(whole) == 1:
             (only,) = whole.values()
-            if same_value(value, only) or str(value) == only:
+            if is_same_value(value, only) or str(value) == only:
                 return True
     return False
 
