@@ -133,7 +133,8 @@ def title_lines(title: str, about: str, *, fg: str | None = None, dim: bool = Fa
         yield f"{styled[-1]}  {click.style(about, dim=True) if dim else about}"
     else:
         yield from styled
-        yield from (click.style(line, dim=True) if dim else line for line in wrap(about, indent="    "))
+        indent = "    " if dim else "  "
+        yield from (click.style(line, dim=True) if dim else line for line in wrap(about, indent=indent))
 
 
 def note_lines(notes: Iterable[str]) -> Iterator[str]:
