@@ -114,8 +114,8 @@ class CompiledPrompt:
             if verdict.outcome is not Outcome.VACUOUS:
                 verdicts.setdefault(verdict.rule.id, []).append(verdict)
         found = _TraceEvaluation(dict(evaluation.outcomes()), verdicts, evaluation.turns)
-        if (kept := drop_failed_calls(events)) is not None:
-            found.without_failed = _run(program, kept, trace)[0].outcomes()
+        if (succeeded := drop_failed_calls(events)) is not None:
+            found.without_failed = _run(program, succeeded, trace)[0].outcomes()
         self._add_failed_needs(trace, found)
         return found
 

@@ -161,18 +161,18 @@ def run_fields(one: RunEvidence) -> list[tuple[str, str]]:
 
 def count_variations(report: ContractReport) -> list[dict[str, Any]]:
     """For each kind of variation, how many of its runs kept every invariant, and how often it broke which ones."""
-    kept: dict[str, dict[str, bool]] = {}
+    passed_runs: dict[str, dict[str, bool]] = {}
     breaks: dict[str, Counter[str]] = {}
     for cell in report.cells:
         for one in cell.evidence:
             if one.variation is not None:
                 is_kept = one.outcome in (CellOutcome.OK, CellOutcome.VACUOUS)
-                runs = kept.setdefault(one.variation, {})
+                runs = passed_runs.setdefault(one.variation, {})
                 runs[one.run] = runs.get(one.run, True) and is_kept
                 breaks.setdefault(one.variation, Counter()).update(() if is_kept else (cell.invariant,))
     return [
         {"variation": name, "runs": len(runs), "kept": sum(runs.values()), "breaks": dict(breaks[name])}
-        for name, runs in kept.items()
+        for name, runs in passed_runs.items()
     ]
 
 

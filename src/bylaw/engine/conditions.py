@@ -274,10 +274,10 @@ def _compile_condition(condition: Condition) -> Test:
     read_all = _compile_all(condition.path)
 
     def judge_any(response: Response, doubts: list[Doubt]) -> bool | None:
-        met: list[Doubt] = []
+        new_doubts: list[Doubt] = []
         present = [value for value in read_all(response) if value is not ABSENT]
-        answers = [judge(value, met) for value in present]
-        doubts += dict.fromkeys(met)
+        answers = [judge(value, new_doubts) for value in present]
+        doubts += dict.fromkeys(new_doubts)
         return any_of(answers) if answers else if_absent
 
     return judge_any

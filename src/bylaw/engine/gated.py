@@ -100,8 +100,8 @@ class ConditionMonitor(Monitor):
         after = replace(state, inner=left, differs=differs, taken=taken if differs else None, broken=broken)
         sure = bool(found) and broken and not self._is_open_when_it_began(state)
         notes = mismatch_notes(state.mismatches) if sure else (*_notes(state), *mismatch_notes(state.mismatches))
-        told = found or more
-        return after, tuple(replace(one, doubtful=one.doubtful or not sure, notes=notes) for one in told)
+        violations = found or more
+        return after, tuple(replace(one, doubtful=one.doubtful or not sure, notes=notes) for one in violations)
 
     def _is_open_when_it_began(self, state: State) -> bool:
         """Without and with all such turns are then not all that is possible."""

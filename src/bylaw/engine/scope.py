@@ -307,18 +307,18 @@ class Outcomes:
         """A rule without a scope, at the end of a trace with several sessions: what each of them says alone."""
         alone, notes = self.alone.get(index, _KEPT_ALONE), conclusion.notes
         worse, many = ("violated", alone.violated) if alone.violated else ("inconclusive", alone.undecided)
-        told = f"{worse} in {many:,} of {sessions:,} sessions"
+        summary = f"{worse} in {many:,} of {sessions:,} sessions"
         example = () if alone.example is None else (alone.example,)
         if outcome is Outcome.VIOLATED and not alone.violated and not alone.undecided:
             return outcome, replace(conclusion, notes=(*notes, KEPT_ALONE))
         if not many or outcome.badness >= Outcome.VIOLATED.badness:
             return outcome, conclusion
         if outcome is Outcome.INCONCLUSIVE:
-            noted = (*notes, f"scope not given: {told}", *example) if alone.violated else notes
+            noted = (*notes, f"scope not given: {summary}", *example) if alone.violated else notes
             return outcome, replace(conclusion, notes=noted)
         if alone.violated:
             self._doubts.append(index)
-        reason = f"scope not given: {outcome.value} for the trace as a whole, {told}; {SAY_WHICH}"
+        reason = f"scope not given: {outcome.value} for the trace as a whole, {summary}; {SAY_WHICH}"
         return Outcome.INCONCLUSIVE, Conclusion(Outcome.INCONCLUSIVE, reason=reason, notes=(*notes, *example))
 
     def _conclude(self, index: int, scope: ScopeState, complete: bool) -> Conclusion:

@@ -284,7 +284,7 @@ class Tool:
             raise CannotRun(f"`{name}` was changed while the call was being decided")
         return value
 
-    def run_with(self, arguments: Any, kept: Mapping[str, Any], by_position: int = 0) -> Any:
+    def run_with(self, arguments: Any, unjudged: Mapping[str, Any], by_position: int = 0) -> Any:
         """Run the function with JSON arguments, or in their place with those that are `kept`. Raises CannotRun if they
         do not fit it."""
         values: dict[str, Any] = {}
@@ -296,8 +296,8 @@ class Tool:
                     raise TypeError(f"it has no parameter `{name}`")
                 if name == self._further and not isinstance(value, list):
                     raise TypeError(f"`{name}` is a list")
-                values[name] = kept[name] if name in kept else self._convert_argument(name, value)
-            positional, named = self._place_arguments({**kept, **values}, by_position)
+                values[name] = unjudged[name] if name in unjudged else self._convert_argument(name, value)
+            positional, named = self._place_arguments({**unjudged, **values}, by_position)
             self.signature.bind(*positional, **named)
         except (TypeError, AttributeError) as why:
             reason = why if isinstance(why, TypeError) else "its arguments have no names"

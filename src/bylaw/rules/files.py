@@ -46,8 +46,8 @@ def read_text_file(path: Path, name: str, *, regular: bool = False) -> str:
         message = f"the folder has no {INDEX_FILES[0]}, the index of an agent manifest"
         raise _unusable_file(code="unreadable-file", message=message, name=name) from None
     except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be opened"
-        raise _unusable_file(code="unreadable-file", message=said[:1].lower() + said[1:], name=name) from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be opened"
+        raise _unusable_file(code="unreadable-file", message=reason[:1].lower() + reason[1:], name=name) from None
     return decode(data, name)
 
 

@@ -209,13 +209,13 @@ def _is_fragment(text: str) -> bool:
     return not _FINITE.search(behind) and bool(topic_words(text))
 
 
-def _is_about(things: str, text: str) -> bool:
+def _is_about(subjects: str, text: str) -> bool:
     """Whether a rule is about these things anyway: `Refunds are final.` before `never call issue_refund`."""
-    return topic_words(things) <= set(roots(text))
+    return topic_words(subjects) <= set(roots(text))
 
 
-def _limit_reason(things: str) -> str:
-    return f"it may only hold for `{shorten(things)}`"
+def _limit_reason(subjects: str) -> str:
+    return f"it may only hold for `{shorten(subjects)}`"
 
 
 # -- plain clauses -----------------------------------------------------------------------------------------------------
@@ -292,8 +292,8 @@ def _strip_tool_name(tool: str, text: str, tools: Tools) -> str | None:
             return rest
     wanted = tools.roots.get(tool, ())
     words = [one for one in _WORD.finditer(text) if one[0].lower() not in _BETWEEN]
-    said = [roots(one[0])[:1] for one in words]
+    word_roots = [roots(one[0])[:1] for one in words]
     for at in range(len(words) - len(wanted) + 1):
-        if len(wanted) > 1 and [[root] for root in wanted] == said[at : at + len(wanted)]:
+        if len(wanted) > 1 and [[root] for root in wanted] == word_roots[at : at + len(wanted)]:
             return f"{text[: words[at].start()]} {text[words[at + len(wanted) - 1].end() :]}"
     return None

@@ -226,8 +226,8 @@ class _Search:
         found = [
             tool
             for tool, names in self._candidates.items()
-            if (thing := self._subject_words(names)) <= words
-            and not thing <= _PERSON
+            if (subject := self._subject_words(names)) <= words
+            and not subject <= _PERSON
             and tuple(self._shared_arguments(tool))
         ] or [
             tool
@@ -313,11 +313,11 @@ class _Search:
 
     def _add_equivalents(self, best: str) -> list[str]:
         """The tool, and those about the same thing that show more or less of it. A number does not show which ones."""
-        thing = self._candidates[best] - _EXTENT
+        subject = self._candidates[best] - _EXTENT
         equals = (
             tool
             for tool, names in self._candidates.items()
-            if names - _EXTENT == thing
+            if names - _EXTENT == subject
             and only_reads(self._tools.specs[tool])
             and (self._is_counting or not names & NUMBER_WORDS)
         )

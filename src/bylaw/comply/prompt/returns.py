@@ -72,14 +72,14 @@ def listed_fields(tool: ToolSpec) -> list[str]:
     return [re.sub(r"\s+", "_", name.strip()) for name in names]
 
 
-def described_fields(tool: ToolSpec, said: frozenset[str]) -> list[str]:
+def described_fields(tool: ToolSpec, description_stems: frozenset[str]) -> list[str]:
     """Fields of two words that the tool's description names in words of the sentence: `credit_balance`."""
     words = [word.lower() for word in re.findall(r"[A-Za-z]+|[,.;]", tool.description)]
     pairs = [(left, right) for left, right in pairwise(words) if left.isalpha() and right.isalpha()]
     return [
         f"{left}_{right}"
         for left, right in pairs
-        if len(both := stems(f"{left} {right}")) == 2 and said.issuperset(both)
+        if len(both := stems(f"{left} {right}")) == 2 and description_stems.issuperset(both)
     ]
 
 
@@ -263,16 +263,16 @@ def drop_failed_calls(events: Iterable[Event]) -> list[Event] | None:
     def is_successful(call: ToolCall | None) -> bool:
         return call is None or not (id(call) in dropped or last.get(call.name, False))
 
-    kept: list[Event] = []
+    remaining: list[Event] = []
     for event in events:
         if isinstance(event, ToolCall | ToolResult):
             if is_successful(event.call if isinstance(event, ToolResult) else event):
-                kept.append(event)
+                remaining.append(event)
         elif type(event) is Response and not all(map(is_successful, event.tool_calls)):
-            kept.append(replace(event, tool_calls=tuple(filter(is_successful, event.tool_calls))))
+            remaining.append(replace(event, tool_calls=tuple(filter(is_successful, event.tool_calls))))
         else:
-            kept.append(event)
-    return kept
+            remaining.append(event)
+    return remaining
 
 
 def _has_failed(event: ToolResult, tool: str) -> bool:

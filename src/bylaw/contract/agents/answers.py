@@ -149,8 +149,8 @@ def provider_text(value: Mapping[Any, Any]) -> str | None:
         message = choices[0]["message"]
         return _content(_get_field(message, "content") or _get_field(message, "refusal"))
     if isinstance(output, list) and output and all(isinstance(item, Mapping) and "type" in item for item in output):
-        said = [item.get("content") for item in output if item.get("type") == "message"]
-        return "".join(_content(content) for content in said)
+        contents = [item.get("content") for item in output if item.get("type") == "message"]
+        return "".join(_content(content) for content in contents)
     if value.get("type") == "message" and isinstance(value.get("content"), list):
         return _content(value["content"])
     candidates = value.get("candidates")

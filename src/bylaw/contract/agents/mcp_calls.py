@@ -174,8 +174,8 @@ def _replace_text(result: Message, text: str) -> Message:
     """The result with only this text; other blocks, such as images, stay."""
     blocks = result.get("content") if isinstance(result.get("content"), list) else []
     others = [block for block in blocks or () if isinstance(block, dict) and block.get("type") != "text"]
-    kept = {key: item for key, item in result.items() if key != "structuredContent"}
-    return {**kept, "content": [{"type": "text", "text": text}, *others] if text else others}
+    other_keys = {key: item for key, item in result.items() if key != "structuredContent"}
+    return {**other_keys, "content": [{"type": "text", "text": text}, *others] if text else others}
 
 
 def _change_value(result: Message, change: Callable[[Any], Any]) -> Message:

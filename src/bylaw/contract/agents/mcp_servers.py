@@ -211,8 +211,8 @@ def _alter_message(call: McpCall, text: bytes) -> bytes | None:
 
 def _replace_data(event: bytes, data: bytes) -> bytes:
     """The event with other data and the same name and id."""
-    kept = [line for line in event.splitlines() if line and not line.startswith(b"data:")]
-    return b"".join(line + b"\n" for line in kept) + write_event(data.decode())
+    other_lines = [line for line in event.splitlines() if line and not line.startswith(b"data:")]
+    return b"".join(line + b"\n" for line in other_lines) + write_event(data.decode())
 
 
 # Messages on standard streams

@@ -138,8 +138,10 @@ def are_stream_events(values: Sequence[dict[str, Any]]) -> bool:
     """Whether objects are events and not data: those of a provider, or with text in one field alone."""
     if any(_provider_pieces(value) is not None for value in values):
         return True
-    said = [value for value in values if not _is_aside(value) and error_in(None, value) is None]
-    return any(_own_piece(value, 0) is not None for value in said) and not any(_has_other_text(one) for one in said)
+    answer_values = [value for value in values if not _is_aside(value) and error_in(None, value) is None]
+    return any(_own_piece(value, 0) is not None for value in answer_values) and not any(
+        _has_other_text(one) for one in answer_values
+    )
 
 
 _PART = re.compile(r"([0-9a-z]):(.+)")
@@ -182,35 +184,35 @@ _MOST_OBJECTS = 100_000
 
 
 def join_events(events: list[Event], path: str | None) -> str | Failure:
-    said = [event for event in events if event.data.strip() != _DONE]
-    values = [event.json for event in said]
-    for event, value in zip(said, values, strict=True):
+    data_events = [event for event in events if event.data.strip() != _DONE]
+    values = [event.json for event in data_events]
+    for event, value in zip(data_events, values, strict=True):
         failed = error_in(event.name, event.data if value is None else value)
         if failed is not None:
             return Failure("error", f"the stream reports an error: {failed}")
     if not any(isinstance(value, dict | list) for value in values):
-        if path is not None or not said:
-            return no_text_failure(len(said), "events") if path is None else join_at_path(said, path)
-        if len(said) == 1 and said[0].data.startswith('{"'):
-            return _cut_failure(f"its only event is `{excerpt(said[0].data.encode())}`")
-        given = zip(said, values, strict=True)
+        if path is not None or not data_events:
+            return no_text_failure(len(data_events), "events") if path is None else join_at_path(data_events, path)
+        if len(data_events) == 1 and data_events[0].data.startswith('{"'):
+            return _cut_failure(f"its only event is `{excerpt(data_events[0].data.encode())}`")
+        given = zip(data_events, values, strict=True)
         return "".join(value if isinstance(value, str) else event.data for event, value in given)
-    for at, event in enumerate(said):
+    for at, event in enumerate(data_events):
         if _is_unread(event):
-            if at == len(said) - 1:
+            if at == len(data_events) - 1:
                 return _cut_failure(f"its last event is `{excerpt(event.data.encode())}`")
             return Failure("bad_answer", f"an event of the stream cannot be read: {excerpt(event.data.encode())}")
     mark = _find_missing_end(events)
     if mark is not None:
         return _cut_failure(f"the stream ends without `{mark}`")
     if path is not None:
-        return join_at_path(said, path)
+        return join_at_path(data_events, path)
     # A value that is no object is a word of the answer, even if it could be JSON, as `7`.
     text = join_values(
         value if isinstance(value, dict | list | str) or event.data == "null" else event.data
-        for event, value in zip(said, values, strict=True)
+        for event, value in zip(data_events, values, strict=True)
     )
-    return text or _final_text(said) or ("" if text is not None else no_text_failure(len(said), "events"))
+    return text or _final_text(data_events) or ("" if text is not None else no_text_failure(len(data_events), "events"))
 
 
 def join_at_path(events: list[Event], path: str) -> str | Failure:
@@ -317,8 +319,10 @@ def _choice_piece(choice: dict[str, Any]) -> list[Piece]:
 def _candidate_piece(candidate: dict[str, Any]) -> list[Piece]:
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
-    said = [part for part in parts or () if isinstance(part, dict) and "text" in part and not part.get("thought")]
-    return [(f"candidate {candidate.get('index') or 0}", "".join(_text(part["text"]) for part in said))] * bool(said)
+    text_parts = [part for part in parts or () if isinstance(part, dict) and "text" in part and not part.get("thought")]
+    return [(f"candidate {candidate.get('index') or 0}", "".join(_text(part["text"]) for part in text_parts))] * bool(
+        text_parts
+    )
 
 
 def _text(value: Any) -> str:

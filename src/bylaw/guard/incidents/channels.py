@@ -248,16 +248,16 @@ class Mailer:
             results.append(_failure(problem))  # which counts only if the mail was not taken before
 
     def compose(self, body: bytes, *, key: str, at: float) -> EmailMessage:
-        told = message(body, self._public_url)
+        content = message(body, self._public_url)
         mail = EmailMessage(policy=SMTP)
         mail["From"], mail["To"] = self._settings.sender, ", ".join(self._settings.to)
-        mail["Subject"] = f"[Bylaw] {told.title}"
+        mail["Subject"] = f"[Bylaw] {content.title}"
         mail["Date"] = format_datetime(datetime.fromtimestamp(at, UTC))
         mail["Message-ID"] = f"<{sha256(key.encode('utf-8', 'replace')).hexdigest()[:40]}@bylaw>"
         mail["Auto-Submitted"] = "auto-generated"
         mail[KEY_HEADER] = line(key.encode("ascii", "backslashreplace").decode())
-        lines = [told.title, "", *(f"{label}: {value}" for label, value in told.facts)]
-        mail.set_content("\n".join([*lines, "", told.link] if told.link else lines) + "\n")
+        lines = [content.title, "", *(f"{label}: {value}" for label, value in content.facts)]
+        mail.set_content("\n".join([*lines, "", content.link] if content.link else lines) + "\n")
         return mail
 
 
@@ -285,7 +285,7 @@ def _failure(problem: Exception) -> DeliveryResult:
 
 
 def _read_answer(code: int, text: bytes | str) -> DeliveryResult:
-    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    answer_text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return DeliveryResult(
-        answer=code, problem=f"the mail server answered {code}: {line(said)}", final=500 <= code < 600
+        answer=code, problem=f"the mail server answered {code}: {line(answer_text)}", final=500 <= code < 600
     )

@@ -225,10 +225,10 @@ class SlackWebhook(HttpPoster):
 
 
 def chat_text(body: bytes, public_url: str | None = None) -> str:
-    told = message(body, public_url)
-    lines = [_code(told.title), *(f"{label}: {_code(value)}" for label, value in told.facts)]
-    if told.link is not None:
-        lines.append(f"<{told.link.translate(_ESCAPED)}|Open it in the console>")
+    content = message(body, public_url)
+    lines = [_code(content.title), *(f"{label}: {_code(value)}" for label, value in content.facts)]
+    if content.link is not None:
+        lines.append(f"<{content.link.translate(_ESCAPED)}|Open it in the console>")
     return "\n".join(lines)
 
 

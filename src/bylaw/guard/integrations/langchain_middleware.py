@@ -82,12 +82,12 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
 
     def after_model(self, state: Any, runtime: Any) -> None:
         """Passes on what the model has said; in a graph of your own, call it after the model with the new state."""
-        said = state["messages"][-1]
-        if isinstance(said, AIMessage):
+        message = state["messages"][-1]
+        if isinstance(message, AIMessage):
             self.calls.observe(
-                str(said.text),
-                calls=bool(said.tool_calls),
-                model=said.response_metadata.get("model_name"),
+                str(message.text),
+                calls=bool(message.tool_calls),
+                model=message.response_metadata.get("model_name"),
                 context=runtime,
                 default=_thread(runtime),
             )
@@ -95,9 +95,9 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
     def _attempt(self, request: Any) -> tuple[Attempt, tuple[Any, ...]]:
         call, runtime = request.tool_call, request.runtime
         attempt = self.calls.attempt(call["name"], call["args"], call["id"], runtime, _thread(runtime))
-        info, said = runtime.execution_info, json.dumps([call["name"], attempt.arguments], default=str)
+        info, call_json = runtime.execution_info, json.dumps([call["name"], attempt.arguments], default=str)
         task = getattr(info, "task_id", None), getattr(info, "checkpoint_id", None)
-        return attempt, (attempt.session, *task, call["id"], said)  # some models use an id for several calls
+        return attempt, (attempt.session, *task, call["id"], call_json)  # some models use an id for several calls
 
     def _ask(self, attempt: Attempt, decision: Decision) -> Answer | None:
         """The answer to this call; the answer to another one is written into its review."""

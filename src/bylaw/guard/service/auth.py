@@ -275,8 +275,8 @@ class People(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         name = headers.get(self.user_header)
         if not name or not self.trusted or not self.trusts(peer) or not is_name(name) or not name.isprintable():
             return None
-        told = headers.get(self.groups_header, "") if self.groups_header else ""
-        groups = [one.strip() for one in told.split(",") if one.strip()]
+        group_names = headers.get(self.groups_header, "") if self.groups_header else ""
+        groups = [one.strip() for one in group_names.split(",") if one.strip()]
         return Principal(name=name, scopes=self.scopes(name, groups), via="proxy", id=f"proxy:{name}")
 
 

@@ -109,8 +109,10 @@ def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> No
 
 
 def _run_several(config: ServeConfig, bound: socket.socket) -> None:
-    told = msgspec.structs.replace(config, policies=())  # a worker that begins later must not read files on its own
-    os.environ[VARIABLE] = msgspec.json.encode(told).decode()
+    worker_config = msgspec.structs.replace(
+        config, policies=()
+    )  # a worker that begins later must not read files on its own
+    os.environ[VARIABLE] = msgspec.json.encode(worker_config).decode()
     name = "bylaw.guard.service.app:app_from_environment"
     options = uvicorn_config(config, name, factory=True, log_config=LOGGING)
     Multiprocess(options, sockets=[bound]).run()

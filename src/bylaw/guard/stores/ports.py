@@ -231,5 +231,7 @@ def _page_after(seen: Sequence[str], read: Callable[..., Sequence[R]]) -> Sequen
 
 def write_change(transaction: Transaction, now: float, what: str, by: str, **about: Any) -> None:
     """A row of the event log and the audit about something that a person did to the service."""
-    told = " ".join(str(value) for value in about.values() if value)
-    transaction.append_to_both(EventRow("", "service", now, {"how": what, "why": f"{told} by {by}", "by": by, **about}))
+    subject = " ".join(str(value) for value in about.values() if value)
+    transaction.append_to_both(
+        EventRow("", "service", now, {"how": what, "why": f"{subject} by {by}", "by": by, **about})
+    )

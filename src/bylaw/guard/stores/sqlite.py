@@ -264,9 +264,9 @@ class Pruning:
     def _carry_over(self, through: int) -> None:
         """Say again what only the links up to this one say of other records. It is not read from the tables: a record
         that was edited past the store must not be vouched for."""
-        _, said = _read_digests(self._read, 0, through)
+        _, digests = _read_digests(self._read, 0, through)
         last, later = _read_digests(self._read, through, _LAST_SEQ)
-        left = {record: digest for record, digest in said.items() if digest is not None and record not in later}
+        left = {record: digest for record, digest in digests.items() if digest is not None and record not in later}
         while left:
             with self._transaction("") as transaction:
                 last, later = _read_digests(transaction.select, last, _LAST_SEQ)  # others may have written meanwhile

@@ -355,8 +355,8 @@ def _restore_at(redacted: Any, value: Any, path: Path) -> Any:
         return value
     step, rest = path[0], path[1:]
     if isinstance(redacted, dict) and isinstance(value, dict):
-        kept = {key for key in redacted if step in ("*", key) and key in value}
-        return {key: _restore_at(one, value[key], rest) if key in kept else one for key, one in redacted.items()}
+        restorable = {key for key in redacted if step in ("*", key) and key in value}
+        return {key: _restore_at(one, value[key], rest) if key in restorable else one for key, one in redacted.items()}
     if isinstance(redacted, list) and isinstance(value, list | tuple) and len(redacted) == len(value):
         pairs = enumerate(zip(redacted, value, strict=True))
         return [_restore_at(one, was, rest) if step in ("*", str(i)) else one for i, (one, was) in pairs]

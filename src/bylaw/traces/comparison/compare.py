@@ -266,19 +266,19 @@ def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
     pairs = [one for one in by_messages.values() if one.baseline and one.candidate]
     left_b = [r for one in by_messages.values() if not one.candidate for r in one.baseline]
     left_c = [r for one in by_messages.values() if not one.baseline for r in one.candidate]
-    told = {id(one): _words_of(one) for one in (*left_b, *left_c)}
+    words_by_recording = {id(one): _words_of(one) for one in (*left_b, *left_c)}
     if by_prompt:
         prompts = {id(one): {*words(one.system_prompt)} for one in (*left_b, *left_c)}
         in_all = set.intersection(*prompts.values()) if prompts else set()
-        told = {key: found | prompts[key] - in_all for key, found in told.items()}
+        words_by_recording = {key: found | prompts[key] - in_all for key, found in words_by_recording.items()}
     holding: dict[str, list[int]] = {}
     for number, recording in enumerate(left_c):
-        for word in told[id(recording)]:
+        for word in words_by_recording[id(recording)]:
             holding.setdefault(word, []).append(number)
     edges = []
     for place, recording in enumerate(left_b):
         votes: dict[int, float] = {}
-        for word in told[id(recording)]:
+        for word in words_by_recording[id(recording)]:
             found = holding.get(word, ())
             if len(found) <= _COMMON:
                 for number in found:

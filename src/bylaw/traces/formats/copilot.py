@@ -108,12 +108,12 @@ def _answer(
     if not calls and response.get("type") != "success" and not blocks:
         return None
     thoughts = [object_field(call, "thinking").get("text") for _, call in calls]
-    told = [{"type": "thinking", "text": text} for text in thoughts if isinstance(text, str)]
+    thinking = [{"type": "thinking", "text": text} for text in thoughts if isinstance(text, str)]
     issued = [call_of(_id(call), text_field(call, "tool", "name"), call.get("args")) for _, call in calls]
     usage = metadata.get("usage")
     return {
         "role": "assistant",
-        "content": [*told, *blocks],
+        "content": [*thinking, *blocks],
         **({"tool_calls": issued} if issued else {}),
         "model": metadata.get("model"),
         "usage": usage if isinstance(usage, dict) else None,

@@ -214,13 +214,13 @@ def _convert_message(message: Any) -> Iterator[Any]:
 
 def _answer(message: dict[str, Any], calls: list[dict[str, Any]]) -> dict[str, Any]:
     thoughts = [one for one in list_field(message, "thoughts") if isinstance(one, dict)]
-    told = [{"type": "thinking", "text": f"{one.get('subject')}: {one.get('description')}"} for one in thoughts]
+    thinking = [{"type": "thinking", "text": f"{one.get('subject')}: {one.get('description')}"} for one in thoughts]
     tokens = object_field(message, "tokens")
     names = {"input": "promptTokenCount", "output": "candidatesTokenCount", "thoughts": "thoughtsTokenCount",
              "cached": "cachedContentTokenCount"}  # fmt: skip
     found = {
         "role": "assistant",
-        "content": [*told, *blocks_of(message.get("content"))],
+        "content": [*thinking, *blocks_of(message.get("content"))],
         "timestamp": message.get("timestamp"),
         "model": message.get("model"),
         "usage": {new: tokens[old] for old, new in names.items() if old in tokens} or None,

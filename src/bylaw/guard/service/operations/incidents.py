@@ -267,7 +267,7 @@ class Notifications:
         if not self.channels.get("first"):
             raise Conflict("nobody is configured to be told: name channels under `notify` in the file of `--config`")
         now = self._clock()
-        told = Notification(
+        notification = Notification(
             id=f"test:{secrets.token_hex(8)}",
             event="test",
             body={"event": "test", "test": {"by": by}},
@@ -275,6 +275,6 @@ class Notifications:
             at=now,
         )
         with self._guard.store.transaction("") as transaction:
-            enqueue(transaction, told)
-            write_change(transaction, now, "notification tested", by, notification=told.id)
-        return told
+            enqueue(transaction, notification)
+            write_change(transaction, now, "notification tested", by, notification=notification.id)
+        return notification

@@ -191,10 +191,10 @@ def changed_arguments(before: Any, after: Any, path: str = "") -> list[ChangedAr
 
 def _read_observation(row: EventRow) -> Said | None:
     data = row.data
-    said = data.get("said")
-    if row.kind != "observation" or not isinstance(said, dict):
+    observation = data.get("said")
+    if row.kind != "observation" or not isinstance(observation, dict):
         return None
     kind = str(data.get("kind"))
-    text = said.get("text") if kind == "response" else said.get("content")
-    role = "assistant" if kind == "response" else str(said.get("role") or kind)
+    text = observation.get("text") if kind == "response" else observation.get("content")
+    role = "assistant" if kind == "response" else str(observation.get("role") or kind)
     return Said(seq=row.seq, at=row.at, kind=kind, role=role, text=text)

@@ -243,8 +243,8 @@ class Rules:
         files = {**active.files, name: text}
         loaded = self._versions.check(files, **active.settings)
         enforced = [one.id for one in views_of(loaded.policies) if not one.shadow]
-        kept = {one.id for one in before}
-        if added := [id for id in enforced if id not in kept]:
+        before_ids = {one.id for one in before}
+        if added := [id for id in enforced if id not in before_ids]:
             raise Conflict(f"these rules would not be in shadow: {', '.join(added)}")
         return self._versions.add(
             files,
@@ -287,11 +287,13 @@ class Rules:
             "off": (*off, agent) if rules_on is False else off,
         }
         what = {"mode": mode, "rules": None if rules_on is None else "on" if rules_on else "off", "version": label}
-        told = ", ".join(f"{name} {value}" for name, value in what.items() if value is not None)
-        if not told:
+        changes = ", ".join(f"{name} {value}" for name, value in what.items() if value is not None)
+        if not changes:
             raise BadRequest("nothing to change: mode, rules_on or label")
         changed |= {"folder": active.folder, "on": active.on}
-        return self._versions.add(active.files, by=by, note=note or f"`{agent}`: {told}", expected=active.id, **changed)
+        return self._versions.add(
+            active.files, by=by, note=note or f"`{agent}`: {changes}", expected=active.id, **changed
+        )
 
     # -- what would have changed ----------------------------------------------------------------------------------
 
