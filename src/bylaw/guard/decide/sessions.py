@@ -73,7 +73,7 @@ class Sessions:
         """without a store: sessions that were last used under other rules"""
         self._rules_before: dict[str, Collection[str]] = {}
         """without a store: the hash of earlier rules → the hashes of each of them"""
-        self._locks = [threading.RLock() for _ in range(LOCKS)]
+        self._locks = [threading.RLock() for _ in range(0 if durable else LOCKS)]
         self._held_by_fork: list[int] = []
         self._beginning, self._applying, self._dropping = (threading.Lock() for _ in range(3))
         """held while sessions without a store begin or are forgotten, while late changes are written, and while the
