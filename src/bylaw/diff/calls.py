@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import combinations, islice
 from typing import Any
 
 from bylaw.diff.code_values import is_command, is_shell
-from bylaw.diff.columns import Column
+from bylaw.diff.columns import OF_TOOL, Column
 from bylaw.model.canonical import canonical_json, json_type
 from bylaw.text.decision_words import one_sided, sides_taken
 from bylaw.text.decisions import MENTIONED, decisions, is_prose, quantities
@@ -35,11 +35,12 @@ _MOST_WORDS = 16, 1_000
 _MOST_PROSE = 20_000
 """characters of an argument in which opposites are looked for"""
 _MOST_ORDERED = 12
-"""tools of a session, the first ones it calls, whose order is a column for each two of them"""
+"""tools of a session, the first ones it calls, whose order is a column for each two of them; arguments likewise"""
 _MOST_PLACES = 200
 """places that are tried for a short value, which may be a part of many words"""
 _WORD_BEFORE = re.compile(r"(\w+)[^\w\n]*$")
 _DIGITS = re.compile(r"\d+")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _DIGIT = re.compile(r"\d")
 _HOST = re.compile(r"^[a-zA-Z][\w+.-]{0,20}://(?:[^\s/@]{0,200}@)?([^\s/:?#]{1,253})|^[^\s@]{1,200}@([\w.-]{1,253})$")
 _TOKEN = re.compile(r"[^\W\d][\w.]*|(?<!\S)--?[a-zA-Z][\w-]*|(?<![<>=!-])(?:[<>]=?|[!=]=)(?=[\s\w'\"-])|&&|\|\|")
@@ -60,6 +61,7 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
     context = recording.context
     values = words = 0
     first: dict[str, int] = {}
+    mentions: dict[tuple[str, str], tuple[str, str, int]] = {}
     for place, (step, end) in enumerate(zip(recording.steps, context.ends, strict=False)):
         for call, shape in zip(step.response.tool_calls, step.shape, strict=True):
             first.setdefault(call.name, place)
@@ -93,10 +95,12 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
                     continue
                 plain = value.strip('"').lower()
                 if context.text and plain not in ("true", "false", "null", ""):
-                    source, is_strange = _source(plain, context, end)
+                    source, is_strange, at = _source(plain, context, end)
                     strange += is_strange
                     if source:
                         yield Column("trajectory", "argument source", call.name, f"{path}={source}"), 1
+                        if len(mentions) < _MOST_ORDERED:
+                            mentions.setdefault((call.name, path), (source, plain, at))
             for path, kind in types:
                 yield Column("trajectory", "argument type", call.name, f"{path}={kind}"), 1
             if context.text:
@@ -106,6 +110,25 @@ def read_calls(recording: Recording) -> Iterator[tuple[Column, float]]:
     for one, other in combinations(sorted(list(first)[:_MOST_ORDERED]), 2):
         if first[one] != first[other]:
             yield Column("trajectory", "order", one, other), 1 if first[one] < first[other] else -1
+    yield from _mention_order(mentions)
+
+
+def _mention_order(mentions: Mapping[tuple[str, str], tuple[str, str, int]]) -> Iterator[tuple[Column, float]]:
+    """Which of two values of one kind is mentioned first, if both stand after the same word, as two account numbers do.
+    They are arguments of one tool, or arguments of two tools with the same name.
+    """
+    for one, other in combinations(sorted(mentions), 2):
+        (source, value, at), (other_source, other_value, other_at) = mentions[one], mentions[other]
+        is_near = one[0] == other[0] or one[1] == other[1]
+        is_alike = source == other_source and _kind(value) == _kind(other_value)
+        if is_near and is_alike and value != other_value:
+            detail = f"{one[1]}={other[0]}{OF_TOOL}{other[1]}"
+            yield Column("trajectory", "argument order", one[0], detail), 1 if at < other_at else -1
+
+
+def _kind(value: str) -> str:
+    """`a-0` for `t-23`."""
+    return _DIGITS.sub("0", _LETTERS.sub("a", value))
 
 
 def _leaves_of(given: Any) -> Iterator[tuple[str, Any]]:
@@ -202,18 +225,19 @@ def _invented(text: str, context: Context, end: int) -> int:
     return sum(find_word(one, context.text, 0, end) < 0 for one in said | quantities(found.facts))
 
 
-def _source(value: str, context: Context, end: int) -> tuple[str, bool]:
-    """The word before the first mention of a value by the user or a tool, and whether nothing mentions it at all.
+def _source(value: str, context: Context, end: int) -> tuple[str, bool, int]:
+    """The word before the first mention of a value by the user or a tool, whether nothing mentions it at all, and where
+    the first mention is.
 
     `owner u7, peer v7`: `u7` is the one after "owner". A prompt may be reworded, so it is no source.
     """
     at = find_word(value, context.text, context.start, end)
     if at >= 0:
         before = _WORD_BEFORE.search(context.text, max(context.start, at - 60), at)
-        return _DIGITS.sub("#", before[1][-30:]) if before else "the beginning", False
+        return _DIGITS.sub("#", before[1][-30:]) if before else "the beginning", False, at
     if len(value) > 2 and not value.isdecimal():
-        return "", context.text.find(value, 0, end) < 0
-    return "", find_word(value, context.text, 0, end) < 0
+        return "", context.text.find(value, 0, end) < 0, at
+    return "", find_word(value, context.text, 0, end) < 0, at
 
 
 def _sources(values: Sequence[Any], context: Context, end: int) -> str:
@@ -240,8 +264,8 @@ def _goes_on(beside: str, edge: str) -> bool:
 
 
 def leave_out_same_values(rows: Sequence[dict[Column, float]]) -> None:
-    """Drop where values come from, for the arguments that get the same values in all sessions of a task: other words
-    around the same value are no other behaviour.
+    """Drop where values come from and which one is mentioned first, for the arguments that get the same values in all
+    sessions of a task: other words around the same value are no other behaviour.
     """
     given: list[defaultdict[tuple[str, str], Counter[str]]] = []
     for row in rows:
@@ -252,7 +276,11 @@ def leave_out_same_values(rows: Sequence[dict[Column, float]]) -> None:
                 found[column.subject, path][value] += int(amount)
         given.append(found)
     for row in rows:
-        for column in [column for column in row if column.what == "argument source"]:
-            key = column.subject, column.detail.partition("=")[0]
-            if all(one.get(key) == given[0].get(key) for one in given):
+        for column in [column for column in row if column.what in ("argument source", "argument order")]:
+            path, _, other = column.detail.partition("=")
+            keys = [(column.subject, path)]
+            if column.what == "argument order":
+                tool, _, argument = other.partition(OF_TOOL)
+                keys.append((tool, argument))
+            if all(one.get(key) == given[0].get(key) for one in given for key in keys):
                 del row[column]

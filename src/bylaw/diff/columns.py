@@ -65,6 +65,7 @@ _MEASURES = frozenset(
         "first word",
         "opposite",
         "argument opposite",
+        "argument order",
     }
 )
 OWN_ROW = frozenset(
@@ -77,5 +78,7 @@ AMOUNTS = {"output tokens": "verbosity", "latency": "latency", "cost": "cost", "
 """what is added up over a session, and the axis that shows it"""
 SMALL = {"output tokens": 20.0, "latency": 50.0, "cost": 0.001, "reasoning tokens": 20.0}
 """amounts below which a relative change says little"""
+OF_TOOL = "\x00"
+"""between a tool and its argument in the detail of an `argument order`"""
 JUDGED = Column("judge", "judge")
 """the mean score of the judge"""

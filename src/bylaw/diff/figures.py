@@ -251,7 +251,9 @@ def _plainest(column: Column) -> tuple[bool, int, bool, Column]:
 
 
 def _rank(column: Column) -> int:
-    """Columns with an open set of values go last if there are too many."""
+    """Columns with an open set of values go last if there are too many, and after them those that hardly ever vary."""
+    if column.what == "argument order" or (column.what == "opposite" and column.subject.startswith("all ")):
+        return 3
     open_sets = ("argument values", "argument fact", "argument name", "argument source", "order")
     return 2 * (column.what in _PARTS) or column.what in open_sets or (column.axis == "answer" and column.subject != "")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from bylaw.diff.axes import RATE, Scale
-from bylaw.diff.columns import OWN_ROW, Column
+from bylaw.diff.columns import OF_TOOL, OWN_ROW, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement
 from bylaw.diff.model import Finding
 from bylaw.diff.units import mean_change
@@ -34,6 +34,7 @@ _COARSE_FIRST = (
     *_OF_ARGUMENTS[:5],
     "values from nowhere",
     "argument source",
+    "argument order",
 )
 _ENDS = ("final refusal", "no answer")
 _MENTIONED = (*MENTIONED, "unit", "duration", "argument name")
@@ -222,6 +223,12 @@ def describe(figure: Figure) -> str:
         case "argument source":
             argument, word = _argument(column)
             return f"{tool} gets as {argument} what stands after “{word}” {more} often in {share} sessions"
+        case "argument order":
+            argument, other = _argument(column)
+            of_tool, _, of_argument = other.partition(OF_TOOL)
+            than = f"that of {inline_code(of_argument)}" + ("" if of_tool == subject else f" of {inline_code(of_tool)}")
+            where = "before" if figure.delta > 0 else "after"
+            return f"{tool} gets as {argument} a value mentioned {where} {than} more often in {share} sessions"
         case "order":
             before, after = (tool, detail) if (figure.baseline or figure.candidate) > 0 else (detail, tool)
             if figure.baseline * figure.candidate < 0:
