@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.record.commands import hints
+from bylaw.record.commands import _print_wrapped, hints
 
 PROXY = "ignores HTTPS_PROXY"
 HOST = "--host"
@@ -43,3 +43,11 @@ def test_advice_is_given_where_it_can_help(seen: dict[str, Any], advice: set[str
     text = hinted(**seen)
     assert {one for one in (PROXY, HOST) if one in text} == advice
     assert "--host a.example" not in text or not seen.get("refused")
+
+
+def test_hints_fit_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _print_wrapped(f"bylaw: {hinted()}")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80

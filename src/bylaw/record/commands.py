@@ -105,12 +105,16 @@ def _patterns(options: tuple[str, ...]) -> dict[str, str]:
 
 
 def _refuse(message: str) -> ExitCode:
-    _print("\n".join(wrap(f"error: {message}", hanging="  ")))
+    _print_wrapped(f"error: {message}")
     return ExitCode.BAD_INPUT
 
 
 def _print(line: str) -> None:
-    click.echo("\n".join(map(printable, line.split("\n"))), err=True)
+    click.echo(printable(line), err=True)
+
+
+def _print_wrapped(text: str) -> None:
+    click.echo("\n".join(wrap(text, hanging="  ")), err=True)
 
 
 def _report_recording(recording: Recording, recorded: CommandResult) -> int:
@@ -122,7 +126,7 @@ def _report_recording(recording: Recording, recorded: CommandResult) -> int:
         why = "no turn could be written" if recording.lost else "no call to a model was seen"
         _print(f"bylaw: NOTHING RECORDED to {recording.file.path}: {why}")
     for hint in hints(recording, recorded, os.environ):
-        _print("\n".join(wrap(f"bylaw: {hint}", hanging="  ")))
+        _print_wrapped(f"bylaw: {hint}")
     if recorded.status:
         return recorded.status
     if recording.lost:
