@@ -133,19 +133,19 @@ _STATUSES = {
     503: "the store cannot be used; try again",
 }
 _NOUNS = {
-    "calls": "what an agent's host asks: may this call run, and what became of it",
+    "calls": "ask whether a tool call may run, and report what happened to it; for programs that run agents",
     "reviews": "calls that wait for a person",
-    "tasks": "reviews and alerts together",
-    "incidents": "rules that were broken",
+    "tasks": "everything that waits for a person: reviews and alerts together",
+    "incidents": "broken rules that the follow-up has found",
     "sessions": "user tasks with their runs and calls",
-    "decisions": "what was decided",
-    "rules": "what is in force, and what could be",
-    "proposals": "rules that the record suggests",
-    "audit": "the record, and whether it is intact",
+    "decisions": "decisions of the guard about tool calls",
+    "rules": "the rules in force, their versions, and changes to them",
+    "proposals": "rules that the recorded traffic suggests",
+    "audit": "the record of all attempts and decisions, and whether it is intact",
     "agents": "agents, their versions and switches",
-    "notifications": "what people were told",
+    "notifications": "messages that were sent to people",
     "keys": "who may use the service",
-    "jobs": "other jobs of Bylaw",
+    "jobs": "other commands of Bylaw as requests",
     "service": "the service itself",
 }
 
@@ -248,7 +248,7 @@ def _others(schemas: dict[str, Any]) -> dict[str, Any]:
         "/v1/stream": {
             "get": {
                 "operationId": "get_stream",
-                "summary": "updates as they happen (server-sent events); each `data` is an Update",
+                "summary": "receive updates as they happen (server-sent events)",
                 "tags": ["service"],
                 "x-scope": "operator",
                 "parameters": [
@@ -263,7 +263,7 @@ def _others(schemas: dict[str, Any]) -> dict[str, Any]:
         "/healthz": {
             "get": {
                 "operationId": "get_healthz",
-                "summary": "does the process answer?",
+                "summary": "report whether the process answers",
                 "responses": {"200": {"description": "it does", **health}},
                 **about,
             }
@@ -271,7 +271,7 @@ def _others(schemas: dict[str, Any]) -> dict[str, Any]:
         "/readyz": {
             "get": {
                 "operationId": "get_readyz",
-                "summary": "can it decide?",
+                "summary": "report whether the service can decide",
                 "responses": {
                     "200": {"description": "it can", **health},
                     "503": {"description": "it cannot", **health},

@@ -60,7 +60,7 @@ class AttemptBody(Given, frozen=True, kw_only=True):
     ancestors: tuple[str, ...] = ()
     """agents above this one, root first: of this key, or announced; needed only if the runs were not announced"""
     ts: float | None = None
-    """seconds since 1970; refused if it is not about now, and else not used: rules count by the service's clock"""
+    """seconds since 1970; refused unless it is about now; rules count by the service's clock"""
     call_id: str | None = None
 
 
@@ -76,7 +76,7 @@ class TellingBody(Given, frozen=True, kw_only=True):
 
     session: str
     request_id: str | None = None
-    """made by the client: what is told again under the same one, since the answer was lost, changes nothing"""
+    """chosen by the client; repeating a request with the same id, after a lost answer, changes nothing"""
 
 
 class RecordBody(TellingBody, frozen=True, kw_only=True):
@@ -84,9 +84,11 @@ class RecordBody(TellingBody, frozen=True, kw_only=True):
 
     call_id: str
     content: Any = None
+    """the result"""
     is_error: bool | None = None
+    """whether the tool failed"""
     ts: float | None = None
-    """as that of a call"""
+    """seconds since 1970, as for a call"""
 
 
 class ReleaseBody(TellingBody, frozen=True, kw_only=True):
@@ -127,14 +129,17 @@ class RunBody(Given, frozen=True, kw_only=True):
 
     session: str
     run: str
+    """id of the run"""
     agent: str | None = None
     parent_run: str | None = None
+    """id of the run that started it"""
 
 
 class EndBody(TellingBody, frozen=True, kw_only=True):
     """A session is over."""
 
     complete: bool = True
+    """false if it stopped early"""
 
 
 class WaitQuery(Given, frozen=True, kw_only=True):
@@ -142,7 +147,7 @@ class WaitQuery(Given, frozen=True, kw_only=True):
     """seconds; the service waits for at most a minute"""
 
 
-@CALLS.post("/decide", "may this tool call run? Run `call` of the answer, and nothing else", returns=DecisionShape)
+@CALLS.post("/decide", "decide whether a tool call may run; run only the `call` of the answer", returns=DecisionShape)
 async def decide(asked: Asked[DecideBody]) -> Any:
     if asked.context.is_store_slow:
         return await asked.context.run_quick(_decide_alone, asked)
@@ -184,7 +189,9 @@ def _attempt(asked: Asked[Any]) -> tuple[Attempt, bool]:
     return attempt, is_new
 
 
-@CALLS.post("/record", "the call ran: its result, and the rules that this breaks", quick=True, fails=(404, 409))
+@CALLS.post(
+    "/record", "record the result of a call; the answer names the rules that it breaks", quick=True, fails=(404, 409)
+)
 def record(asked: Asked[RecordBody]) -> Found:
     given, sessions, guard = asked.given, asked.context.sessions, asked.operations.guard
     _check_time(asked, given.ts)
@@ -196,7 +203,7 @@ def record(asked: Asked[RecordBody]) -> Found:
     return Found(repeated=True)
 
 
-@CALLS.post("/release", "the call was allowed and never ran", quick=True, fails=(404,))
+@CALLS.post("/release", "release a call that was allowed and never ran: it no longer counts", quick=True, fails=(404,))
 def release(asked: Asked[ReleaseBody]) -> Released:
     """Clients release calls of which they do not know whether they arrived: nothing happens then."""
     given, sessions, guard = asked.given, asked.context.sessions, asked.operations.guard
@@ -238,7 +245,7 @@ def take_past_call(asked: Asked[AttemptBody]) -> PastCall:
     return PastCall(call_id, tuple(MatchShape(**asdict(one)) for one in matches))
 
 
-@CALLS.post("/observe", "a request, response or message that the host has seen")
+@CALLS.post("/observe", "pass on a request, response or message, for rules that need it")
 def observe(asked: Asked[ObserveBody]) -> Found:
     given = asked.given
     agent = asked.context.sessions.agent(asked.who, given.agent)
@@ -252,7 +259,7 @@ def observe(asked: Asked[ObserveBody]) -> Found:
     return Found(repeated=True)
 
 
-@CALLS.post("/runs", "announce a run, so that calls in it need only name it")
+@CALLS.post("/runs", "announce a run of an agent, so that its calls need to give only its id")
 def start_run(asked: Asked[RunBody]) -> Done:
     """An agent may announce the agents below it in a session of its own."""
     given = asked.given
@@ -262,7 +269,7 @@ def start_run(asked: Asked[RunBody]) -> Done:
     return Done()
 
 
-@CALLS.post("/sessions/end", "the session is over: the rules that only its end breaks", fails=(404,))
+@CALLS.post("/sessions/end", "end a session; the answer names the rules that only its end breaks", fails=(404,))
 def end(asked: Asked[EndBody]) -> Found:
     given = asked.given
     _known(asked.context.sessions.check_owner(asked.who, given.session))
@@ -272,7 +279,7 @@ def end(asked: Asked[EndBody]) -> Found:
     return Found(repeated=True)
 
 
-@CALLS.get("/reviews/{id}/wait", "wait until a person has answered", fails=(404,))
+@CALLS.get("/reviews/{id}/wait", "wait until a person has answered a review", fails=(404,))
 async def wait(asked: Asked[WaitQuery]) -> ReviewAnswer:
     """Waits without holding a thread: the updates of the worker say when to look again."""
     context, id = asked.context, asked.id

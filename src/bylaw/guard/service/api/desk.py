@@ -61,17 +61,18 @@ class ApproveBody(Given, frozen=True, kw_only=True):
     uses: int | None = None
     """how often the call may run"""
     version: int | None = None
-    """of the review as it was seen: 409 if it has changed since"""
+    """the version of the review that you have seen: 409 if it has changed since"""
 
 
 class EditBody(ApproveBody, frozen=True, kw_only=True):
     edited: EditedCall
-    """the call that is approved instead; the rules judge it when it is resumed"""
+    """`{tool, arguments}`: the call that is approved instead; the rules judge it when it is resumed"""
 
 
 class RejectBody(Given, frozen=True, kw_only=True):
     note: str | None = None
     version: int | None = None
+    """the version of the review that you have seen: 409 if it has changed since"""
 
 
 class IncidentQuery(Limited, frozen=True, kw_only=True):
@@ -92,6 +93,7 @@ class TextBody(Given, frozen=True, kw_only=True):
 
 class AssignBody(Given, frozen=True, kw_only=True):
     to: str
+    """the name of the person"""
     note: str | None = None
 
 
@@ -174,7 +176,7 @@ class ExportQuery(Given, frozen=True, kw_only=True):
 
 class VerifyBody(Given, frozen=True, kw_only=True):
     heads: tuple[str, ...] = ()
-    """`SEQ:HASH` that were noted elsewhere"""
+    """heads that were stored elsewhere, as `NUMBER:HASH`"""
 
 
 class NotificationQuery(Limited, frozen=True, kw_only=True):
@@ -184,17 +186,17 @@ class NotificationQuery(Limited, frozen=True, kw_only=True):
 # -- reviews ----------------------------------------------------------------------------------------------------------
 
 
-@REVIEWS.get("/reviews", "calls that wait for a person, or waited, oldest first", fails=())
+@REVIEWS.get("/reviews", "list reviews: calls that wait or waited for a person, the oldest first", fails=())
 def reviews(asked: Asked[ReviewQuery]) -> Items[ReviewRecord]:
     return Items(asked.operations.reviews.list(**asdict(asked.given)))
 
 
-@REVIEWS.get("/reviews/{id}", "one review, with the rules, the conversation and the calls so far")
+@REVIEWS.get("/reviews/{id}", "show one review, with the rules, the conversation and the calls so far")
 def review(asked: Asked[None]) -> ReviewView:
     return asked.operations.reviews.view(asked.id, by=asked.by)
 
 
-@REVIEWS.post("/reviews/{id}/claim", "say that you are looking at it: 409 if somebody else is")
+@REVIEWS.post("/reviews/{id}/claim", "say that you are looking at a review; 409 if somebody else is")
 def claim(asked: Asked[None]) -> Claim:
     return asked.operations.reviews.claim(asked.id, by=asked.by)
 
@@ -218,47 +220,47 @@ def reject(asked: Asked[RejectBody]) -> ReviewRecord:
 # -- incidents and tasks ----------------------------------------------------------------------------------------------
 
 
-@INCIDENTS.get("/incidents", "rules that were broken, the latest first", fails=())
+@INCIDENTS.get("/incidents", "list incidents, the latest first", fails=())
 def incidents(asked: Asked[IncidentQuery]) -> Items[Incident]:
     return Items(asked.operations.incidents.list(**asdict(asked.given)))
 
 
-@INCIDENTS.get("/incidents/{id}", "one incident with what it counts", fails=(404,))
+@INCIDENTS.get("/incidents/{id}", "show one incident, with the detections that it counts", fails=(404,))
 def incident(asked: Asked[None]) -> IncidentView:
     return asked.operations.incidents.view(asked.id)
 
 
-@INCIDENTS.post("/incidents/{id}/acknowledge", "somebody has seen it")
+@INCIDENTS.post("/incidents/{id}/acknowledge", "say that you have seen the incident")
 def acknowledge(asked: Asked[NoteBody]) -> Incident:
     return asked.operations.incidents.change(asked.id, "acknowledge", by=asked.by, note=asked.given.note)
 
 
-@INCIDENTS.post("/incidents/{id}/assign", "somebody takes care of it")
+@INCIDENTS.post("/incidents/{id}/assign", "assign the incident to a person")
 def assign(asked: Asked[AssignBody]) -> Incident:
     return asked.operations.incidents.change(asked.id, "assign", by=asked.by, **asdict(asked.given))
 
 
-@INCIDENTS.post("/incidents/{id}/note", "add a note")
+@INCIDENTS.post("/incidents/{id}/note", "add a note to the incident")
 def note(asked: Asked[TextBody]) -> Incident:
     return asked.operations.incidents.change(asked.id, "note", by=asked.by, text=asked.given.text)
 
 
-@INCIDENTS.post("/incidents/{id}/solve", "it is over; the next detection opens a new one")
+@INCIDENTS.post("/incidents/{id}/solve", "close the incident; the next detection opens a new one")
 def solve(asked: Asked[NoteBody]) -> Incident:
     return asked.operations.incidents.change(asked.id, "solve", by=asked.by, note=asked.given.note)
 
 
-@TASKS.get("/tasks", "what waits for a person: reviews and alerts, the newest first")
+@TASKS.get("/tasks", "list reviews and alerts, the newest first")
 def tasks(asked: Asked[TaskQuery]) -> Items[Task]:
     return Items(asked.operations.incidents.tasks(**asdict(asked.given)))
 
 
-@TASKS.get("/tasks/counts", "how many are open")
+@TASKS.get("/tasks/counts", "count the open tasks")
 def counts(asked: Asked[None]) -> TaskCounts:
     return asked.operations.incidents.counts()
 
 
-@TASKS.get("/tasks/{id}", "one task", fails=(404,))
+@TASKS.get("/tasks/{id}", "show one task", fails=(404,))
 def task(asked: Asked[None]) -> Task:
     return asked.operations.incidents.task(asked.id)
 
@@ -271,13 +273,13 @@ def acknowledge_alert(asked: Asked[NoteBody]) -> Task:
 # -- the record -------------------------------------------------------------------------------------------------------
 
 
-@SESSIONS.get("/sessions", "sessions, the most recently used first")
+@SESSIONS.get("/sessions", "list sessions, the most recently used first")
 def sessions(asked: Asked[SessionQuery]) -> Items[SessionSummary]:
     return Items(asked.operations.sessions.list(**asdict(asked.given)))
 
 
 @SESSIONS.get(
-    "/sessions/view", "one session: the tree of its runs with their calls, results and counters", fails=(404,)
+    "/sessions/view", "show one session: the tree of its runs with their calls, results and counters", fails=(404,)
 )
 def session(asked: Asked[OneSession]) -> SessionView:
     return asked.operations.sessions.get(asked.given.session)
@@ -285,39 +287,41 @@ def session(asked: Asked[OneSession]) -> SessionView:
 
 @SESSIONS.get(
     "/sessions/rules",
-    "the rules that apply to an agent or run of a session, those of its ancestors first",
+    "list the rules that apply to an agent or run of a session, those of its ancestors first",
     fails=(404,),
 )
 def effective_rules(asked: Asked[EffectiveQuery]) -> Items[RuleView]:
     return Items(asked.operations.sessions.effective_rules(**asdict(asked.given)))
 
 
-@SESSIONS.post("/sessions/terminate", "no further call of the session runs", fails=(404,))
+@SESSIONS.post("/sessions/terminate", "terminate a session: no further call of it runs", fails=(404,))
 def terminate(asked: Asked[TerminateBody]) -> SessionView:
     return asked.operations.sessions.terminate(by=asked.by, **asdict(asked.given))
 
 
-@DECISIONS.get("/decisions", "decisions, the newest first")
+@DECISIONS.get("/decisions", "list decisions, the newest first")
 def decisions(asked: Asked[DecisionQuery]) -> Page:
     return asked.operations.decisions.recent(**asdict(asked.given))
 
 
-@DECISIONS.get("/decisions/series", "decisions over time, and how often each rule matched")
+@DECISIONS.get("/decisions/series", "count decisions over time, and how often each rule matched")
 def series(asked: Asked[SeriesQuery]) -> Series:
     return asked.operations.decisions.series(**asdict(asked.given))
 
 
-@AUDIT.get("/audit", "rows of the audit, the newest first")
+@AUDIT.get("/audit", "list rows of the audit, the newest first")
 def audit(asked: Asked[AuditQuery]) -> AuditPage:
     return asked.operations.audit.query(**asdict(asked.given))
 
 
-@AUDIT.get("/audit/export", "rows as JSON lines, the oldest first", returns=str, media="application/jsonl")
+@AUDIT.get(
+    "/audit/export", "export the audit as JSON lines, the oldest row first", returns=str, media="application/jsonl"
+)
 def export(asked: Asked[ExportQuery]) -> Iterator[str]:
     return asked.operations.audit.export(**asdict(asked.given))
 
 
-@AUDIT.post("/audit/verify", "is the chain intact, and do its verdicts follow?", heavy=True)
+@AUDIT.post("/audit/verify", "verify that the audit is intact, and recompute its verdicts", heavy=True)
 def verify(asked: Asked[VerifyBody]) -> AuditReport:
     return asked.operations.audit.verify(heads=list(asked.given.heads))
 
@@ -325,19 +329,19 @@ def verify(asked: Asked[VerifyBody]) -> AuditReport:
 # -- notifications ----------------------------------------------------------------------------------------------------
 
 
-@NOTIFICATIONS.get("/notifications", "what people were told, the newest first, with each attempt to deliver it")
+@NOTIFICATIONS.get("/notifications", "list notifications, the newest first, with each attempt to deliver them")
 def notifications(asked: Asked[NotificationQuery]) -> Items[Notification]:
     return Items(asked.operations.notifications.list(**asdict(asked.given)))
 
 
-@NOTIFICATIONS.post("/notifications/test", "tell the first recipient that this is a test", fails=(409,))
+@NOTIFICATIONS.post("/notifications/test", "send a test to the first recipient", fails=(409,))
 def test(asked: Asked[None]) -> Notification:
     return asked.operations.notifications.test(by=asked.by)
 
 
 @NOTIFICATIONS.post(
     "/notifications/{id}/resend",
-    "deliver one that failed again, through the channels that have not delivered it",
+    "send a failed notification again, through the channels that have not delivered it",
     fails=(404, 409),
 )
 def resend(asked: Asked[None]) -> Notification:

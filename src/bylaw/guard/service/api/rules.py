@@ -45,11 +45,11 @@ class ReviveBody(Given, frozen=True, kw_only=True):
 
 class AgentBody(Given, frozen=True, kw_only=True):
     agent: str
-    """`*`: the rules of every agent"""
+    """`*` stands for every agent"""
     mode: Literal["request", "hitl", "sub_agent"] | None = None
     rules_on: bool | None = None
     label: str | None = None
-    """the version of the manifest"""
+    """the version of the agent in the manifest"""
     note: str = ""
 
 
@@ -75,8 +75,7 @@ class ReleaseBody(Given, frozen=True, kw_only=True):
 
 class RollbackBody(Given, frozen=True, kw_only=True):
     to: str | None = None
-    """a version that was in force; default: the one before the one in force, and after a rollback the one before what
-    it brought back"""
+    """a version that was in force; default: the previous one"""
     note: str = ""
     expected: str | None = None
     """the version that must still be in force: 409 if it is not"""
@@ -99,7 +98,7 @@ class CompareBody(Given, frozen=True, kw_only=True):
     files: dict[str, str] | None = None
     version: str | None = None
     most: int = MOST_EVENTS
-    """events that are read, the newest"""
+    """how many events are read, the newest first"""
 
     def __post_init__(self) -> None:
         if not 1 <= self.most <= 1_000_000:
@@ -113,7 +112,9 @@ class VersionQuery(Given, frozen=True, kw_only=True):
 
 class DiffQuery(Given, frozen=True, kw_only=True):
     before: str
+    """the id of the older version"""
     after: str
+    """the id of the newer version"""
 
 
 class RuleQuery(Given, frozen=True, kw_only=True):
@@ -133,7 +134,9 @@ class ProposalQuery(Given, frozen=True, kw_only=True):
 class MineBody(Given, frozen=True, kw_only=True):
     agent: str | None = None
     min_support: int = 10
+    """calls that a rule must have been tested on"""
     hold_out: float = 0.25
+    """the share of sessions on which rules are tested, not searched for"""
 
     def __post_init__(self) -> None:
         if self.min_support < 2 or not 0 <= self.hold_out <= 0.9:
@@ -143,7 +146,7 @@ class MineBody(Given, frozen=True, kw_only=True):
 class AcceptBody(Given, frozen=True, kw_only=True):
     note: str | None = None
     testing: bool = False
-    """into a version that is not in force yet"""
+    """accept it into a version that is not in force yet"""
 
 
 class DismissBody(Given, frozen=True, kw_only=True):
@@ -154,8 +157,9 @@ class KeyBody(Given, frozen=True, kw_only=True):
     name: str
     scopes: tuple[Scope, ...]
     agents: tuple[str, ...] = ()
+    """the agents that a key of scope `agent` may speak for"""
     seconds: float | None = None
-    """until it expires"""
+    """the time until it expires; without it, it does not expire"""
 
 
 class Diff(Struct, frozen=True):
@@ -185,27 +189,27 @@ class Manifest(Struct, frozen=True):
 # -- agents -----------------------------------------------------------------------------------------------------------
 
 
-@AGENTS.get("/agents", "agents with their versions, modes, allowlists and switches")
+@AGENTS.get("/agents", "list agents with their versions, modes, allowlists and switches")
 def agents(asked: Asked[None]) -> Items[AgentView]:
     return Items(asked.operations.agents.list())
 
 
-@AGENTS.get("/agents/view", "one agent", fails=(404,))
+@AGENTS.get("/agents/view", "show one agent", fails=(404,))
 def agent(asked: Asked[AgentQuery]) -> AgentView:
     return asked.operations.agents.get(asked.given.agent)
 
 
-@AGENTS.get("/switches", "kill switches that are on")
+@AGENTS.get("/switches", "list the kill switches that are on")
 def switches(asked: Asked[None]) -> Items[Switch]:
     return Items(asked.operations.agents.switches())
 
 
-@AGENTS.post("/switches/kill", "refuse every call of an agent, or of all, from now on")
+@AGENTS.post("/switches/kill", "turn on a kill switch: refuse every call of an agent, or of all agents")
 def kill(asked: Asked[KillBody]) -> Switch:
     return asked.operations.agents.kill(by=asked.by, **asdict(asked.given))
 
 
-@AGENTS.post("/switches/revive", "undo a kill", fails=(404,))
+@AGENTS.post("/switches/revive", "turn off a kill switch", fails=(404,))
 def revive(asked: Asked[ReviveBody]) -> Done:
     asked.operations.agents.revive(asked.given.agent, by=asked.by)
     return Done()
@@ -213,7 +217,7 @@ def revive(asked: Asked[ReviveBody]) -> Done:
 
 @AGENTS.post(
     "/agents/change",
-    "the execution mode of an agent, its version, or its rules on or off",
+    "change the mode or the version of an agent, or turn its rules on or off",
     scope="admin",
     fails=(404, 409, 422),
 )
@@ -226,7 +230,7 @@ def change_agent(asked: Asked[AgentBody]) -> RuleVersion:
 
 @RULES.get(
     "/rules",
-    "the rules in force, or those of a version: their text, their lines, what each can do",
+    "show the rules in force, or those of a version: their text, their lines, and what each can do",
     fails=(404,),
 )
 def version(asked: Asked[VersionQuery]) -> RuleSetView:
@@ -234,39 +238,39 @@ def version(asked: Asked[VersionQuery]) -> RuleSetView:
     return rules.active() if asked.given.version is None else rules.version(asked.given.version)
 
 
-@RULES.get("/rules/versions", "all versions, the newest first")
+@RULES.get("/rules/versions", "list all versions of the rules, the newest first")
 def versions(asked: Asked[None]) -> Items[VersionSummary]:
     return Items(asked.operations.rules.versions())
 
 
-@RULES.get("/rules/diff", "how the text of two versions differs", fails=(404,))
+@RULES.get("/rules/diff", "compare the text of two versions", fails=(404,))
 def diff(asked: Asked[DiffQuery]) -> Diff:
     return Diff(asked.operations.rules.diff(asked.given.before, asked.given.after))
 
 
-@RULES.get("/rules/hits", "how often each rule matched, over time")
+@RULES.get("/rules/hits", "count how often each rule matched, over time")
 def hits(asked: Asked[HitsQuery]) -> Hits:
     return Hits(asked.operations.rules.hits(**asdict(asked.given)))
 
 
-@RULES.get("/rules/shadow", "the decisions that rules in shadow would have changed", heavy=True)
+@RULES.get("/rules/shadow", "list the decisions that rules in shadow mode would have changed", heavy=True)
 def shadow_report(asked: Asked[RuleQuery]) -> ShadowReport:
     return asked.operations.rules.shadow_report(rule=asked.given.rule)
 
 
-@RULES.get("/rules/manifest", "the rules as an agent manifest", fails=(404, 422))
+@RULES.get("/rules/manifest", "export the rules as an agent manifest", fails=(404, 422))
 def manifest(asked: Asked[VersionQuery]) -> Manifest:
     return Manifest(asked.operations.agents.export_manifest(version=asked.given.version))
 
 
-@RULES.post("/rules/validate", "would these rules be accepted?")
+@RULES.post("/rules/validate", "check whether the service would accept these rules")
 def validate(asked: Asked[Files]) -> Checked:
     return asked.operations.rules.validate(asked.given.files)
 
 
 @RULES.post(
     "/rules/compare",
-    "what would these rules have done to the recorded traffic, beside those in force?",
+    "compare what these rules would have done to the recorded traffic with what the rules in force would have done",
     heavy=True,
     fails=(404, 422),
 )
@@ -276,7 +280,7 @@ def compare(asked: Asked[CompareBody]) -> BacktestReport:
 
 @RULE_CHANGES.post(
     "/rules/activate",
-    "a new version, in force in every worker within half a second; `/rules/validate` is its dry run",
+    "bring new rules into force, in every worker within half a second; `/rules/validate` checks them first",
 )
 def activate(asked: Asked[ActivateBody]) -> RuleVersion:
     return asked.operations.rules.activate(by=asked.by, **asdict(asked.given))
@@ -290,21 +294,21 @@ def release(asked: Asked[ReleaseBody]) -> RuleVersion:
 
 @RULE_CHANGES.post(
     "/rules/rollback",
-    "back to the version before the one in force, after a rollback to the one before that, or to one that was in "
-    "force; `expected` is the version that you have seen",
+    "go back to the previous version, or to the version `to`; repeated rollbacks go further back. `expected` is the "
+    "version that you believe to be in force: 409 if it is another",
 )
 def rollback(asked: Asked[RollbackBody]) -> RuleVersion:
     return asked.operations.rules.rollback(by=asked.by, **asdict(asked.given))
 
 
-@RULE_CHANGES.post("/rules/shadow", "add rules in shadow: they are judged and recorded, and stop nothing")
+@RULE_CHANGES.post("/rules/shadow", "add rules in shadow mode: they are evaluated and recorded, and stop nothing")
 def shadow(asked: Asked[ShadowBody]) -> RuleVersion:
     if not asked.given.rules or not all("id" in rule for rule in asked.given.rules):
         raise BadRequest("`rules` has at least one rule, each with an `id`")
     return asked.operations.rules.shadow(by=asked.by, **asdict(asked.given))
 
 
-@RULE_CHANGES.post("/rules/promote", "turn on a rule that is in shadow")
+@RULE_CHANGES.post("/rules/promote", "turn on a rule that is in shadow mode")
 def promote(asked: Asked[PromoteBody]) -> RuleVersion:
     return asked.operations.rules.promote(by=asked.by, **asdict(asked.given))
 
@@ -312,32 +316,32 @@ def promote(asked: Asked[PromoteBody]) -> RuleVersion:
 # -- proposals --------------------------------------------------------------------------------------------------------
 
 
-@PROPOSALS.get("/proposals", "rules that the record suggests, the strongest first", fails=())
+@PROPOSALS.get("/proposals", "list proposed rules, the strongest first", fails=())
 def proposals(asked: Asked[ProposalQuery]) -> Items[StoredProposal]:
     return Items(asked.operations.proposals.list(status=asked.given.status))
 
 
-@PROPOSALS.get("/proposals/{id}", "one proposal with its evidence")
+@PROPOSALS.get("/proposals/{id}", "show one proposal with its evidence")
 def proposal(asked: Asked[None]) -> StoredProposal:
     return asked.operations.proposals.get(asked.id)
 
 
-@PROPOSALS.post("/proposals/{id}/try", "what would this rule alone have done to the recorded traffic?", heavy=True)
+@PROPOSALS.post("/proposals/{id}/try", "show what this rule alone would have done to the recorded traffic", heavy=True)
 def try_out(asked: Asked[None]) -> BacktestReport:
     return asked.operations.proposals.try_out(asked.id)
 
 
-@PROPOSAL_CHANGES.post("/proposals/mine", "look for rules that always held", heavy=True)
+@PROPOSAL_CHANGES.post("/proposals/mine", "search the recorded traffic for rules that always held", heavy=True)
 def mine(asked: Asked[MineBody]) -> Items[StoredProposal]:
     return Items(asked.operations.proposals.mine(by=asked.by, **asdict(asked.given)))
 
 
-@PROPOSAL_CHANGES.post("/proposals/{id}/accept", "accept it into shadow, or into a testing version")
+@PROPOSAL_CHANGES.post("/proposals/{id}/accept", "accept a proposal, in shadow mode or in a testing version")
 def accept(asked: Asked[AcceptBody]) -> Accepted:
     return Accepted(*asked.operations.proposals.accept(asked.id, by=asked.by, **asdict(asked.given)))
 
 
-@PROPOSAL_CHANGES.post("/proposals/{id}/dismiss", "it is not proposed again")
+@PROPOSAL_CHANGES.post("/proposals/{id}/dismiss", "dismiss a proposal, so that it is not proposed again")
 def dismiss(asked: Asked[DismissBody]) -> StoredProposal:
     return asked.operations.proposals.dismiss(asked.id, by=asked.by, note=asked.given.note)
 
@@ -345,12 +349,12 @@ def dismiss(asked: Asked[DismissBody]) -> StoredProposal:
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
-@KEYS.get("/keys", "keys, without their secrets")
+@KEYS.get("/keys", "list keys, without their secrets")
 def keys(asked: Asked[None]) -> Items[Credential]:
     return Items(asked.context.credentials.list())
 
 
-@KEYS.post("/keys", "a new key")
+@KEYS.post("/keys", "create a key; its secret is shown only in this answer")
 def create_key(asked: Asked[KeyBody]) -> NewKey:
     return NewKey(*asked.context.credentials.create(by=asked.by, **asdict(asked.given)))
 
