@@ -124,7 +124,7 @@ def test_expect_on_the_command_line() -> None:
     sides = ["diff", str(DEMO / "v1.jsonl"), str(DEMO / "v2.jsonl")]
     done = run_bylaw([*sides, "--expect", "axis latency"])
     assert done.returncode == 2
-    assert "axis NAME: REASON" in done.stderr
+    assert "axis NAME: REASON" in " ".join(done.stderr.split())
     done = run_bylaw([*sides, "--expect", "axis latency: a larger model"])
     assert "Expected and not seen: axis latency." in done.stdout
 
