@@ -191,6 +191,7 @@ musts = st.one_of(
 BY_TYPE: dict[int, st.SearchStrategy[Any]] = {
     id(params.TOOLS): tools,
     id(params.NAMES): st.sampled_from(["end_turn", ["end_turn", "tool_use"]]),
+    id(params.TEXT): st.just("it is wrong"),
     id(params.PATTERN): patterns,
     id(params.COUNT): st.integers(0, 5),
     id(params.SHARE): st.sampled_from([0, 0.3, 0.5, 1]),
