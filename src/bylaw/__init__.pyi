@@ -9,8 +9,8 @@ from bylaw.comply.model import ComplianceResult as ComplianceResult
 from bylaw.comply.model import JudgeTimeout as JudgeTimeout
 from bylaw.comply.model import JudgeUnreachable as JudgeUnreachable
 from bylaw.comply.model import Violation as Violation
-from bylaw.contract.job import run_contract as run_contract
 from bylaw.contract.file.loader import load_contract as load_contract
+from bylaw.contract.job import run_contract as run_contract
 from bylaw.contract.results import ContractReport as ContractReport
 from bylaw.contract.tools import tool as tool
 from bylaw.diff.api import diff as diff
