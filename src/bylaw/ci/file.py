@@ -15,7 +15,7 @@ from bylaw.contract.file.sections import read_scoring
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import FailOn
-from bylaw.rules.files import FilePath, NotRead, format_of, read_text_file
+from bylaw.rules.files import FilePath, UnusableFile, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import Entry, MapNode, Node, Problems, Source, Unreadable, plain
 from bylaw.rules.params import FLAG, TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, choice
@@ -148,7 +148,7 @@ def load_ci(path: FilePath) -> CiFile:
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)
-    except NotRead as not_read:
+    except UnusableFile as not_read:
         return CiFile(diagnostics=(not_read.diagnostic,))
     problems = Problems(Source(file, text))
     found: dict[str, Any] = {}

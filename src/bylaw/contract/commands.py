@@ -309,12 +309,12 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     from bylaw.contract.flakestorm import import_flakestorm
     from bylaw.contract.import_parts import read_data
     from bylaw.files.atomic import write_atomic
-    from bylaw.rules.files import NotRead
+    from bylaw.rules.files import UnusableFile
     from bylaw.rules.guard.manifest_export import as_yaml_text
 
     try:
         root = read_data(Path(file), file)
-    except NotRead as problem:
+    except UnusableFile as problem:
         return report_bad_input("contract", (problem.diagnostic,), ())
     if not isinstance(root, dict):
         raise click.UsageError(f"`{file}` is not a file of Flakestorm: it is no mapping")

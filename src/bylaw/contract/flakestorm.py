@@ -22,7 +22,7 @@ from bylaw.contract.file.invariants import INVARIANT
 from bylaw.contract.file.sections import PROFILES
 from bylaw.contract.import_parts import Part, read_data, unused_name
 from bylaw.contract.model import Weight
-from bylaw.rules.files import NotRead
+from bylaw.rules.files import UnusableFile
 from bylaw.rules.params import Param
 
 MUTATIONS: Mapping[str, tuple[str, ...]] = {
@@ -379,7 +379,7 @@ class _Import:
                 given["file"].leave_out(f"`{name}` is outside the folder of the file")
                 return None
             session = Part(read_data(path, name), self.notes, (name,))
-        except NotRead as problem:
+        except UnusableFile as problem:
             given["file"].leave_out(f"`{name}` cannot be read: {problem.diagnostic.message}")
             return None
         given["file"].take()

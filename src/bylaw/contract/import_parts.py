@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bylaw.rules.files import NotRead, read_text_file
+from bylaw.rules.files import UnusableFile, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import Problems, Source, Unreadable, plain
 
@@ -112,7 +112,7 @@ def read_data(path: Path, name: str) -> Any:
         documents = []
     errors = [problem for problem in problems.all if problem.is_error]
     if errors:
-        raise NotRead(errors[0])
+        raise UnusableFile(errors[0])
     return plain(documents[0]) if documents else None
 
 

@@ -67,7 +67,7 @@ def find_changes(judgement: Judgement) -> tuple[Finding, ...]:
         distance = judgement.distances.get(measure)
         axis = "answer" if measure in ("answer", "numbers") else "trajectory"
         if distance is not None and distance.is_confirmed:
-            whole = _of_distance(distance, axis, words, judgement.by_turn)
+            whole = _distance_finding(distance, axis, words, judgement.by_turn)
             known = (one for one in found if one.axis == axis and not one.mends)
             if all(one.severity.rank < whole.severity.rank for one in known):  # a small change explains no large one
                 found.append(whole)
@@ -160,7 +160,7 @@ def _finding(figure: Figure) -> Finding:
         axis=column.axis,
         what=column.what,
         tool=column.subject if column.axis == "trajectory" and column.what not in ("turns", "stop reason") else None,
-        text=_of_turns(text) if figure.of_turns else text,
+        text=_say_turns(text) if figure.of_turns else text,
         baseline=figure.baseline,
         candidate=figure.candidate,
         delta=figure.delta,
@@ -172,13 +172,13 @@ def _finding(figure: Figure) -> Finding:
     )
 
 
-def _of_turns(text: str) -> str:
+def _say_turns(text: str) -> str:
     return re.sub(r"^(\d+ of \d+) answers", r"\1 turns", text.replace("session", "turn"))
 
 
 def describe(figure: Figure) -> str:
     """The change in words: `12 of 40 sessions no longer call confirm`."""
-    column = _shortened(figure.column)
+    column = _shorten_column(figure.column)
     subject = column.subject
     tool, detail = inline_code(subject), inline_code(column.detail)
     share = f"{figure.moved} of {figure.sessions}"
@@ -289,7 +289,7 @@ def _argument(column: Column) -> tuple[str, str]:
     return inline_code(argument), rest
 
 
-def _shortened(column: Column) -> Column:
+def _shorten_column(column: Column) -> Column:
     """An answer may hold a number of a million digits, and a headline may not."""
 
     def cut(text: str) -> str:
@@ -299,7 +299,7 @@ def _shortened(column: Column) -> Column:
     return Column(column.axis, column.what, cut(column.subject), f"{cut(argument)}{equals}{cut(value)}")
 
 
-def _of_distance(found: Distance, axis: str, words: str, by_turn: bool) -> Finding:
+def _distance_finding(found: Distance, axis: str, words: str, by_turn: bool) -> Finding:
     own = found.own or 0.0
     units = "turns" if by_turn else "sessions"
     usual = "" if found.own is None else f" more than the baseline's own {units} do"

@@ -26,7 +26,7 @@ IN_CODE = "<rules>"
 """the file name of rules built in code, in diagnostics"""
 
 
-class NotRead(Exception):
+class UnusableFile(Exception):
     """The file cannot be used; `diagnostic` says why."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
@@ -82,10 +82,10 @@ def refuse_trace(text: str, name: str) -> None:
         )
 
 
-def _unusable_file(*, code: str, message: str, name: str, at: Located | None = None) -> NotRead:
+def _unusable_file(*, code: str, message: str, name: str, at: Located | None = None) -> UnusableFile:
     span = at.span if at else None
     excerpt, column = at.source.excerpt(at.span) if at else (None, 1)
-    return NotRead(
+    return UnusableFile(
         Diagnostic(
             code=code,
             message=message,

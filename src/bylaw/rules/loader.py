@@ -23,7 +23,7 @@ from bylaw.rules.files import (
     IN_CODE,
     FilePath,
     Format,
-    NotRead,
+    UnusableFile,
     encode_values,
     format_of,
     index_of,
@@ -184,7 +184,7 @@ def source_line(span: Span) -> str | None:
     """The line of a rule file that a span starts on, or as much of it as can be shown."""
     try:
         return Source(span.file, read_text_file(Path(span.file), span.file)).excerpt(span)[0]
-    except (NotRead, IndexError):
+    except (UnusableFile, IndexError):
         return None
 
 
@@ -250,7 +250,7 @@ def load_content(path: FilePath) -> Any:
     try:
         problems = Problems(Source(file, read_text_file(Path(file), file)))
         documents = [plain(one) for one in parse_documents(problems.source, problems, format_of(file))]
-    except NotRead as not_read:
+    except UnusableFile as not_read:
         raise InputError([not_read.diagnostic]) from None
     if not documents:
         raise InputError(problems.all)
@@ -323,7 +323,7 @@ def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -
     try:
         text = read_text_file(Path(file), file)
         refuse_trace(text, file)
-    except NotRead as not_read:
+    except UnusableFile as not_read:
         return result((), (not_read.diagnostic,), (file,))
     return parse(text, file=file, format=format_of(file), base=Path(file).parent)
 

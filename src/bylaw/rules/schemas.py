@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bylaw.model.demand import Always, FitsSchema
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.rule import Rule
-from bylaw.rules.files import NotRead, read_text_file
+from bylaw.rules.files import UnusableFile, read_text_file
 from bylaw.rules.located import ListNode, Located, MapNode, Node, Problems, ScalarNode, Source, plain
 from bylaw.rules.located_json import parse_json
 from bylaw.rules.messages import did_you_mean, near_name, quote, synonyms
@@ -89,7 +89,7 @@ def _load(text: str, base: Path) -> Any:
     """The schema, or the reason why there is none."""
     try:
         return _schema_in(Source(text, read_text_file(base / text, text, regular=True)))
-    except NotRead as not_read:
+    except UnusableFile as not_read:
         return not_read.diagnostic
     except _UnusableSchema as refused:
         return refused

@@ -356,7 +356,7 @@ def is_negated(text: str) -> bool:
 
 def first_word(text: str) -> str | None:
     """`yes` or `no`, where the text begins with one of them, after a heading, a greeting, thanks or an apology."""
-    found = _FIRST_WORD.match(_NO_NEGATION.sub(" ", _without_lead(text, _LEAD)[:100]))
+    found = _FIRST_WORD.match(_NO_NEGATION.sub(" ", _strip_lead(text, _LEAD)[:100]))
     return None if found is None else "no" if (found[1] or found[2]).lower() in _NO else "yes"
 
 
@@ -367,11 +367,11 @@ def begins_with_no(text: str) -> bool | None:
     word = first_word(text)
     if word is not None or not text.strip():
         return None if word is None else word == "no"
-    rest = _without_lead(_without_lead(text, _LEAD), _CHECKED)
+    rest = _strip_lead(_strip_lead(text, _LEAD), _CHECKED)
     return None if is_negated(_STATEMENT_END.split(rest.lstrip(), maxsplit=1)[0]) else False
 
 
-def _without_lead(text: str, lead: re.Pattern[str]) -> str:
+def _strip_lead(text: str, lead: re.Pattern[str]) -> str:
     """The beginning of a text without what leads to its first statement. What denies is part of the statement."""
     text = text[:_MOST_BEGINNING]
     for _ in range(_MOST_LEADS):

@@ -64,13 +64,13 @@ def read_json(text: str) -> JsonText | None:
     """The JSON object or list of a text, in a code fence or not; None for prose."""
     if "{" not in text and "[" not in text:
         return None
-    whole = _unfenced(text.strip())
+    whole = _strip_fence(text.strip())
     try:
         if whole.startswith(("{", "[")):
             return JsonText(msgspec.json.decode(whole))
     except _NO_JSON:
         pass
-    return _lines(whole) or _between(text)
+    return _lines(whole) or _find_json(text)
 
 
 def json_shape(text: str | None) -> Any:
@@ -78,7 +78,7 @@ def json_shape(text: str | None) -> Any:
     return None if found is None else found.shape
 
 
-def _unfenced(text: str) -> str:
+def _strip_fence(text: str) -> str:
     if text.startswith("```") and text.endswith("```") and text.count("```") == 2 and "\n" in text:
         return text.split("\n", 1)[1].removesuffix("```").strip()
     return text
@@ -92,7 +92,7 @@ def _lines(text: str) -> JsonText | None:
         return None
 
 
-def _between(text: str) -> JsonText | None:
+def _find_json(text: str) -> JsonText | None:
     """The fenced blocks that are JSON, then the objects in what is left."""
     parts = text.split("```")
     found, kept = list[Any](), parts[:1]

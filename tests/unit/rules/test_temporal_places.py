@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bylaw.rules.located import ListNode, Problems, ScalarNode, Source
 from bylaw.rules.located_json import parse_json
 from bylaw.rules.located_yaml import parse_yaml_documents
-from bylaw.rules.temporal.formula import Places
-from bylaw.rules.temporal.scanner import Spot
+from bylaw.rules.temporal.formula import FormulaPlaces
+from bylaw.rules.temporal.scanner import FormulaSpan
 
 
 def scalar(text: str, format: str = "yaml") -> ScalarNode:
@@ -49,7 +49,7 @@ def test_a_word_has_its_place_in_the_file(file: str) -> None:
     node = scalar(file)
     text = str(node.value)
     at = text.index("two")
-    place = Places(node)(Spot(at, at + 3))
+    place = FormulaPlaces(node)(FormulaSpan(at, at + 3))
     assert place.raw == "two"
     assert place.start == file.index("two", file.index("one"))
 
@@ -70,15 +70,15 @@ def test_a_word_has_its_place_in_the_file(file: str) -> None:
 def test_an_escape_has_its_place_in_the_file(file: str, format: str, found: str, raw: str) -> None:
     node = scalar(file, format)
     at = str(node.value).index(found)
-    assert Places(node)(Spot(at, at + 1)).raw == raw
+    assert FormulaPlaces(node)(FormulaSpan(at, at + 1)).raw == raw
 
 
 def test_a_place_that_cannot_be_mapped_is_the_whole_scalar() -> None:
     node = scalar("- one two")
     node.value = "something else"
-    assert Places(node)(Spot(0, 3)) is node
-    assert Places(scalar("- one two"))(Spot(3, 4)).raw == "one two"
-    assert Places(scalar("- one two"))(Spot(7, 7)).raw == "one two"
+    assert FormulaPlaces(node)(FormulaSpan(0, 3)) is node
+    assert FormulaPlaces(scalar("- one two"))(FormulaSpan(3, 4)).raw == "one two"
+    assert FormulaPlaces(scalar("- one two"))(FormulaSpan(7, 7)).raw == "one two"
 
 
 texts = st.text(
@@ -102,12 +102,12 @@ def test_every_character_has_its_place_in_json(text: str, ascii: bool) -> None:
 
 
 def check(node: ScalarNode) -> None:
-    places = Places(node)
+    places = FormulaPlaces(node)
     behind = node.start
     for at, character in enumerate(str(node.value)):
         if character.isspace() or character == "\ufeff":
             continue
-        place = places(Spot(at, at + 1))
+        place = places(FormulaSpan(at, at + 1))
         assert place is not node
         assert place.start >= behind
         behind = place.end

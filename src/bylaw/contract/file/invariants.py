@@ -30,7 +30,7 @@ from bylaw.contract.file import (
 from bylaw.contract.model import Check, Invariant, KeepsRule, Weight, When
 from bylaw.contract.recovery import no_duplicate_side_effects, recovers_within
 from bylaw.model.rule import Rule
-from bylaw.rules.files import NotRead, read_text_file
+from bylaw.rules.files import UnusableFile, read_text_file
 from bylaw.rules.located import Entry, MapNode, Node, ScalarNode
 from bylaw.rules.messages import nearest_choice, quote
 from bylaw.rules.params import (
@@ -405,7 +405,7 @@ def _load_system_prompt(read: Variant, context: Context) -> Values:
 def _read_prompt_file(path: str, node: Node, context: Context) -> str | None:
     try:
         text = read_text_file(context.base / Path(path), path, regular=True).strip()
-    except NotRead as not_read:
+    except UnusableFile as not_read:
         context.problems.error(
             code="unreadable-file",
             message=f"cannot read the system prompt {quote(path)}: {not_read.diagnostic.message}",

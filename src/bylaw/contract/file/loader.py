@@ -54,7 +54,7 @@ from bylaw.contract.model import (
 )
 from bylaw.model.diagnostic import Span
 from bylaw.model.rule import Rule
-from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
+from bylaw.rules.files import FilePath, Format, UnusableFile, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import MapNode, Node, Problems, Source, Unreadable
 from bylaw.rules.messages import did_you_mean, listing, quote
@@ -102,7 +102,7 @@ def load_contract(path: FilePath) -> ContractFile:
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)
-    except NotRead as not_read:
+    except UnusableFile as not_read:
         return ContractFile(None, (not_read.diagnostic,), file)
     return parse_contract(text, file=file, format=format_of(file), base=Path(file).parent)
 

@@ -196,14 +196,14 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
     """
     from bylaw.guard.backtest.backtest import shadow_report
     from bylaw.guard.backtest.report import render_shadow_terminal
-    from bylaw.rules.files import NotRead, read_text_file
+    from bylaw.rules.files import UnusableFile, read_text_file
     from bylaw.rules.promotion import NotPromoted, promotion
 
     path = Path(policy)
     try:
         text = read_text_file(path, policy, regular=True)
         edit = promotion(text, rule, file=policy)
-    except NotRead as problem:
+    except UnusableFile as problem:
         raise InputError([problem.diagnostic]) from None
     except NotPromoted as why:
         raise click.UsageError(str(why)) from None

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.rules.files import INDEX_FILES, NotRead, format_of, index_of, read_documents, read_text_file
+from bylaw.rules.files import INDEX_FILES, UnusableFile, format_of, index_of, read_documents, read_text_file
 from bylaw.rules.kinds import KINDS
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
 from bylaw.rules.messages import did_you_mean, quote
@@ -257,7 +257,7 @@ def _read_include(text: str, at: ScalarNode | Node, context: Context, above: tup
             at_text = path == (folder / text).resolve()
             name = str(context.base / text if at_text else context.base / text / path.name)
             return _IncludedFile(Source(name, read_text_file(path, name, regular=True)), Path(name).parent, path)
-    except NotRead as not_read:
+    except UnusableFile as not_read:
         message = f"the file {quote(text)} cannot be used: {not_read.diagnostic.message}"
     except (OSError, ValueError, RuntimeError):  # a NUL or half a surrogate pair, a name too long, a circle of links
         message = f"{quote(text)} is not the path of a file"

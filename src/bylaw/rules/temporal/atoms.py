@@ -33,7 +33,7 @@ from bylaw.rules.messages import as_json, did_you_mean, nearest_choice, quote, s
 from bylaw.rules.readers import unquoted_number_help
 from bylaw.rules.temporal.scanner import (
     PIECE,
-    Spot,
+    FormulaSpan,
     StopParsing,
     Token,
     ValueParser,
@@ -166,7 +166,7 @@ class TestParser(ValueParser):
             spot, message="`matches` takes a pattern between slashes", help=f"write {quote(f'matches /{value}/')}"
         )
 
-    def _check_value(self, op: Token, value: Any, spot: Spot) -> None:
+    def _check_value(self, op: Token, value: Any, spot: FormulaSpan) -> None:
         if isinstance(value, Variable):
             if op.text not in ("=", "!=", *ORDERING):
                 self._variable_operator(op, value, spot)
@@ -180,7 +180,7 @@ class TestParser(ValueParser):
         elif op.text in ("in", "not in"):
             self._check_list(op, value, spot)
 
-    def _check_list(self, op: Token, value: Any, spot: Spot) -> None:
+    def _check_list(self, op: Token, value: Any, spot: FormulaSpan) -> None:
         if not isinstance(value, list):
             written = self.scanner.written(spot)
             message = f"`{op.text}` takes a list, not {quote(written)}"
@@ -189,7 +189,7 @@ class TestParser(ValueParser):
             message = f"the list is empty, so `{op.text}` {'never' if op.text == 'in' else 'always'} holds"
             self.report.problems.warn(code="empty-value", message=message, at=self.report.place(spot))
 
-    def _variable_operator(self, op: Token, value: Variable, spot: Spot) -> None:
+    def _variable_operator(self, op: Token, value: Variable, spot: FormulaSpan) -> None:
         self.report.error(
             spot,
             code="variable-comparison",
@@ -197,7 +197,7 @@ class TestParser(ValueParser):
             help="a variable stands after `=`, `!=`, `<`, `<=`, `>` or `>=`",
         )
 
-    def _check_error(self, op: Token, value: Any, spot: Spot) -> None:
+    def _check_error(self, op: Token, value: Any, spot: FormulaSpan) -> None:
         if op.text not in ("=", "!=") or not isinstance(value, bool):
             self.report.error(
                 spot,
@@ -359,7 +359,9 @@ class AtomParser(TestParser):
         if name is None:
             any_tool = "; `*` is any tool" if word.text in ("tool", "result", "seen") else ""
             help = f"write {_FORMS[word.text]}{any_tool}"
-            self.report.stop(Spot(word.start, after.end), message=f"expected a name after `{after.text}`", help=help)
+            self.report.stop(
+                FormulaSpan(word.start, after.end), message=f"expected a name after `{after.text}`", help=help
+            )
         return name.text
 
     def _quoted(self, what: str) -> str | None:

@@ -20,8 +20,8 @@ from bylaw.rules.readers import read_text
 from bylaw.rules.temporal.parser import Parsed, parse_formula
 from bylaw.rules.temporal.patterns import GLOBAL, MOST_IN_STRETCH, Scope, write_pattern_formula, write_pattern_sentence
 from bylaw.rules.temporal.readable import choose_form, write_formula, write_sentence
-from bylaw.rules.temporal.scanner import Report, Spot
-from bylaw.rules.temporal.variables import Fixing, check_boundedness, survey
+from bylaw.rules.temporal.scanner import FormulaSpan, Report
+from bylaw.rules.temporal.variables import VariableBinding, check_boundedness, survey
 
 # -- places ------------------------------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ _NAMED = {
 }
 
 
-class Places:
+class FormulaPlaces:
     """The places of one formula's characters."""
 
     def __init__(self, node: ScalarNode) -> None:
@@ -66,7 +66,7 @@ class Places:
         self._units: list[_Unit] | None = None
         self._offsets: list[int] = []
 
-    def __call__(self, spot: Spot) -> Located:
+    def __call__(self, spot: FormulaSpan) -> Located:
         units = self._aligned()
         first, behind = bisect_left(self._offsets, spot.start), bisect_left(self._offsets, spot.end)
         if first >= behind or not units:
@@ -87,19 +87,21 @@ def _units(node: ScalarNode) -> Iterator[_Unit]:
     """The characters of the scalar in the order in which they are written."""
     text = node.source.text
     if not node.quoted:
-        return _plain(text, node.start, node.end)
+        return _plain_units(text, node.start, node.end)
     if text.startswith('"', node.start):
-        return _double_quoted(text, node.start + 1, node.end - 1)
+        return _double_quoted_units(text, node.start + 1, node.end - 1)
     if text.startswith("'", node.start):
-        return _single_quoted(text, node.start + 1, node.end - 1)
-    return _plain(text, min(node.end, node.source.line_end(node.start)), node.end)  # a block, without its first line
+        return _single_quoted_units(text, node.start + 1, node.end - 1)
+    return _plain_units(
+        text, min(node.end, node.source.line_end(node.start)), node.end
+    )  # a block, without its first line
 
 
-def _plain(text: str, start: int, end: int) -> Iterator[_Unit]:
+def _plain_units(text: str, start: int, end: int) -> Iterator[_Unit]:
     return ((text[at], at, at + 1) for at in range(start, end))
 
 
-def _single_quoted(text: str, start: int, end: int) -> Iterator[_Unit]:
+def _single_quoted_units(text: str, start: int, end: int) -> Iterator[_Unit]:
     at = start
     while at < end:
         width = 2 if text.startswith("''", at) else 1
@@ -107,16 +109,16 @@ def _single_quoted(text: str, start: int, end: int) -> Iterator[_Unit]:
         at += width
 
 
-def _double_quoted(text: str, start: int, end: int) -> Iterator[_Unit]:
+def _double_quoted_units(text: str, start: int, end: int) -> Iterator[_Unit]:
     at = start
     while at < end:
         escape = _ESCAPE.match(text, at, end)
         behind = escape.end() if escape else at + 1
-        yield _unescaped(escape[0]) if escape else text[at], at, behind
+        yield _unescape(escape[0]) if escape else text[at], at, behind
         at = behind
 
 
-def _unescaped(escape: str) -> str:
+def _unescape(escape: str) -> str:
     kind, digits = escape[1], escape[2:]
     if len(escape) == 12:
         return bytes.fromhex(escape[2:6] + escape[8:]).decode("utf-16-be")
@@ -156,7 +158,7 @@ def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
 
 def _check_variables(parsed: Parsed) -> None:
     scopes, error = survey(parsed), parsed.report.error
-    fixings: dict[str, list[Fixing]] = {}
+    fixings: dict[str, list[VariableBinding]] = {}
     for fixing in scopes.fixings:
         fixings.setdefault(fixing.name, []).append(fixing)
     for variable in scopes.loose:
@@ -180,7 +182,7 @@ def _read(node: Node, name: str, context: Context) -> Parsed | None:
     text = read_text(node, name, context.problems)
     if text is None or not isinstance(node, ScalarNode):
         return None
-    return parse_formula(text, Report(context.problems, Places(node)))
+    return parse_formula(text, Report(context.problems, FormulaPlaces(node)))
 
 
 FORMULA = ParamType(_read, TEXT_SCHEMA, plain=lambda parsed: parsed.text)

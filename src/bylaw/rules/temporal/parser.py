@@ -25,7 +25,16 @@ from msgspec import Struct
 from bylaw.model.temporal import Ahead, And, Back, Constant, Count, Formula, Iff, Implies, Not, Or, Pair, Seen
 from bylaw.rules.messages import nearest_choice, quote, synonyms
 from bylaw.rules.temporal.atoms import ATOMS, AtomParser
-from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, StopParsing, Token, refuse_window, take_window
+from bylaw.rules.temporal.scanner import (
+    FormulaSpan,
+    Nodes,
+    Report,
+    Scanner,
+    StopParsing,
+    Token,
+    refuse_window,
+    take_window,
+)
 
 # -- syntax errors -----------------------------------------------------------------------------------------------------
 
@@ -157,7 +166,7 @@ def parse_formula(text: str, report: Report) -> Parsed | None:
         if len(text) > MAX_LENGTH:
             message = f"the formula is longer than {MAX_LENGTH:,} characters"
             help = "split it into several rules"
-            report.stop(Spot(0, len(text)), code="formula-too-large", message=message, help=help)
+            report.stop(FormulaSpan(0, len(text)), code="formula-too-large", message=message, help=help)
         parser = _Parser(text, report)
         formula = parser.whole()
     except StopParsing:
@@ -173,7 +182,7 @@ class _Parser(AtomParser):
     def whole(self) -> Formula:
         if self.scanner.peek() is None:
             message = "the formula is empty"
-            self.report.stop(Spot(0, 0), message=message, help="write one, such as `G (tool(a) -> Y O tool(b))`")
+            self.report.stop(FormulaSpan(0, 0), message=message, help="write one, such as `G (tool(a) -> Y O tool(b))`")
         formula = self.formula()
         if token := self.scanner.peek():
             refuse_stray(token, self.report)

@@ -163,7 +163,7 @@ def _check(path: str, node: Node, context: Context) -> bool:
 SAME = ParamType(_read_same, TEXTS_SCHEMA, plain=list)
 
 
-class _Refused(Exception):
+class _NoFormula(Exception):
     """These parameters make no formula. Why has been reported already."""
 
 
@@ -171,7 +171,7 @@ def write_formula(form: Form, values: Values, node: MapNode, context: Context) -
     """The formula for parameters that make this form; None where they do not fit each other."""
     try:
         return _Writer(values, node, context).write(form.needs)
-    except _Refused:
+    except _NoFormula:
         return None
 
 
@@ -211,11 +211,11 @@ class _Writer:
             case ("before", "require") | ("never", "unless" | "until"):
                 return self.given(keys[0], self.earlier(*keys))
             case ("after", "require"):
-                return self.given("after", f"{self.operator('F', 'X', *keys)} {self.tied('require')}")
+                return self.given("after", f"{self.operator('F', 'X', *keys)} {self.event_with_same('require')}")
             case ("never", "after"):
-                return f"G ({self.tied('never')} -> !{self.earlier('never', 'after')})"
+                return f"G ({self.event_with_same('never')} -> !{self.earlier('never', 'after')})"
             case ("at_most", "of"):
-                event = self.tied("of")
+                event = self.event_with_same("of")
                 return f"G ({event} -> count{self.window}({event}) <= {self.values['at_most']})"
             case _:
                 return f"G !{self.event('never').written()}"
@@ -228,10 +228,10 @@ class _Writer:
 
     def given(self, key: str, then: str) -> str:
         """Every such event has what follows; the event fixes the variables."""
-        tied = f"{self.tied(key)} & " if self.same else ""
+        tied = f"{self.event_with_same(key)} & " if self.same else ""
         return f"G ({self.event(key).written()} -> {tied}{then})"
 
-    def tied(self, key: str) -> str:
+    def event_with_same(self, key: str) -> str:
         """The event with the arguments that have to be the same."""
         event = self.event(key)
         if self.same and event.sort == "response":
@@ -244,7 +244,7 @@ class _Writer:
             if event.sort == "response":
                 self.refuse_response("seen", early, "`seen` asks for a result that the model had been given")
             return f"seen{self.window}({event.inside(*self.ties())})"
-        return f"{self.operator('O', 'Y', late, early)} {self.tied(early)}"
+        return f"{self.operator('O', 'Y', late, early)} {self.event_with_same(early)}"
 
     def ties(self) -> list[str]:
         return [f"args.{path} = {variable}" for path, variable in self.same.items()]
@@ -262,13 +262,13 @@ class _Writer:
             at=self.node.entries["within"].key,
             help="name tools that do not overlap, or the result of one of them; or leave `within` out",
         )
-        raise _Refused
+        raise _NoFormula
 
     def refuse_response(self, key: str, event: str, help: str) -> NoReturn:
         at = self.node.entries[key].key
         message = f"`{key}` does not go with a response, which `{event}` is"
         self.context.problems.error(code="unclear-temporal", message=message, at=at, help=help)
-        raise _Refused
+        raise _NoFormula
 
 
 def _variables(paths: Iterable[str]) -> dict[str, str]:

@@ -35,14 +35,14 @@ PIECE = re.compile(r"<->|<=>|->|=>|&&|\|\||==|!=|<=|>=|[^\W\d]\w*|[0-9]+(?:\.[0-
 """what a formula outside its atoms is made of; anything else comes as a single character"""
 
 
-class Spot(Struct, frozen=True):
+class FormulaSpan(Struct, frozen=True):
     """A stretch of a formula, in characters from 0."""
 
     start: int
     end: int
 
 
-class Token(Spot, frozen=True):
+class Token(FormulaSpan, frozen=True):
     text: str
 
 
@@ -77,11 +77,11 @@ class Scanner:
         self._pass_blank()
         return self.at
 
-    def since(self, start: int) -> Spot:
+    def since(self, start: int) -> FormulaSpan:
         """The span from `start` to the end of the last token."""
-        return Spot(start, self.last.end if self.last else start)
+        return FormulaSpan(start, self.last.end if self.last else start)
 
-    def written(self, spot: Spot) -> str:
+    def written(self, spot: FormulaSpan) -> str:
         """The text there, with each run of blanks between pieces as one space."""
         parts, at = [], spot.start
         for start, end in self._blanks[bisect_left(self._blanks, (at, at)) :]:
@@ -103,19 +103,21 @@ class StopParsing(Exception):
 
 
 class Report:
-    def __init__(self, problems: Problems, place: Callable[[Spot], Place]) -> None:
+    def __init__(self, problems: Problems, place: Callable[[FormulaSpan], Place]) -> None:
         self.problems = problems
         self.place = place
         """where a stretch of the formula stands in the file"""
         self.failed = False
 
-    def error(self, at: Spot, *, code: str, message: str, help: str | None = None, first: Spot | None = None) -> None:
+    def error(
+        self, at: FormulaSpan, *, code: str, message: str, help: str | None = None, first: FormulaSpan | None = None
+    ) -> None:
         """`first` is the place of what this one disagrees with."""
         related = (self.problems.related(self.place(first), "first fixed here"),) if first else ()
         self.failed = True
         self.problems.error(code=code, message=message, at=self.place(at), help=help, related=related)
 
-    def stop(self, at: Spot, *, code: str = "formula-syntax", message: str, help: str | None = None) -> NoReturn:
+    def stop(self, at: FormulaSpan, *, code: str = "formula-syntax", message: str, help: str | None = None) -> NoReturn:
         self.error(at, code=code, message=message, help=help)
         raise StopParsing
 
@@ -129,11 +131,11 @@ _Part = TypeVar("_Part", bound=Formula | Test | Variable)
 class Nodes:
     def __init__(self, report: Report) -> None:
         self.report = report
-        self._spots: dict[int, Spot] = {}
+        self._spots: dict[int, FormulaSpan] = {}
         self._parts: list[Formula | Test | Variable] = []  # referenced, so that no identity is used twice
         self._depths: dict[int, int] = {}
 
-    def keep(self, part: _Part, spot: Spot) -> _Part:
+    def keep(self, part: _Part, spot: FormulaSpan) -> _Part:
         """Note where it stands."""
         if len(self._parts) >= MAX_NODES:
             self.report.stop(
@@ -149,10 +151,10 @@ class Nodes:
             self.check_depth(self._depths[id(part)], spot)
         return part
 
-    def spot(self, part: Formula | Test | Variable) -> Spot:
+    def spot(self, part: Formula | Test | Variable) -> FormulaSpan:
         return self._spots[id(part)]
 
-    def check_depth(self, depth: int, spot: Spot) -> None:
+    def check_depth(self, depth: int, spot: FormulaSpan) -> None:
         if depth > MAX_DEPTH:
             self.report.stop(
                 spot,
@@ -226,7 +228,7 @@ def _double(token: Token, report: Report) -> str:
 
 
 def _refuse_unclosed(token: Token, report: Report) -> NoReturn:
-    report.stop(Spot(token.start, token.start + 1), message="this quote is never closed")
+    report.stop(FormulaSpan(token.start, token.start + 1), message="this quote is never closed")
 
 
 _WORD = re.compile(r"[^\s,()\[\]{}\"'&|=!<>$]+")

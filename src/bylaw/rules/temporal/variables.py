@@ -32,20 +32,20 @@ from bylaw.model.temporal import (
     walk,
 )
 from bylaw.rules.temporal.parser import Parsed
-from bylaw.rules.temporal.scanner import Spot
+from bylaw.rules.temporal.scanner import FormulaSpan
 
 
-class Fixing(Struct):
+class VariableBinding(Struct):
     """A variable fixed in one place, or in several that count as one."""
 
     name: str
-    spots: list[Spot]
+    spots: list[FormulaSpan]
     used: bool = False
     absorbed: bool = False
     """another one stands for it"""
 
 
-_Fixed: TypeAlias = Mapping[str, Fixing]
+_Fixed: TypeAlias = Mapping[str, VariableBinding]
 
 
 class Scopes(Struct):
@@ -53,7 +53,7 @@ class Scopes(Struct):
 
     outer: dict[int, frozenset[str]] = field(default_factory=dict)
     """for each part, by its identity: the variables that are fixed outside it and before it"""
-    fixings: list[Fixing] = field(default_factory=list)
+    fixings: list[VariableBinding] = field(default_factory=list)
     loose: list[Variable] = field(default_factory=list)
     """compared, but never fixed there"""
 
@@ -90,7 +90,7 @@ def _visit(formula: Formula, fixed: _Fixed, parsed: Parsed, found: Scopes) -> _F
 
 
 def _visit_atom(atom: ToolIs | ResultOf, fixed: _Fixed, parsed: Parsed, found: Scopes) -> _Fixed:
-    new: dict[str, Fixing] = {}
+    new: dict[str, VariableBinding] = {}
     for test in atom.tests:
         variable = test.value
         if not isinstance(variable, Variable):
@@ -99,7 +99,7 @@ def _visit_atom(atom: ToolIs | ResultOf, fixed: _Fixed, parsed: Parsed, found: S
         if known:
             known.used = True
         elif test.op == "=":
-            new[variable.name] = Fixing(variable.name, [parsed.nodes.spot(variable)])
+            new[variable.name] = VariableBinding(variable.name, [parsed.nodes.spot(variable)])
         else:
             found.loose.append(variable)
     found.fixings.extend(new.values())
