@@ -14,6 +14,7 @@ from msgspec import Struct
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import ClausePart, Literal, Sentence
 from bylaw.comply.prompt.dialogue import asks_user, find_texts
+from bylaw.comply.prompt.messages import name_tools
 from bylaw.comply.prompt.readings import (
     ArgTest,
     Draft,
@@ -21,10 +22,13 @@ from bylaw.comply.prompt.readings import (
     View,
     atom,
     described_state,
+    either,
+    formula,
     holds,
     in_words,
     never,
 )
+from bylaw.comply.prompt.returns import FLAGS, answer_of, verifies
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, int_if_whole, number_of, root_set, roots, word_set
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -371,3 +375,33 @@ def _tests(view: View, part: ClausePart, tools: tuple[str, ...]) -> tuple[ArgTes
         return bound.tests
     choice = find_choice(part.text, view.literals(part), tools, view.sentence)
     return choice.tests if choice else ()
+
+
+# -- results that verify -----------------------------------------------------------------------------------------------
+
+
+def require_positive_result(
+    view: View, first: tuple[str, ...], second: tuple[str, ...], tests: tuple[ArgTest, ...], joined: tuple[str, ...]
+) -> list[Draft]:
+    """A check that came back negative does not verify: the latest result of the first tool is not `false`.
+
+    Only of tools that verify, or whose results have a flag that says so: that `check_fraud` says no is wanted.
+    """
+    spec = view.sentence.tools.specs.get(first[0])
+    if spec is None or len(first) > 1:
+        return []
+    is_check, kind = verifies(spec.name), answer_of(spec)
+    known = FLAGS | ({"ok", "success", "passed"} if is_check else set())
+    flags = [f"result.{one} = false" for one in spec.fields if one.lower() in known] if kind == "object" else []
+    flags = ["result = false"] if kind == "boolean" and is_check else flags
+    if not flags:
+        return []
+    joined = joined or shared_ids(first, second, view.sentence)
+    shown, call = atom(first, of="result", joined=joined), atom(second, tests, joined=joined)
+    negative = either([f"{shown[:-1]}, {flag})" for flag in flags])
+    if joined:
+        message = f"the latest result of {name_tools(first)} is negative"
+        return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state", message)]
+    # Whose check it was is not known: one that was positive may be that of this call.
+    message = f"every result of {name_tools(first)} before it is negative"
+    return [formula(f"G ({call} -> !(O {negative} & !O ({shown} & !{negative})))", "state", message)]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
 from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN
 from bylaw.comply.prompt.clauses import ClausePart
-from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, shared_ids
+from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, require_positive_result, shared_ids
 from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, find_texts, require_agreement_before
 from bylaw.comply.prompt.markers import imperative_at
 from bylaw.comply.prompt.messages import name_tools
@@ -26,13 +26,11 @@ from bylaw.comply.prompt.readings import (
     atom,
     called_before,
     calls_with,
-    either,
     formula,
     holds,
     narrowing_reason,
     opposite,
 )
-from bylaw.comply.prompt.returns import FLAGS, answer_of, verifies
 from bylaw.comply.prompt.vocabulary import any_case, roots
 
 _FIRST_THEN = any_case(
@@ -369,7 +367,7 @@ def require_before(
     for group in first.groups:
         joined = _shared_id_names(group, second, view)
         drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
-        drafts += _require_positive_result(view, group, second.tools, tests, joined)
+        drafts += require_positive_result(view, group, second.tools, tests, joined)
     return Reading(
         name=f"{first.names} before {second.names}",
         drafts=tuple(drafts),
@@ -378,33 +376,6 @@ def require_before(
         bounds=(first, second),
         ceiling=ceiling,
     )
-
-
-def _require_positive_result(
-    view: View, first: tuple[str, ...], second: tuple[str, ...], tests: tuple[ArgTest, ...], joined: tuple[str, ...]
-) -> list[Draft]:
-    """A check that came back negative does not verify: the latest result of the first tool is not `false`.
-
-    Only of tools that verify, or whose results have a flag that says so: that `check_fraud` says no is wanted.
-    """
-    spec = view.sentence.tools.specs.get(first[0])
-    if spec is None or len(first) > 1:
-        return []
-    is_check, kind = verifies(spec.name), answer_of(spec)
-    known = FLAGS | ({"ok", "success", "passed"} if is_check else set())
-    flags = [f"result.{one} = false" for one in spec.fields if one.lower() in known] if kind == "object" else []
-    flags = ["result = false"] if kind == "boolean" and is_check else flags
-    if not flags:
-        return []
-    joined = joined or shared_ids(first, second, view.sentence)
-    shown, call = atom(first, of="result", joined=joined), atom(second, tests, joined=joined)
-    negative = either([f"{shown[:-1]}, {flag})" for flag in flags])
-    if joined:
-        message = f"the latest result of {name_tools(first)} is negative"
-        return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state", message)]
-    # Whose check it was is not known: one that was positive may be that of this call.
-    message = f"every result of {name_tools(first)} before it is negative"
-    return [formula(f"G ({call} -> !(O {negative} & !O ({shown} & !{negative})))", "state", message)]
 
 
 def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ()) -> Reading:
