@@ -110,7 +110,11 @@ def _kind(name: str) -> str:
 
 def _codes() -> Iterator[str]:
     yield "# Codes\n"
-    yield "Every problem that Bylaw finds in a file has a code. `bylaw explain CODE` prints the text below.\n"
+    yield (
+        "Every problem that Bylaw finds in a file or on the command line has a code, shown in brackets: "
+        "`error[unknown-key]`. A problem is an error, and the command ends with exit code 2, unless its section says "
+        "that it is a warning. `bylaw explain CODE` prints the section of a code.\n"
+    )
     for code in codes():
         page = read_page(code)
         assert page is not None
