@@ -301,7 +301,7 @@ def diff_markdown(diff: PromptDiff) -> str:
 # -- for programs ------------------------------------------------------------------------------------------------------
 
 _STATED = ("rule_id", "description", "trigger", "required_action", "forbidden_action", "severity")
-"""what the prompt says of a rule, whatever the traces show"""
+"""the data of a rule that come from the prompt alone"""
 _STATES = (State.VIOLATED, State.UNDECIDED, State.SATISFIED, State.NOT_TRIGGERED)
 
 

@@ -150,7 +150,7 @@ def _count_turn(state: State, turn: int | None, is_open: bool | None, doubts: Do
 
 
 def _replace_fast(state: State, inner: Any, recent: tuple[int | None, ...], matched: int) -> State:
-    """The usual step. Spelt out, since `replace` takes three times as long."""
+    """Hot path: calls the constructor, since `replace` takes three times as long."""
     return State(
         inner,
         recent,

@@ -81,7 +81,7 @@ async def wait_for_exit(process: Process) -> None:
 
 
 async def _reap_group(process: Process) -> None:
-    """Take the exit states of the rest of the group, which are ours to take while we adopt orphans (`Leftovers`)."""
+    """Reap the rest of the group, which is our child while we adopt orphans (`LeftoverProcesses`)."""
     for _ in range(_REAP_TRIES):
         with suppress(ChildProcessError):
             while os.waitpid(-process.pid, os.WNOHANG) != (0, 0):

@@ -4,7 +4,7 @@
 `Always`    each response for which the probe is false is a violation
 `Sometime`  each probe must be true for at least one response; a violation is known only at the end
 `Constant`  each value observed at a path equals the first one observed
-`Tally`     what the events add up to stays within bounds: the event that crosses the upper bound is the violation
+`Tally`     a sum over the events stays within bounds: the event that crosses the upper bound is the violation
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from bylaw.model.verdict import EventRef, Outcome
 
 
 class NeverCalls(Monitor):
-    """State: how many calls may be such calls, for all that is known of their arguments."""
+    """State: the number of calls that may match, since their arguments are not fully known."""
 
     initial = 0
     state_type = int
@@ -257,7 +257,7 @@ class CallCount(Struct, frozen=True, array_like=True):
     count: int = 0
     first: EventRef | None = None
     unknown: int = 0
-    """calls that may count, for all that is known of their arguments"""
+    """calls that may count, since their arguments are not fully known"""
 
 
 class TallyCalls(Monitor):

@@ -227,7 +227,7 @@ class _Writer:
         return event
 
     def given(self, key: str, then: str) -> str:
-        """Every such event has what follows; the event fixes the variables."""
+        """The implication from an event to the rest; the event fixes the variables."""
         tied = f"{self.event_with_same(key)} & " if self.same else ""
         return f"G ({self.event(key).written()} -> {tied}{then})"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Format(Struct, frozen=True):
     description: str
     reader: str
-    """`module:name`, below this package: a class or function that takes `Opened` and returns a reader"""
+    """`module:name`, below this package: a class or function that takes an `OpenedFile` and returns a reader"""
     claims_by: str | None = "claims"
     """the module's function that is `claims`; None for formats that are distinguished in `detect`"""
     repeats_history: bool = False

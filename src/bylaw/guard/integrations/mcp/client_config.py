@@ -35,7 +35,7 @@ _ABOUT_URLS = re.compile("auth|header|token|credential", re.IGNORECASE)
 
 
 class WrapResult(Struct, frozen=True):
-    """What was done to a file."""
+    """The changes to a file."""
 
     path: Path
     changed: tuple[str, ...]
@@ -70,7 +70,7 @@ class _Backup(Struct):
         return changed
 
     def is_of(self, text: str) -> bool:
-        """Whether nobody has changed the text since it was written."""
+        """Whether the text is unchanged since it was written."""
         return self.written == hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 

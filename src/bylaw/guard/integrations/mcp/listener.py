@@ -141,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answering(self._delete)
 
     def do_OPTIONS(self) -> None:
-        """What a browser asks before it sends the request of a web page."""
+        """The preflight request of a browser (CORS)."""
         self._answering(lambda: self._reply(204))
 
     def _answering(self, work: Any) -> None:

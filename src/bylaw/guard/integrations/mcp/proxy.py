@@ -191,7 +191,7 @@ class McpProxy:
     # -- from the server ------------------------------------------------------------------------------------------
 
     def from_server(self, message: Message) -> None:
-        """Passes on what the server says, without hidden tools, and records results."""
+        """Forwards a message of the server, without hidden tools, and records results."""
         try:
             message.as_one_line()
             if self._may_concern_us(message.line):
@@ -220,7 +220,7 @@ class McpProxy:
             self._fail(message, id, INTERNAL_ERROR, text)
 
     def _filter_message(self, message: Message) -> Message | None:
-        """What the client gets; None if the message is only for the proxy."""
+        """The message for the client; None if it is only for the proxy."""
         body = message.body
         if (ambiguous := ambiguity_of(body)) is not None:
             self._drop(message, body["id"] if is_answer(body) else None, ambiguous)

@@ -222,7 +222,7 @@ class Router:
                 asked, routed = None, self._routed.pop(key, None)
         if asked is not None:
             return self._merge(asked)
-        if routed is None or routed[0] != name:  # nobody has asked this server
+        if routed is None or routed[0] != name:  # this server was not asked
             return None
         if "error" in body and routed[2]:
             return self._try(routed[1], routed[2])

@@ -168,7 +168,7 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | No
     if answer is None or not has_calls(answer):  # LiteLLM writes its text here and its calls there
         answer = _merge_answers(answer, _completion(attributes), choice)
         if (answer is None or not has_calls(answer)) and (unread := _unread_calls(attributes)):
-            answer = {"role": "assistant", "content": None, **(answer or {}), "toolCalls": unread}  # told as unread
+            answer = {"role": "assistant", "content": None, **(answer or {}), "toolCalls": unread}  # reported as unread
     recorded = recorded_messages or None if recorded is None else recorded
     instructions: list[dict[str, Any]] | None = None
     if system is not None:

@@ -95,7 +95,7 @@ class SessionSpans:
         steps.sort()  # no two are equal in their first three parts
         if len(self._runs) > 1 and (has_unknown or not starts.isdisjoint(ends)):
             for run in mark_unordered([what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL)]):
-                if self._assembler.has_unordered:  # told once for the whole file
+                if self._assembler.has_unordered:  # reported once for the whole file
                     break
                 self._assembler.has_unordered = True
                 name, other = run.tool.name, run.unordered[0]
@@ -188,7 +188,7 @@ class SessionSpans:
                 self._problems.warn_of(span.source, "duplicate-call-id", SHARED_ID.format(call_id))
             for kind in unread_kinds(content):
                 if kind == _CUT:
-                    continue  # told when the answer was read
+                    continue  # reported when the answer was read
                 self._problems.warn_of(span.source, "unread-content", UNREAD_BLOCK.format(kind))
         response = Response(
             origin=turn.origin,
