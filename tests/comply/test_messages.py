@@ -67,3 +67,14 @@ def has_no_formula(prompt: PromptRules, text: str, events: list[dict[str, Any]])
     for message in messages:
         assert not formulas_in(message, text), message
     return len(messages)
+
+
+def test_a_call_whose_needed_calls_failed_is_reported_in_words() -> None:
+    text = "Call backup_table before delete_rows."
+    events: list[dict[str, Any]] = [
+        {"type": "tool_call", "name": "backup_table", "args": {}},
+        {"type": "tool_result", "name": "backup_table", "content": "no disk", "is_error": True},
+        {"type": "tool_call", "name": "delete_rows", "args": {}},
+    ]
+    (violation,) = bylaw.check_compliance_sync(text, events).violations
+    assert violation.explanation.endswith(": `delete_rows` was called, but each call that it needs failed")

@@ -35,7 +35,7 @@ def explain_failure(part: Conjunct, frame: Frame, builder: Builder) -> tuple[str
     reason, evidence = _reason(wanted, frame, sigma, builder)
     values = _values(wanted, sigma, builder, in_words=bool(part.words or part.message))
     if part.message:
-        return f"{happened}, but {part.message}{values}", evidence
+        return f"{happened}, but {part.message}{values}{reason if evidence else ''}", evidence
     rule = part.words or f"`{wanted.text}` is not true there"
     return f"{happened}, but {rule}{values}{reason}", evidence
 
