@@ -149,7 +149,7 @@ def _decoding(path: str, log: str, events: int) -> dict[str, Any]:
 
 
 def _replay(path: str, log: str, events: int) -> dict[str, Any]:
-    from bylaw.guard.incidents.follow import replay
+    from bylaw.guard.incidents.follower import replay
     from bylaw.guard.stores import SqliteStore
     from bylaw.rules import load_guard
 
@@ -163,7 +163,7 @@ def _replay(path: str, log: str, events: int) -> dict[str, Any]:
 
 def _follow(path: str, log: str, events: int) -> dict[str, Any]:
     """Last: it writes into the log."""
-    from bylaw.guard.incidents.follow import Correlator
+    from bylaw.guard.incidents.follower import Correlator
     from bylaw.guard.stores import SqliteStore
     from bylaw.rules import load_guard
 

@@ -126,7 +126,7 @@ def test_sessions_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_read_as_a_format_that_it_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("run.jsonl", "out.jsonl", "--from", "otlp") == 2
-    assert "error[unknown-kind]: this is no OTLP" in capsys.readouterr().err
+    assert "holds nothing that can be read as `otlp`" in capsys.readouterr().err
     assert not Path("out.jsonl").exists()
 
 

@@ -15,7 +15,7 @@ import bylaw
 from bylaw.guard.policies import load_policies, select_version
 from bylaw.rules.guard.manifest_export import as_yaml_text
 from bylaw.rules.loader import load_content, parse_documents
-from bylaw.rules.located import Problems, Source, plain
+from bylaw.rules.nodes import Problems, Source, plain
 from tests.support.command import run_bylaw
 
 WORKSPACE = """

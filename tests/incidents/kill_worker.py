@@ -6,7 +6,7 @@ import random
 import time
 from typing import Any
 
-from bylaw.guard.incidents.follow import Correlator
+from bylaw.guard.incidents.follower import Correlator
 from bylaw.guard.stores import SqliteStore
 from tests.guard.support import attempt, guard, policies
 

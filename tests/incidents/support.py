@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.incidents.follow import Correlator, Step
+from bylaw.guard.incidents.follower import Correlator, Step
 from bylaw.guard.incidents.incidents import Incidents
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore

@@ -25,7 +25,7 @@ from bylaw.guard.incidents.channels import (
     open_channels,
     read_notify,
 )
-from bylaw.guard.incidents.follow import make_follower
+from bylaw.guard.incidents.follower import make_follower
 from bylaw.guard.incidents.notifications import Outbox, RetryPolicy
 from bylaw.guard.incidents.webhook import chat_text, verify_webhook
 from bylaw.guard.stores.records import Notification

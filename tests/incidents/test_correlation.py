@@ -190,7 +190,7 @@ def test_changed_rules_hold_from_then_on() -> None:
 
 
 def test_two_correlators_on_one_store_count_once() -> None:
-    from bylaw.guard.incidents.follow import Correlator
+    from bylaw.guard.incidents.follower import Correlator
     from tests.guard.support import policies
 
     world = World([CAP])
@@ -216,7 +216,7 @@ def test_rows_that_no_guard_has_written_are_reported_and_passed_over() -> None:
                 transaction.append_event(EventRow("s", kind, 1.0, dict(data)))
     world.decide("pay", args={"amount": 900})
     unreadable: list[str] = []
-    from bylaw.guard.incidents.follow import Correlator
+    from bylaw.guard.incidents.follower import Correlator
     from tests.guard.support import policies
 
     Correlator(policies([CAP]), world.store).catch_up(each=lambda step: unreadable.extend(step.unreadable))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.guard.incidents.follow import replay
+from bylaw.guard.incidents.follower import replay
 from bylaw.guard.incidents.incidents import NotChanged
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import followed_pages

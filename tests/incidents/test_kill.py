@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.guard.incidents.follow import Correlator, replay
+from bylaw.guard.incidents.follower import Correlator, replay
 from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
 from bylaw.guard.stores.records import Detection, Incident, Notification
 from tests.guard.support import policies

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bylaw.guard.incidents import sessions
 from bylaw.guard.incidents.event_rows import add_time
-from bylaw.guard.incidents.follow import Correlator, replay
+from bylaw.guard.incidents.follower import Correlator, replay
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import EventRow, Following
 from bylaw.model.events import Message, Origin, Response

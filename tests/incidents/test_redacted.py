@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bylaw.guard.decide.redaction import rules_on_event
 from bylaw.guard.incidents.event_rows import Rules
-from bylaw.guard.incidents.follow import replay
+from bylaw.guard.incidents.follower import replay
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import Detection, EventRow, Following

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.guard.incidents.follow import Correlator, Follower
+from bylaw.guard.incidents.follower import Correlator, Follower
 from bylaw.guard.incidents.notifications import AT_ONCE, Outbox, Reminders, ReminderTimes, RetryPolicy
 from bylaw.guard.incidents.webhook import Webhook, sign
 from bylaw.guard.stores.ports import PAGE

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import bylaw
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.guard.incidents.follow import Correlator
+from bylaw.guard.incidents.follower import Correlator
 from bylaw.guard.incidents.incidents import NotChanged
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import WideWindow

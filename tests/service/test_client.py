@@ -18,7 +18,7 @@ import pytest
 
 import bylaw
 from bylaw import AsyncGuardClient, GuardClient
-from bylaw.guard.incidents.follow import Correlator
+from bylaw.guard.incidents.follower import Correlator
 from bylaw.guard.integrations.calls import Calls
 from bylaw.guard.service.context import Settings
 from bylaw.model.events import Message, Origin, Request, Response, ToolCall

@@ -13,7 +13,7 @@ from bylaw.model.ports import TraceSource
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import CheckReport, FailOn, Finding, Outcome, OutcomeCounts, TraceSummary, Verdict
 from bylaw.rules.loader import Rules, as_rules
-from bylaw.traces.seen_names import SeenNames
+from bylaw.traces.observed_names import SeenNames
 from bylaw.traces.source import Traces, as_sources
 
 MOST_FINDINGS = 10_000

@@ -17,7 +17,7 @@ from bylaw.model.rule import Rule
 from bylaw.model.verdict import FailOn
 from bylaw.rules.files import FilePath, UnusableFile, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import Entry, MapNode, Node, Problems, Source, Unreadable, plain
+from bylaw.rules.nodes import Entry, MapNode, Node, Problems, Source, Unreadable, plain
 from bylaw.rules.params import FLAG, TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, choice
 from bylaw.rules.policy import CONTRACT
 from bylaw.rules.readers import read_map, read_text, read_texts

@@ -300,7 +300,7 @@ def _read_data(path: str) -> Any:
     """JSON or YAML, by the reader of rule files: bounded in size, and with the position of each problem."""
     from bylaw.rules.files import format_of
     from bylaw.rules.loader import parse_documents
-    from bylaw.rules.located import Problems, Source, Unreadable, plain
+    from bylaw.rules.nodes import Problems, Source, Unreadable, plain
 
     source = Source(path, read_prompt_file(path))
     problems = Problems(source)
@@ -316,7 +316,7 @@ def _read_data(path: str) -> Any:
 def read_prompt_file(path: str) -> str:
     """The text of a file; `-` is standard input."""
     from bylaw.rules.files import UnusableFile, decode, read_text_file
-    from bylaw.rules.located import MAX_BYTES
+    from bylaw.rules.nodes import MAX_BYTES
 
     try:
         if path == "-":

@@ -19,7 +19,7 @@ from bylaw.comply.report import line_and_column, one_line
 from bylaw.model.rule import Rule
 from bylaw.rules.files import format_of, read_text_file
 from bylaw.rules.loader import load_rules, parse_documents
-from bylaw.rules.located import Problems, Source, plain
+from bylaw.rules.nodes import Problems, Source, plain
 
 PIN = "x-prompt"
 

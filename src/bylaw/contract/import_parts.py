@@ -13,7 +13,7 @@ from typing import Any
 
 from bylaw.rules.files import UnusableFile, read_text_file
 from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import Problems, Source, Unreadable, plain
+from bylaw.rules.nodes import Problems, Source, Unreadable, plain
 
 
 class Part:

@@ -26,7 +26,7 @@ from bylaw.model.rule import Rule
 from bylaw.model.verdict import EventRef, Outcome, Verdict
 from bylaw.report.diagnostics import summarize
 from bylaw.text.statistics import share_interval
-from bylaw.traces.seen_names import SeenNames
+from bylaw.traces.observed_names import SeenNames
 from bylaw.wire.values import clean
 
 

@@ -25,9 +25,9 @@ from bylaw.diff.findings import find_changes
 from bylaw.diff.fingerprint import compare as compare_fingerprints
 from bylaw.diff.judge import SECONDS, NamedJudge, checked_score
 from bylaw.diff.judgement import judge_units
-from bylaw.diff.mending import excused_calls
 from bylaw.diff.model import Change, DiffReport, Fingerprint, PolicyDiff, SessionIssue
 from bylaw.diff.policy import CANDIDATE, broken_rules, policy_diff, rule_rates
+from bylaw.diff.repairs import excused_calls
 from bylaw.diff.units import Unit, fill_figures, has_exchanged_figures, make_units
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.errors import ArgumentError, InputError
@@ -43,7 +43,7 @@ from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.traces import find_traces, open_trace
 from bylaw.traces.comparison.compare import Comparisons, Group, Pairing, pair_sessions
 from bylaw.traces.comparison.recording import Side, read_side
-from bylaw.traces.seen_names import SeenNames
+from bylaw.traces.observed_names import SeenNames
 from bylaw.traces.source import Traces, TraceStream, as_sources
 
 

@@ -23,8 +23,8 @@ from bylaw.diff.model import AxisRow, Change, Finding, RuleRate
 from bylaw.errors import InputError
 from bylaw.model.rule import Rule, RuleSet
 from bylaw.rules.loader import Rules, as_rules, read_rules
-from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.messages import did_you_mean, near_name, nearest_choice, quote
+from bylaw.rules.nodes import ListNode, MapNode, Node
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Choice, Fields, read_text, report_wrong_type
 from bylaw.rules.rule import Ids

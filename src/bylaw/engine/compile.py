@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar, assert_never
 
 from msgspec import Struct
 
-from bylaw.engine.gated import AgentMonitor, ConditionMonitor
+from bylaw.engine.filters import AgentMonitor, ConditionMonitor
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import Monitor, ScopeEnd, Step
 from bylaw.engine.operators.quantifiers import (
@@ -192,7 +192,7 @@ def _lower(demand: demands.Demand) -> Monitor:
         case demands.Before(same=same):
             if not same:
                 return Before(demand)
-            from bylaw.engine.operators.same import BeforeSame  # with a library of its own
+            from bylaw.engine.operators.same_values import BeforeSame  # with a library of its own
 
             return BeforeSame(demand)
         case demands.Tally():

@@ -29,7 +29,7 @@ from bylaw.model.rule import GuardPolicy
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.report import ShadowReport
-    from bylaw.guard.incidents.follow import Follower, ReplayResult
+    from bylaw.guard.incidents.follower import Follower, ReplayResult
     from bylaw.guard.incidents.incidents import Incidents
     from bylaw.guard.stores.records import Incident
     from bylaw.model.verdict import Verdict
@@ -265,7 +265,7 @@ class Guard(BaseGuard):
         """Follows the store's event log with this guard's rules, as `bylaw guard follow` does: `once()` follows the
         events that are there, `run(stop)` continues until the event `stop` is set. `secret=` signs notifications
         (default: BYLAW_WEBHOOK_SECRET from the environment); `reminding=`, `patience=` and `poll=` set the times."""
-        from bylaw.guard.incidents.follow import make_follower
+        from bylaw.guard.incidents.follower import make_follower
 
         return make_follower(self._recorded_policies(), self.store, webhook, escalate_to, clock=self._clock, **more)
 
@@ -274,7 +274,7 @@ class Guard(BaseGuard):
     ) -> ReplayResult:
         """The incidents that this guard's rules find in the whole event log, as `bylaw guard replay` does, with their
         `count` and what was `unjudged`. `each` receives them one by one, instead of the list `incidents`."""
-        from bylaw.guard.incidents.follow import replay
+        from bylaw.guard.incidents.follower import replay
 
         return replay(self._recorded_policies(), self.store, since=since, write=write, each=each, clock=self._clock)
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 from bylaw.model.condition import AllOf, AnyOf, Predicate
 from bylaw.model.demand import Calls
 from bylaw.rules.conditions import plain_where, read_where, where_schema
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.params import TEXTS_SCHEMA, TOOLS, Context, Param, ParamType, Values, read_params
 from bylaw.rules.paths import ArgumentPath, read_argument_path
 from bylaw.rules.readers import closed_object, complete, read_map, report_wrong_type

@@ -31,8 +31,8 @@ from bylaw.model.condition import (
     ToolIn,
     ToolMatches,
 )
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, plain
 from bylaw.rules.messages import quote
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node, Problems, plain
 from bylaw.rules.operators import FORM, PRESENCE, is_comparison, read_comparison
 from bylaw.rules.paths import BadPath, parse_path, path_text
 from bylaw.rules.predicates import GROUPS, MAX_DEPTH, NAMES, read_call

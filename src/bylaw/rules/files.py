@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from bylaw.errors import ArgumentError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, SURROGATE, LeftAlone, Located, Node, Problems, ScalarNode, Source
+from bylaw.rules.nodes import MAX_BYTES, MAX_DEPTH, SURROGATE, LeftAlone, Located, Node, Problems, ScalarNode, Source
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["yaml", "json"]
@@ -167,12 +167,12 @@ def read_documents(
         problems.error(code="bad-surrogate", message=message, at=Located(source, half.start(), half.end()))
         return []
     if format == "json":
-        from bylaw.rules.located_json import parse_json
+        from bylaw.rules.json_nodes import parse_json
 
         root = parse_json(source, problems, left_alone)
         roots = [] if root is None else [root]
     else:
-        from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
+        from bylaw.rules.yaml_nodes import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
 
         roots = parse_yaml_documents(source, problems, several, left_alone)
     if all(_is_blank(root) for root in roots) and (roots or not problems.all):

@@ -33,7 +33,7 @@ from bylaw.rules.files import (
     read_text_file,
     refuse_trace,
 )
-from bylaw.rules.located import Node, Problems, Source, Unreadable, plain
+from bylaw.rules.nodes import Node, Problems, Source, Unreadable, plain
 from bylaw.rules.params import Context
 from bylaw.rules.policy import read_file_keys, read_guard_policies, read_policy
 from bylaw.rules.rule import Ids

@@ -18,8 +18,8 @@ from bylaw.model.demand import Calls, StopReasonIn
 from bylaw.model.diagnostic import Diagnostic, Span
 from bylaw.model.rule import Rule
 from bylaw.model.temporal import ResultOf, StopsFor, ToolIs
-from bylaw.rules.located import Place, Problems
 from bylaw.rules.messages import near_name, quote
+from bylaw.rules.nodes import Place, Problems
 
 STOP_REASONS = frozenset(
     (

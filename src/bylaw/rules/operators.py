@@ -7,8 +7,8 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 from bylaw.model.condition import OPERATORS, CountOver, Operator, Reach
-from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode
 from bylaw.rules.messages import quote, synonyms
+from bylaw.rules.nodes import ListNode, MapNode, Node, Problems, ScalarNode
 from bylaw.rules.readers import (
     Choice,
     Fields,

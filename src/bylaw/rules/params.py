@@ -13,8 +13,8 @@ from bylaw.model.condition import Clause
 from bylaw.model.rule import Scope, Severity
 from bylaw.model.temporal import TextHas
 from bylaw.rules.conditions import conditions_schema, plain_conditions, read_conditions, read_path
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node, Problems
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.readers import (
     Fields,

@@ -20,8 +20,8 @@ import re
 from msgspec import Struct
 
 from bylaw.model.condition import ALIASES, FIELDS, OTHER, Path
-from bylaw.rules.located import Node, Problems
 from bylaw.rules.messages import listing, nearest_choice, quote
+from bylaw.rules.nodes import Node, Problems
 from bylaw.rules.readers import read_text
 
 MAX_SEGMENTS = 64

@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.rule import GuardPolicy, Rule, Scope
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.names import ExistingNames, RulePlace, doubtful_names, warn_of_globs
+from bylaw.rules.nodes import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
 from bylaw.rules.rule import Ids, Item, read_rule, read_scope, read_severity

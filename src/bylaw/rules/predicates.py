@@ -34,8 +34,8 @@ from bylaw.model.condition import (
     ToolMatches,
 )
 from bylaw.model.temporal import TestOperator
-from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
+from bylaw.rules.nodes import Entry, ListNode, Located, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.operators import FORM, OVER, Comparison, is_comparison, read_comparison, read_counter
 from bylaw.rules.paths import ArgumentPath, path_text, read_argument_path
 from bylaw.rules.readers import (

@@ -13,7 +13,7 @@ from bylaw.model.diagnostic import Span
 from bylaw.model.rule import GuardPolicy, GuardSet
 from bylaw.rules.files import Format, format_of
 from bylaw.rules.loader import parse_documents, parse_guard, strip_spans
-from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
+from bylaw.rules.nodes import ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
 
 
 class NotPromoted(ValueError):

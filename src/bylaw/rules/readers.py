@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import as_json, did_you_mean, listing, nearest_choice, quote
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 
 EXTENSION = "x-"
 """keys that begin so are the user's own and never read"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bylaw.rules.located import Place, Problems
 from bylaw.rules.messages import quote
+from bylaw.rules.nodes import Place, Problems
 from bylaw.text.regex import LateRegex
 
 

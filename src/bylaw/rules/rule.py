@@ -16,8 +16,8 @@ from bylaw.model.diagnostic import Related
 from bylaw.model.rule import Action, GuardRule, Rule, Scope, Severity
 from bylaw.rules.conditions import read_conditions
 from bylaw.rules.kinds import KINDS, Kind, kind_synonyms
-from bylaw.rules.located import Located, MapNode, ScalarNode
 from bylaw.rules.messages import listing, quote, synonyms
+from bylaw.rules.nodes import Located, MapNode, ScalarNode
 from bylaw.rules.params import Context, Values, plain_params, read_params
 from bylaw.rules.readers import Choice, Fields, read_count, read_flag, read_map, read_text, read_texts
 

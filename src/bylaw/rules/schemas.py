@@ -11,10 +11,10 @@ from bylaw.model.demand import Always, FitsSchema
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.rule import Rule
 from bylaw.rules.files import UnusableFile, read_text_file
-from bylaw.rules.located import ListNode, Located, MapNode, Node, Problems, ScalarNode, Source, plain
-from bylaw.rules.located_json import parse_json
+from bylaw.rules.json_nodes import parse_json
 from bylaw.rules.messages import did_you_mean, near_name, quote, synonyms
 from bylaw.rules.names import rule_warning
+from bylaw.rules.nodes import ListNode, Located, MapNode, Node, Problems, ScalarNode, Source, plain
 from bylaw.rules.readers import read_json, read_text, report_wrong_type
 
 if TYPE_CHECKING:

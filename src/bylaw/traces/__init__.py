@@ -10,8 +10,8 @@ import os
 from typing import IO, TYPE_CHECKING, Any
 
 from bylaw.model.events import Trace
-from bylaw.traces.find import find_traces
 from bylaw.traces.formats.catalogue import FORMATS
+from bylaw.traces.trace_files import find_traces
 
 if TYPE_CHECKING:
     from bylaw.traces.source import TraceStream

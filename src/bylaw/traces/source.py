@@ -13,7 +13,6 @@ from bylaw.errors import ArgumentError, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event
 from bylaw.model.ports import TraceSource
-from bylaw.traces.find import find_traces
 from bylaw.traces.formats.bylaw.reader import header_of
 from bylaw.traces.formats.call_signs import CallSigns
 from bylaw.traces.formats.catalogue import CATALOGUE, FORMATS
@@ -24,6 +23,7 @@ from bylaw.traces.records.files import Input, open_bytes, open_path
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
 from bylaw.traces.records.problems import Problems, problem_at
 from bylaw.traces.records.repeats import SMALL, keep_repeats, warn_of_repeats
+from bylaw.traces.trace_files import find_traces
 
 Traces: TypeAlias = str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]
 """traces as a caller passes them: paths, folders, globs, loaded traces, or a list of those"""
@@ -167,12 +167,12 @@ def _format_of(source: Input, layout: Layout) -> str | None:
     text = head_of(source)[0].decode(errors="replace").strip()
     if not text:
         return None
-    from bylaw.traces.formats.other_files import describe_values  # what a file may be instead, where it is no trace
+    from bylaw.traces.formats.non_traces import describe_values  # what a file may be instead, where it is no trace
 
     containers = {Layout.TABLE: "a table", Layout.ARCHIVE: "a zip archive without JSON in it"}
     if noun := describe_values(values) if layout not in containers else containers[layout]:
         raise _not_a_trace(source.name, noun)
-    from bylaw.traces.formats.other_files import advise_on_records, describe_records
+    from bylaw.traces.formats.non_traces import advise_on_records, describe_records
 
     message = f"`{source.name}` is in no trace format that can be read: {describe_records(values)}"
     help = advise_on_records(values, next(_readable_as(values), None))
@@ -200,14 +200,14 @@ def _refuse_other_files(source: Input, layout: Layout) -> None:
     is_json = start.startswith((b"{", b"[", b"null"))
     if not start or (is_json and _QUOTED_KEY.match(start)) or next(sample(source, layout), None) is not None:
         return
-    from bylaw.traces.formats.other_files import describe_undecodable, is_javascript
+    from bylaw.traces.formats.non_traces import describe_undecodable, is_javascript
 
     if not is_json or is_javascript(start):
         raise _not_a_trace(source.name, describe_undecodable(head))
 
 
 def _not_a_trace(name: str, noun: str) -> InputError:
-    from bylaw.traces.formats.other_files import advise
+    from bylaw.traces.formats.non_traces import advise
 
     message = f"`{name}` is not a trace: it looks like {noun}"
     return InputError([Diagnostic(code="not-a-trace", message=message, file=name, help=advise(noun))])

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, Source, plain
-from bylaw.rules.located_json import parse_json
-from bylaw.rules.located_yaml import parse_yaml_documents
+from bylaw.rules.json_nodes import parse_json
+from bylaw.rules.nodes import ListNode, MapNode, Node, Problems, ScalarNode, Source, plain
+from bylaw.rules.yaml_nodes import parse_yaml_documents
 
 
 def yaml_node(text: str) -> Node:

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.rules.located import ListNode, Problems, ScalarNode, Source
-from bylaw.rules.located_json import parse_json
-from bylaw.rules.located_yaml import parse_yaml_documents
+from bylaw.rules.json_nodes import parse_json
+from bylaw.rules.nodes import ListNode, Problems, ScalarNode, Source
 from bylaw.rules.temporal.formula import FormulaPlaces
 from bylaw.rules.temporal.scanner import FormulaSpan
+from bylaw.rules.yaml_nodes import parse_yaml_documents
 
 
 def scalar(text: str, format: str = "yaml") -> ScalarNode:

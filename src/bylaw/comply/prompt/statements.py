@@ -23,7 +23,7 @@ from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_a
 from bylaw.comply.prompt.obligations import read_obligation, read_reservation
 from bylaw.comply.prompt.prohibitions import read_prohibition
 from bylaw.comply.prompt.readings import NO_TOOL, Reading, View, called_before, extra_words, shorten, slug
-from bylaw.comply.prompt.unread import (
+from bylaw.comply.prompt.unread_sentences import (
     carries_demand,
     forbids_by_label,
     is_passed_over,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.params import PATTERN as TEXT_OR_PATTERN
 from bylaw.rules.params import PATTERNS as TEXTS_OR_PATTERNS
 from bylaw.rules.params import (

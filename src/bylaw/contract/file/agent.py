@@ -23,8 +23,8 @@ from bylaw.contract.file import (
     report_conflict,
 )
 from bylaw.contract.model import AgentSpec, McpServer
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote
+from bylaw.rules.nodes import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.params import (
     FLAG,
     NAMES,

@@ -35,7 +35,7 @@ from bylaw.contract.file import (
     report_never_fires,
     subtree,
 )
-from bylaw.rules.located import Entry, ListNode, MapNode, Node
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node
 from bylaw.rules.params import COUNT, FLAG, NAMES, Context, Param, Values, choice
 from bylaw.rules.readers import report_wrong_type
 

@@ -31,8 +31,8 @@ from bylaw.contract.model import Check, Invariant, KeepsRule, Weight, When
 from bylaw.contract.recovery import no_duplicate_side_effects, recovers_within
 from bylaw.model.rule import Rule
 from bylaw.rules.files import UnusableFile, read_text_file
-from bylaw.rules.located import Entry, MapNode, Node, ScalarNode
 from bylaw.rules.messages import nearest_choice, quote
+from bylaw.rules.nodes import Entry, MapNode, Node, ScalarNode
 from bylaw.rules.params import (
     FLAG,
     NAMES,

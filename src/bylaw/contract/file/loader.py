@@ -56,8 +56,8 @@ from bylaw.model.diagnostic import Span
 from bylaw.model.rule import Rule
 from bylaw.rules.files import FilePath, Format, UnusableFile, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import MapNode, Node, Problems, Source, Unreadable
 from bylaw.rules.messages import did_you_mean, listing, quote
+from bylaw.rules.nodes import MapNode, Node, Problems, Source, Unreadable
 from bylaw.rules.params import TEXTS_SCHEMA, Context, Param, params_schema
 from bylaw.rules.policy import CONTRACT, holds_contract, read_file_keys, read_policy
 from bylaw.rules.readers import report_wrong_type

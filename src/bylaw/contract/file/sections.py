@@ -16,8 +16,8 @@ from bylaw.contract.file import TEXT, WEIGHT, Table, check_unique, keyword, list
 from bylaw.contract.file.faults import ATTACK, INSTRUCTION, add_label, read_faults
 from bylaw.contract.model import Conversation, Prompt, Scenario, Scoring, Variation
 from bylaw.contract.variations import KINDS
-from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote
+from bylaw.rules.nodes import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.params import FLAG, NAMES, TEXTS_SCHEMA, Context, Param, ParamType
 from bylaw.rules.readers import read_text, report_wrong_type
 from bylaw.rules.rule import Ids

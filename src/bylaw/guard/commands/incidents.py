@@ -40,7 +40,7 @@ from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.channels import Notify
-    from bylaw.guard.incidents.follow import Step
+    from bylaw.guard.incidents.follower import Step
     from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores.records import Notification
 
@@ -322,7 +322,7 @@ def follow(
     Counters over a time window are evaluated here. A failed delivery is reported on standard error;
     with --once, the exit code is then 4.
     """
-    from bylaw.guard.incidents.follow import make_follower
+    from bylaw.guard.incidents.follower import make_follower
 
     rules = load_rules(policies, version, inputs)
     if webhook is None and config is None and escalate_to is not None:
@@ -425,7 +425,7 @@ def replay(
 
     The log is read from its beginning, whatever `follow` has processed so far. Nothing is written without --write.
     """
-    from bylaw.guard.incidents.follow import replay as replay_log
+    from bylaw.guard.incidents.follower import replay as replay_log
 
     start = parse_time("--since", since)
     rules = load_rules(policies, version, inputs)

@@ -52,7 +52,7 @@ from bylaw.rules.files import UnusableFile, format_of, index_of, read_text_file
 from bylaw.rules.guard.manifest_documents import INDEX_KIND
 from bylaw.rules.guard.manifest_export import as_json_text, as_yaml_text
 from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import ListNode, MapNode, Node, Problems, Source, Unreadable
+from bylaw.rules.nodes import ListNode, MapNode, Node, Problems, Source, Unreadable
 from bylaw.rules.versions import select_version
 from bylaw.text.redaction.redactor import redacted
 

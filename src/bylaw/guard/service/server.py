@@ -25,7 +25,7 @@ from uvicorn.supervisors import Multiprocess
 from bylaw.files import clean_up_on_signals
 from bylaw.files.temporary import TemporaryFolder
 from bylaw.guard.incidents.channels import open_channels
-from bylaw.guard.incidents.follow import make_follower
+from bylaw.guard.incidents.follower import make_follower
 from bylaw.guard.policies import FileWatch
 from bylaw.guard.service.app import READY, VARIABLE, ServeConfig, make_app, make_versions
 from bylaw.guard.service.rule_versions import RuleVersions

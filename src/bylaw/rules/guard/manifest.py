@@ -38,8 +38,8 @@ from bylaw.rules.guard.manifest_documents import (
 )
 from bylaw.rules.guard.manifest_operations import Operations, is_null, mappings, tool_names
 from bylaw.rules.guard.section import Guard, read_guard_rules, read_mode
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, report_wrong_type
 from bylaw.rules.rule import Ids, Item

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from bylaw.rules.files import INDEX_FILES, UnusableFile, format_of, index_of, read_documents, read_text_file
 from bylaw.rules.kinds import KINDS
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
 from bylaw.rules.messages import did_you_mean, quote
+from bylaw.rules.nodes import Entry, ListNode, MapNode, Node, Problems, ScalarNode, Source, Unreadable
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_text, report_wrong_type
 

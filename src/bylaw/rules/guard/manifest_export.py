@@ -174,7 +174,7 @@ def as_yaml_text(value: _Json, *, documents: bool = False) -> str:
     """YAML that this project and YAML 1.1 tools read as the same values. `documents`: one for each item of a list."""
     import yaml
 
-    from bylaw.rules.located_yaml import read_scalar
+    from bylaw.rules.yaml_nodes import read_scalar
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:

@@ -16,8 +16,8 @@ from bylaw.model.rule import Action, Rule, Scope
 from bylaw.model.temporal import ResultOf, ToolIs
 from bylaw.rules.guard.manifest_documents import OPERATION_KEYS, SERVICE_KEYS, Document, Inputs
 from bylaw.rules.guard.section import read_tools
-from bylaw.rules.located import ListNode, Located, MapNode, Node, Problems, ScalarNode
 from bylaw.rules.messages import listing, quote, synonyms
+from bylaw.rules.nodes import ListNode, Located, MapNode, Node, Problems, ScalarNode
 from bylaw.rules.readers import Fields, read_flag, read_text, report_wrong_type
 from bylaw.rules.rule import Enforcement, Item
 

@@ -12,8 +12,8 @@ from functools import partial
 from bylaw.model.condition import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, reach_of
 from bylaw.model.demand import Attempt
 from bylaw.model.rule import Action, Rule, Scope
-from bylaw.rules.located import ListNode, MapNode, Node, Problems, plain
 from bylaw.rules.messages import listing, synonyms
+from bylaw.rules.nodes import ListNode, MapNode, Node, Problems, plain
 from bylaw.rules.params import Context
 from bylaw.rules.paths import path_text
 from bylaw.rules.predicates import NAMES, LocatedPredicate, When, read_when

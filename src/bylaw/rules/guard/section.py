@@ -15,8 +15,8 @@ from bylaw.model.demand import Attempt
 from bylaw.model.diagnostic import Span
 from bylaw.model.rule import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, Rule, Scope, parse_mode
 from bylaw.rules.guard.rules import read_items
-from bylaw.rules.located import ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.messages import quote, synonyms
+from bylaw.rules.nodes import ListNode, MapNode, Node, Problems, ScalarNode, plain
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Choice, Fields, complete, read_text, report_wrong_type
 from bylaw.rules.rule import MODES as RULE_MODES

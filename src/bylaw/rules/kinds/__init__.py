@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from bylaw.model.demand import Demand
-from bylaw.rules.located import MapNode
+from bylaw.rules.nodes import MapNode
 from bylaw.rules.params import Context, Param, Values
 
 Complete: TypeAlias = Callable[[Values, MapNode, Context], Values | None]

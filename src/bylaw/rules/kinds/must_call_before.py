@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bylaw.model.demand import Before
 from bylaw.rules.calls import CALLS, SAME
-from bylaw.rules.located import MapNode
+from bylaw.rules.nodes import MapNode
 from bylaw.rules.params import FLAG, Context, Param, Values
 
 PARAMS = (

@@ -16,8 +16,8 @@ from bylaw.model.demand import Calls, Next
 from bylaw.model.temporal import TextHas
 from bylaw.rules.calls import WHERE_PARAM, calls_of
 from bylaw.rules.conditions import plain_where
-from bylaw.rules.located import MapNode, Node
 from bylaw.rules.messages import did_you_mean, quote, synonyms
+from bylaw.rules.nodes import MapNode, Node
 from bylaw.rules.params import (
     TEXT_PARAMS,
     TOOLS,

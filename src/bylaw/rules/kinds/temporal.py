@@ -41,12 +41,12 @@ A file with `apiVersion: shadow.dev/…` may write `kind: ltl_formula`. There a 
 from __future__ import annotations
 
 from bylaw.model.demand import Temporal
-from bylaw.rules.located import MapNode
+from bylaw.rules.nodes import MapNode
 from bylaw.rules.params import COUNT, FLAG, TEXT, Context, Param, Values, choice
 from bylaw.rules.temporal.events import EVENT, event_schema
 from bylaw.rules.temporal.formula import FORMULA, combine
 from bylaw.rules.temporal.patterns import EVENTS, SCOPE
-from bylaw.rules.temporal.readable import SAME, WITHIN, forms_schema
+from bylaw.rules.temporal.wording import SAME, WITHIN, forms_schema
 
 PARAMS = (
     Param("formula", FORMULA, "the formula, such as `G (tool(a) -> O tool(b))`"),

@@ -20,8 +20,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.rules.located import Entry, MapNode, Node, plain
 from bylaw.rules.messages import did_you_mean, listing, quote
+from bylaw.rules.nodes import Entry, MapNode, Node, plain
 from bylaw.rules.params import (
     FLAG,
     TEXT_PARAMS,

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from bylaw.model.demand import Temporal
 from bylaw.model.temporal import ResultOf, Seen, ToolIs, Variable, variables_in, walk
-from bylaw.rules.located import Located, MapNode, Node, Place, Problems, ScalarNode
+from bylaw.rules.nodes import Located, MapNode, Node, Place, Problems, ScalarNode
 from bylaw.rules.params import TEXT_SCHEMA, Context, ParamType, Values
 from bylaw.rules.readers import read_text
 from bylaw.rules.temporal.parser import Parsed, parse_formula
 from bylaw.rules.temporal.patterns import GLOBAL, MOST_IN_STRETCH, Scope, write_pattern_formula, write_pattern_sentence
-from bylaw.rules.temporal.readable import choose_form, write_formula, write_sentence
 from bylaw.rules.temporal.scanner import FormulaSpan, Report
 from bylaw.rules.temporal.variables import VariableBinding, check_boundedness, survey
+from bylaw.rules.temporal.wording import choose_form, write_formula, write_sentence
 
 # -- places ------------------------------------------------------------------------------------------------------------
 

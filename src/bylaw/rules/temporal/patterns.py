@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.nodes import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.params import Context, ParamType
 from bylaw.rules.readers import report_wrong_type
 from bylaw.rules.temporal.events import Event, read_event

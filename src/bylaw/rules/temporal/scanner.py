@@ -16,7 +16,8 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 
 from bylaw.model.temporal import Formula, Linear, Test, TextHas, Unit, Variable, Window, children
-from bylaw.rules.located import (
+from bylaw.rules.messages import as_json, quote, synonyms
+from bylaw.rules.nodes import (
     CONSTANTS,
     NUMBER,
     PYTHON_WORDS,
@@ -27,7 +28,6 @@ from bylaw.rules.located import (
     fraction,
     parse_whole,
 )
-from bylaw.rules.messages import as_json, quote, synonyms
 from bylaw.rules.regexes import check_pattern
 
 _BLANK = re.compile(r"\s*")

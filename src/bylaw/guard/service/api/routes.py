@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from bylaw.guard.service.api import Asked, Endpoint, Nothing, calls, desk, document, rules
+from bylaw.guard.service.api import Asked, Endpoint, Nothing, calls, document, operators, rules
 from bylaw.guard.service.auth import Principal
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import BadRequest, Unauthorized, Unavailable, Unsupported
@@ -29,7 +29,7 @@ from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.canonical import prepared
 from bylaw.text.repeated_keys import repeated_key
 
-ENDPOINTS = [one for part in (calls, desk, rules) for one in part.ENDPOINTS]
+ENDPOINTS = [one for part in (calls, operators, rules) for one in part.ENDPOINTS]
 V1 = "/v1"
 CHECK_EVERY = 1.0
 """seconds after which the credentials of a listener are checked again"""

@@ -2,7 +2,7 @@
 
 - here: one visit of a page (who asks, with what, the frame of a page, how changes and refusals are answered), and the
   address of each
-- `desk`, `rulebook`, `registry`: the views, by what people do: watch and answer, write rules, look things up
+- `operators`, `rulebook`, `registry`: the views, by what people do: watch and answer, write rules, look things up
 - `render`, `plots`: pure functions from values to text: templates and filters, differences, SVG
 - `templates`, `static`: Jinja2 templates; the style sheet, one script, and htmx with its licence
 
@@ -230,18 +230,18 @@ def _ask_to_sign_in(request: Request) -> Response:
 
 def console_routes(context: Context) -> list[BaseRoute]:
     """All below `/console`."""
-    from bylaw.guard.service.console import desk, registry, rulebook  # each imports what is above
+    from bylaw.guard.service.console import operators, registry, rulebook  # each imports what is above
 
     read: dict[str, View] = {
-        "tasks": desk.tasks,
-        "badge": desk.badge,
-        "reviews": desk.reviews,
-        "reviews/{id}": desk.review,
-        "incidents": desk.incidents,
-        "incidents/{id}": desk.incident,
-        "live": desk.live,
-        "sessions": desk.sessions,
-        "session": desk.session,
+        "tasks": operators.tasks,
+        "badge": operators.badge,
+        "reviews": operators.reviews,
+        "reviews/{id}": operators.review,
+        "incidents": operators.incidents,
+        "incidents/{id}": operators.incident,
+        "live": operators.live,
+        "sessions": operators.sessions,
+        "session": operators.session,
         "rules": rulebook.rules,
         "rules/source": rulebook.source,
         "rules/shadow": rulebook.shadow,
@@ -262,11 +262,11 @@ def console_routes(context: Context) -> list[BaseRoute]:
         "keys": registry.keys,
     }
     change: dict[str, tuple[View, View | None]] = {
-        "alerts/{id}/acknowledge": (desk.acknowledge_alert, desk.tasks),
-        "reviews/{id}/claim": (desk.claim, None),
-        "reviews/{id}/answer": (desk.answer_review, desk.review),
-        "incidents/{id}/change": (desk.change_incident, desk.incident),
-        "session/terminate": (desk.terminate, desk.session),
+        "alerts/{id}/acknowledge": (operators.acknowledge_alert, operators.tasks),
+        "reviews/{id}/claim": (operators.claim, None),
+        "reviews/{id}/answer": (operators.answer_review, operators.review),
+        "incidents/{id}/change": (operators.change_incident, operators.incident),
+        "session/terminate": (operators.terminate, operators.session),
         "rules/check": (rulebook.check, None),
         "rules/activate": (rulebook.activate, rulebook.edit),
         "rules/rollback": (rulebook.rollback, rulebook.versions),

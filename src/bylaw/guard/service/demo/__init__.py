@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.guard import Guard
-from bylaw.guard.incidents.follow import make_follower
+from bylaw.guard.incidents.follower import make_follower
 from bylaw.guard.incidents.incidents import Incidents
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.service.operations import Operations

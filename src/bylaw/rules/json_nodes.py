@@ -10,7 +10,7 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import NoReturn
 
-from bylaw.rules.located import (
+from bylaw.rules.nodes import (
     CONSTANTS,
     MAX_DEPTH,
     MAX_NODES,

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.messages import listing, quote
+from bylaw.rules.nodes import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.params import TEXTS_SCHEMA, Context, ParamType, Values
 from bylaw.rules.readers import EXTENSION, read_texts, report_wrong_type
 from bylaw.rules.temporal.atoms import PATH

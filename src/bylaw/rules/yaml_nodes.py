@@ -17,7 +17,8 @@ import yaml
 from msgspec import Struct
 
 from bylaw.model.diagnostic import Related
-from bylaw.rules.located import (
+from bylaw.rules.messages import as_json, quote
+from bylaw.rules.nodes import (
     MAX_DEPTH,
     MAX_DIGITS,
     MAX_SKIPPED,
@@ -42,7 +43,6 @@ from bylaw.rules.located import (
     report_duplicate_key,
     too_deep,
 )
-from bylaw.rules.messages import as_json, quote
 
 _CONSTANTS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
