@@ -18,7 +18,7 @@ from tests.support.yaml_files import load_yaml
 
 LINK = re.compile(r"\]\(([^)]+)\)")
 README = (ROOT / "README.md").read_text("utf-8")
-ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md")
+ROOT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md")
 
 
 def _pages_in(nav: Any) -> Iterator[str]:
