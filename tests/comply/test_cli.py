@@ -406,3 +406,5 @@ def test_an_id_means_the_same_sentence_with_and_without_traces(run: Run, folder:
     sentences = {rule["rule_id"]: rule["description"] for rule in listed}
     assert {rule["rule_id"]: rule["description"] for rule in checked} == sentences
     assert len(sentences) == 5
+    in_python = bylaw.check_compliance_sync(prompt, json.loads((folder / "refund.json").read_text()))
+    assert {rule.rule_id: rule.description for rule in in_python.extracted_rules} == sentences

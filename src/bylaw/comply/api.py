@@ -26,8 +26,8 @@ from bylaw.comply.inputs import (
 )
 from bylaw.comply.judge.providers import Judge, open_judge, require_enabled
 from bylaw.comply.judge.session import AnswerCache, JudgeSession
-from bylaw.comply.model import ComplianceResult
-from bylaw.comply.prompt import read_prompt
+from bylaw.comply.model import ComplianceResult, PromptRule
+from bylaw.comply.prompt import extract_rules, read_prompt
 from bylaw.comply.prompt.comparisons import needs_today
 from bylaw.model.events import Trace
 from bylaw.model.ports import Embedder
@@ -109,10 +109,11 @@ class Compliance:
         called = tools_called(trace.events, self._described)
         tools = called if self._tools is None else complete_tools(self._tools, called, self._prompt)
         today = first_day(trace) if self._needs_today else None
+        described, aliases = _Key(self._tools or ()), _Key(self._aliases)
         if tools != self._tools or today is not None:
-            return _compile_prompt(self._prompt, _Key(tools), _Key(self._aliases), today, self._embeddings)
+            return _compile_prompt(self._prompt, _Key(tools), described, aliases, today, self._embeddings)
         if self._own is None:
-            self._own = _compile_prompt(self._prompt, _Key(tools), _Key(self._aliases), None, self._embeddings)
+            self._own = _compile_prompt(self._prompt, _Key(tools), described, aliases, None, self._embeddings)
         return self._own
 
 
@@ -181,11 +182,18 @@ def _embedder() -> Embedder:
 
 @lru_cache(maxsize=128)
 def _compile_prompt(
-    prompt: str, tools: _Key, aliases: _Key, today: str | None = None, embeddings: bool = False
+    prompt: str, tools: _Key, described: _Key, aliases: _Key, today: str | None = None, embeddings: bool = False
 ) -> CompiledPrompt:
     embedder = _embedder() if embeddings else None
-    rules = read_prompt(prompt, tools=tools.value, aliases=aliases.value, today=today, embedder=embedder)
+    stated = _stated_rules(prompt, described, aliases) if tools != described else ()
+    rules = read_prompt(prompt, tools=tools.value, aliases=aliases.value, today=today, embedder=embedder, stated=stated)
     return CompiledPrompt(rules)
+
+
+@lru_cache(maxsize=8)
+def _stated_rules(prompt: str, described: _Key, aliases: _Key) -> tuple[PromptRule, ...]:
+    """The rules as `comply rules` lists them, without a trace: ids are theirs, whatever tools a trace shows."""
+    return extract_rules(prompt, tools=described.value, aliases=aliases.value)
 
 
 def _judge(judge: str | Judge | None, url: str | None) -> Judge | None:
