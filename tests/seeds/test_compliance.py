@@ -112,7 +112,7 @@ def test_the_example_runs_with_its_import_line_changed(run: Run, capsys: pytest.
 
 def test_the_example_also_reports_the_missing_confirmation(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     run(EXAMPLE.replace("from pisama_agent_sdk import", "from bylaw import"))
-    assert "confirm-before-drop-table: " in capsys.readouterr().out
+    assert "confirm-before-delete-drop-remove: " in capsys.readouterr().out
 
 
 def test_the_call_is_awaited() -> None:

@@ -201,16 +201,9 @@ def test_bounded_count_counts_in_each_scope(scope: str, count: int) -> None:
 
 @pytest.mark.parametrize(("pattern", "scope"), CASES)
 def test_patterns_are_read(pattern: str, scope: str) -> None:
-    scopes = {
-        "global": "global",
-        "before": "{before: r}",
-        "after": "{after: q}",
-        "between": "{between: [q, r]}",
-        "after-until": "{after: q, until: r}",
-    }
     events = ", ".join(f"{key}: {2 if key == 'n' else key}" for key in EVENTS[pattern])
     ruleset = parse_rules(
-        f"- {{id: a, kind: temporal, params: {{pattern: {pattern}, {events}, scope: {scopes[scope]}}}}}"
+        f"- {{id: a, kind: temporal, params: {{pattern: {pattern}, {events}, scope: {SCOPES[scope]}}}}}"
     )
     assert ruleset.diagnostics == ()
     demand = ruleset.rules[0].demand
@@ -219,16 +212,41 @@ def test_patterns_are_read(pattern: str, scope: str) -> None:
     assert demand.formula == formula(re.sub(r"\bn\b", "2", text))
 
 
-@pytest.mark.parametrize("scope", ["before", "between"])
+SCOPES = {
+    "global": "global",
+    "before": "{before: r}",
+    "after": "{after: q}",
+    "between": "{between: [q, r]}",
+    "after-until": "{after: q, until: r}",
+}
+
+
+def outcome(pattern: str, scope: str, tools: str) -> str:
+    """What the engine says of calls of these tools."""
+    events = ", ".join(f"{key}: {2 if key == 'n' else key}" for key in EVENTS[pattern])
+    params = f"{{pattern: {pattern}, {events}, scope: {SCOPES[scope]}}}"
+    rules = parse_rules(f"- {{id: a, kind: temporal, scope: trace, params: {params}}}").rules
+    calls = [{"role": "assistant", "tool_calls": [{"function": {"name": name}}]} for name in tools.split()]
+    trace = bylaw.load_trace(json.dumps([*calls, {"role": "assistant", "content": "done"}]).encode())
+    return bylaw.check(trace, rules).worst("a")
+
+
+@pytest.mark.parametrize(("pattern", "scope"), [case for case in CASES if case[1] != "global"])
+def test_a_pattern_is_vacuous_if_its_stretch_never_comes(pattern: str, scope: str) -> None:
+    without = {"before": "q p s t", "after": "r p s t r", "between": "r p s t r", "after-until": "r p s t r"}
+    assert outcome(pattern, scope, without[scope]) == "vacuous"
+
+
+@pytest.mark.parametrize(("pattern", "scope"), [case for case in CASES if case[0] in ("absence", "existence")])
+def test_a_pattern_is_decided_by_a_stretch_that_comes_without_p(pattern: str, scope: str) -> None:
+    wanted = "ok" if pattern == "absence" else "violated"
+    assert outcome(pattern, scope, "q s r") == wanted
+
+
+@pytest.mark.parametrize("scope", ["before", "after", "between", "after-until"])
 @pytest.mark.parametrize("pattern", ["precedence", "response", "chain_precedence", "chain_response"])
 def test_a_pattern_about_p_is_vacuous_in_stretches_without_p(pattern: str, scope: str) -> None:
-    bounds = "{before: r}" if scope == "before" else "{between: [q, r]}"
-    events = ", ".join(f"{key}: {key}" for key in EVENTS[pattern])
-    rules = parse_rules(
-        f"- {{id: a, kind: temporal, scope: trace, params: {{pattern: {pattern}, {events}, scope: {bounds}}}}}"
-    ).rules
-    verdicts = {"q s t r p": "vacuous", "q s t p s t r": "ok", "q p r": "violated"}
-    for tools, wanted in verdicts.items():
-        calls = [{"role": "assistant", "tool_calls": [{"function": {"name": name}}]} for name in tools.split()]
-        trace = bylaw.load_trace(json.dumps([*calls, {"role": "assistant", "content": "done"}]).encode())
-        assert bylaw.check(trace, rules).worst("a") == wanted, tools
+    outside = "p " if scope == "after" else "p q s t r p" if scope == "after-until" else "q s t r p"
+    assert outcome(pattern, scope, outside if scope != "before" else "s t r p") == "vacuous"
+    assert outcome(pattern, scope, "q s t p s t r") == "ok"
+    assert outcome(pattern, scope, "q p r") == "violated"

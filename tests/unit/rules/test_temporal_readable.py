@@ -73,7 +73,7 @@ WRITTEN = [
     ("{never: {stop_reason: max_tokens}}", "G !stop_reason(max_tokens)"),
     ("{never: {stop_reason: [a, b]}}", "G !(stop_reason(a) | stop_reason(b))"),
     ("{before: {text: a}, require: {user: b}}", 'G (text("a") -> Y O user("b"))'),
-    ("{pattern: absence, p: {text: bye}, scope: {after: q}}", 'G (text("bye") -> !O tool(q))'),
+    ("{pattern: absence, p: {text: bye}, scope: {after: q}}", 'G (O tool(q) -> !text("bye"))'),
     ("{pattern: bounded_count, p: a, n: 3}", "G (tool(a) -> count(tool(a)) <= 3)"),
 ]
 

@@ -44,22 +44,22 @@ FORMULAS: dict[str, dict[str, str]] = {
     "absence": {
         "global": "G !p",
         "before": "G (first r -> !Y O p)",
-        "after": "G (p -> !O q)",
-        "between": "G (r -> !Y (!r S (p & open)))",
-        "after-until": "G (p -> !open)",
+        "after": "G (O q -> !p)",
+        "between": "G ((r & Y open) -> !Y (!r S (p & open)))",
+        "after-until": "G (open -> !p)",
     },
     "existence": {
         "global": "F p",
         "before": "G (first r -> Y O p)",
         "after": "G ((q & !Y O q) -> F p)",
-        "between": "G (r -> !Y ((!p & !r) S (q & !p & !r)))",
+        "between": "G ((r & Y open) -> !Y ((!p & !r) S (q & !p & !r)))",
         "after-until": "G ((q & !r) -> (!r U (p & !r)))",
     },
     "universality": {
         "global": "G p",
         "before": "G (first r -> !Y O !p)",
         "after": "G (O q -> p)",
-        "between": "G (r -> !Y (!r S (!p & open)))",
+        "between": "G ((r & Y open) -> !Y (!r S (!p & open)))",
         "after-until": "G (open -> p)",
     },
     "precedence": {
@@ -67,7 +67,7 @@ FORMULAS: dict[str, dict[str, str]] = {
         "before": "G ((first r & Y O p) -> !Y O (p & !O s))",
         "after": "G ((p & O q) -> O (s & O q))",
         "between": "G ((r & Y (!r S (p & open))) -> !Y (!r S (p & ((!s & !r) S (q & !s & !r)))))",
-        "after-until": "G (p -> !((!s & !r) S (q & !s & !r)))",
+        "after-until": "G ((p & open) -> !((!s & !r) S (q & !s & !r)))",
     },
     "response": {
         "global": "G (p -> F s)",
@@ -81,7 +81,7 @@ FORMULAS: dict[str, dict[str, str]] = {
         "before": "G ((first r & Y O p) -> !Y O (p & !O (t & Y O s)))",
         "after": "G ((p & O q) -> O (t & Y O (s & O q)))",
         "between": f"G ((r & Y (!r S (p & open))) -> !Y (!r S (p & {_NO_CHAIN.format('q')})))",
-        "after-until": f"G (p -> !{_NO_CHAIN.format('q')})",
+        "after-until": f"G ((p & open) -> !{_NO_CHAIN.format('q')})",
     },
     "chain_response": {
         "global": "G (p -> F (s & X F t))",
@@ -93,9 +93,9 @@ FORMULAS: dict[str, dict[str, str]] = {
     "bounded_count": {
         "global": "G (p -> count(p) <= n)",
         "before": "G (first r -> count(p & !O r) <= n)",
-        "after": "G (p -> count(p & O q) <= n)",
-        "between": "G (r -> !Y (!r S more))",
-        "after-until": "G (p -> !more)",
+        "after": "G ((p & O q) -> count(p & O q) <= n)",
+        "between": "G ((r & Y open) -> !Y (!r S more))",
+        "after-until": "G ((p & open) -> !more)",
     },
 }
 
