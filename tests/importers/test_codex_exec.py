@@ -111,7 +111,8 @@ def test_tokens_are_those_of_a_turn_although_the_stream_sums_them_up() -> None:
 def test_tokens_that_are_no_counts_are_reported() -> None:
     trace = read(THREAD, TURN, said("a", "Hi."), done(-1, 2))
     assert [one.usage and (one.usage.input_tokens, one.usage.output_tokens) for one in responses(trace)] == [(None, 2)]
-    assert [problem.code for problem in trace.problems] == ["bad-usage"]
+    (problem,) = trace.problems
+    assert (problem.code, problem.message.partition(",")[0]) == ("bad-usage", "usage `input_tokens` is negative")
     wrong: list[Any] = [[], 7, "many"]
     for usage in wrong:
         trace = read(THREAD, TURN, said("a", "Hi."), {"type": "turn.completed", "usage": usage})
@@ -300,6 +301,85 @@ def test_runs_that_were_resumed_use_ids_again() -> None:
     assert [one.turn for one in results(trace)] == [0, 2]
     unfinished = [*run[:3], *run]
     assert [(one.turn, one.content) for one in results(read(*unfinished))] == [(1, "x")]
+
+
+def paid(phase: str, arguments: Any, **rest: Any) -> dict[str, Any]:
+    about = {"server": "shop", "tool": "pay", "arguments": arguments, **rest}
+    return item(phase, "a", "mcp_tool_call", **about)
+
+
+def changed(phase: str, *paths: str) -> dict[str, Any]:
+    return item(phase, "a", "file_change", changes=[{"path": path, "kind": "update"} for path in paths])
+
+
+@pytest.mark.parametrize(
+    ("started", "completed", "expected", "tools"),
+    [
+        (ran("a", "ls"), ran("a", "rm -rf /", "x", 0), {"command": "rm -rf /"}, {"command_execution"}),
+        (paid("started", {"amount": 1}), paid("completed", {"amount": 9}), {"amount": 9}, {"pay"}),
+        (paid("started", '{"amount": 1}'), paid("completed", {"amount": 9}), {"amount": 9}, {"pay"}),
+        (paid("started", {"amount": 1}), paid("completed", {"amount": True}), {"amount": True}, {"pay"}),
+        (paid("started", {}), paid("completed", {}, tool="drop"), {}, {"pay", "drop"}),
+        (paid("started", {}), paid("completed", {}, server="bank"), {}, {"pay"}),
+        (ran("a", "ls"), changed("completed", "x"), {"changes": [{"path": "x", "kind": "update"}]}, None),
+        (said("a", "hm") | {"type": "item.started"}, ran("a", "rm", "x", 0), {"command": "rm"}, {"command_execution"}),
+        (item("started", "a", "new_kind"), ran("a", "rm", "x", 0), {"command": "rm"}, {"*"}),
+        (item("started", "a", "web_search", query="x"), ran("a", "rm", "x", 0), {"command": "rm"}, None),
+        (changed("started", "a"), changed("updated", "b"), {"changes": [{"path": "b", "kind": "update"}]}, None),
+    ],
+)
+def test_an_item_that_ends_as_another_call_is_that_call_too(
+    started: dict[str, Any], completed: dict[str, Any], expected: Any, tools: set[str] | None
+) -> None:
+    trace = read(THREAD, TURN, started, completed, said("b", "bye"), done(1, 1))
+    assert calls(trace)[-1].arguments == expected
+    assert [one.code for one in trace.problems if one.code != "unread-content"] == ["disagreeing-call"]
+    unread = {tool for one in responses(trace) for tool in one.unread}
+    assert unread == (tools or {started["item"]["type"], completed["item"]["type"]})
+    if completed["type"] == "item.completed":
+        assert [one.call_id for one in results(trace)] == [calls(trace)[-1].call_id]
+
+
+@pytest.mark.parametrize("nothing", [None, {}, "", "{}"])
+def test_arguments_that_were_not_known_at_the_start_are_those_of_the_end(nothing: Any) -> None:
+    ended = paid("completed", {"amount": 900})
+    trace = read(THREAD, TURN, ran("c", "ls"), paid("started", nothing, server=None), ended, said("b", "x"), done(1, 1))
+    assert [call.arguments for call in calls(trace)] == [{"command": "ls"}, {"amount": 900}]
+    assert trace.problems == ()
+    block = (responses(trace)[0].content or [])[1]
+    assert (block["input"], block["server_name"]) == ({"amount": 900}, "shop")
+    kept = read(THREAD, TURN, paid("started", {"amount": 900}), paid("completed", nothing), done(1, 1))
+    assert ([call.arguments for call in calls(kept)], kept.problems) == ([{"amount": 900}], ())
+    late = read(THREAD, TURN, paid("started", nothing), said("b", "x"), ended, done(1, 1))
+    assert calls(late)[-1].arguments == {"amount": 900}, "the answer of the call was over"
+    assert [one.code for one in late.problems] == ["disagreeing-call"]
+
+
+def test_changes_and_agents_that_were_not_known_at_the_start() -> None:
+    trace = read(THREAD, TURN, changed("started"), changed("completed", "/etc/passwd"), done(1, 1))
+    assert [call.arguments for call in calls(trace)] == [{"changes": [{"path": "/etc/passwd", "kind": "update"}]}]
+    about = {"tool": "spawn_agent", "sender_thread_id": "s1", "prompt": "look"}
+    begun = item("started", "a", "collab_tool_call", **about, receiver_thread_ids=[])
+    ended = item("completed", "a", "collab_tool_call", **about, receiver_thread_ids=["s2"])
+    spawned = read(THREAD, TURN, begun, ended, done(1, 1))
+    assert [(call.arguments or {})["receiver_thread_ids"] for call in calls(spawned)] == [["s2"]]
+    assert trace.problems == spawned.problems == ()
+
+
+def test_an_id_that_another_turn_uses_again_is_another_call() -> None:
+    for end in (done(1, 1), FAILED):
+        trace = read(THREAD, TURN, ran("a", "ls"), end, TURN, ran("a", "rm -rf /", "x", 0), said("b", "x"), done(2, 2))
+        assert [(call.arguments or {})["command"] for call in calls(trace)] == ["ls", "rm -rf /"]
+        assert [one.call_id for one in results(trace)] == [calls(trace)[1].call_id]
+        assert trace.problems == ()
+
+
+def test_a_command_that_is_a_list_of_words() -> None:
+    words: Any = ["bash", "-lc", "rm -rf /"]
+    trace = read(THREAD, TURN, ran("a", words), ran("a", words, "x", 0), done(1, 1))
+    assert [call.arguments for call in calls(trace)] == [{"command": "bash -lc 'rm -rf /'"}]
+    with pytest.raises(InputError, match="command"):
+        read(THREAD, TURN, ran("a", [1], "x", 0))  # type: ignore[arg-type]
 
 
 @pytest.mark.proof

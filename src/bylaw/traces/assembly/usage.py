@@ -157,12 +157,15 @@ class _Counts:
             return value
         if isinstance(value, float) and value.is_integer() and value >= 0:
             return int(value)
-        kind = "negative" if isinstance(value, (int, float)) and value < 0 else json_type(value)
-        problem = f"usage `{name}` is {kind}, not a count, so it counts as not recorded"
-        if isinstance(value, float) and value >= 0:
-            problem = f"usage `{name}` is {value}, not a whole number, so it counts as not recorded"
-        self.unread.append(problem)
+        self.unread.append(not_a_count(name, value))
         return None
+
+
+def not_a_count(name: str, value: Any) -> str:
+    """The message about a value that is not a count of tokens."""
+    kind = "negative" if isinstance(value, (int, float)) and value < 0 else json_type(value)
+    problem = f"{value}, not a whole number" if isinstance(value, float) and value >= 0 else f"{kind}, not a count"
+    return f"usage `{name}` is {problem}, so it counts as not recorded"
 
 
 def _sum(counts: list[int | None]) -> int | None:

@@ -7,6 +7,7 @@ what the model saw are not printed. Tokens are counted once a turn, as a sum ove
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,9 +17,10 @@ from msgspec.structs import replace
 
 from bylaw.model.canonical import json_type
 from bylaw.model.events import Event, Locator, Origin, Usage
-from bylaw.traces.assembly.content import EVERYTHING, AssistantContent, calls_in, read_content
+from bylaw.traces.assembly.content import EVERYTHING, AssistantContent, calls_in, read_arguments, read_content
 from bylaw.traces.assembly.conversation import Conversation, Settings
-from bylaw.traces.assembly.usage import count_of, usage_from_counts
+from bylaw.traces.assembly.session_buffer import is_same_value, join_unread
+from bylaw.traces.assembly.usage import count_of, not_a_count, usage_from_counts
 from bylaw.traces.formats.chat_message import item_of
 from bylaw.traces.formats.reader import MOST_RECENT, AssemblingReader, OpenedFile, remember
 from bylaw.traces.formats.record import (
@@ -43,6 +45,8 @@ _CALLS = frozenset(("command_execution", "file_change", _SEARCH, _PLAN))
 """items that are calls, named by their type …"""
 _NAMED_CALLS = frozenset(("mcp_tool_call", "collab_tool_call"))
 """… and those that name a tool"""
+_STARTED_CALLS = (_CALLS | _NAMED_CALLS) - {_SEARCH, _PLAN}
+"""calls that are added when they start"""
 _NO_ARGUMENTS = frozenset(
     ("id", "type", "tool", "status", "aggregated_output", "exit_code", "result", "error", "agents_states")
 )
@@ -57,8 +61,8 @@ _ASKS = "request_user_input"
 _UNREAD = "{} of type `{}` is stored, but rules do not look into it"
 _MOST_ITEMS = 1 << 16
 """items of a thread whose start is remembered"""
-_NO_USAGE = "`usage` is {}, not an object, so it counts as not recorded"
-_NO_COUNT = "usage `{}` is {}, not a count, so it counts as not recorded"
+_DISAGREES = "item `{}` ended as another call than the one that it started as"
+_DISAGREES_HELP = "the one that it ended as is a call too, and rules about either tool are inconclusive"
 _UNPRINTED = (
     "Codex does not print calls that it refused, calls of some of its own tools such as `view_image`, and what agents "
     "that it started did"
@@ -91,6 +95,7 @@ class _PendingAnswer(Struct, eq=False):
     answer: AssistantContent = field(default_factory=AssistantContent)
     places: list[Locator] = []
     """where each call stands"""
+    numbers: dict[str | None, int] = {}  # of its calls, by their ids
     unread: tuple[str, ...] = ()
     usage: Usage | None = None
     ran: dict[str | None, bool] = {}
@@ -173,7 +178,6 @@ class CodexExecReader(AssemblingReader):
     def _begin(self, thread: str) -> None:
         """A thread begins, or is resumed by another run of the program."""
         self._end_turn()
-        self._items.clear()
         self._is_named = True
         if thread != self._thread:
             if self._current is not None:
@@ -201,10 +205,10 @@ class CodexExecReader(AssemblingReader):
         self._end_turn()
 
     def _end_turn(self) -> None:
-        for id, (record, path, item) in list(self._items.items()):
-            if item["type"] in _TEXTS or item["type"] == _SEARCH:  # other calls were added when they were started
-                del self._items[id]
+        for record, path, item in self._items.values():
+            if item["type"] in (*_TEXTS, _SEARCH):  # other calls were added when they were started
                 self._add_output(record, path, item)
+        self._items.clear()  # the next turn may use their ids for other items
         self._respond()
         self._answers, self._is_running = 0, False
 
@@ -224,11 +228,11 @@ class CodexExecReader(AssemblingReader):
         if recorded is None:
             return None
         if not isinstance(recorded, dict):
-            record.warn("bad-usage", _NO_USAGE.format(json_type(recorded)), path)
+            record.warn("bad-usage", f"`usage` is {json_type(recorded)}, not an object: it is not read", path)
             return None
         sums = {key: count for key, value in recorded.items() if (count := count_of(value)) is not None}
         for key in [key for key, value in recorded.items() if value is not None and key not in sums]:
-            record.warn("bad-usage", _NO_COUNT.format(key, json_type(recorded[key])), (*path, key))
+            record.warn("bad-usage", not_a_count(key, recorded[key]), (*path, key))
         before = self._sums.get(self._thread, {}) if self._is_named else {}
         if any(count < before.get(key, 0) for key, count in sums.items()):
             before = {}
@@ -250,28 +254,56 @@ class CodexExecReader(AssemblingReader):
             if not isinstance(item, dict) or not isinstance(item.get(key), str):
                 raise MalformedRecord(f"an item is an object with a `{key}`", path[-1:] if item is not None else ())
         kind, id, source = item["type"], item["id"], record.locator(item_of(path))
-        known = self._items.get(id)
+        before = self._items[id][2] if id in self._items else None
         is_over = phase == "item.completed"
+        if isinstance(words := item.get("command"), list) and all(isinstance(word, str) for word in words):
+            item = {**item, "command": shlex.join(words)}
         needed, wanted = _NEEDED.get(kind, ("id", str))
         if not isinstance(item.get(needed), wanted) and (is_over or kind not in _TEXTS):
             raise MalformedRecord(f"an item of type `{kind}` has no `{needed}`", path[-1:])
+        disagrees = before is not None and before["type"] != kind and not {before["type"], kind} <= _TEXTS.keys()
+        if before is not None and kind in _STARTED_CALLS and not disagrees:
+            item, disagrees = self._complete_call(before, item)
         if kind == "error":
             self._add_mark(source, kind, item)
         elif kind == _PLAN:
-            if known is None or known[2].get("items") != item.get("items"):
+            if before is None or before.get("items") != item.get("items"):
                 self._add_output(record, path, item)
                 self._add_result(source, item)
         elif kind in _TEXTS or kind == _SEARCH:  # they grow until they are completed
             if is_over:
                 self._add_output(record, path, item)
-        elif known is None:
+        elif before is None or disagrees:
             self._add_output(record, path, item)
-        if is_over and (kind in _NAMED_CALLS or (kind in _CALLS and kind != _PLAN)):
+        if disagrees and before is not None:
+            answer = self._answer(source)
+            answer.unread = join_unread(answer.unread, (*_tools_of(before), *_tools_of(item)))
+            self._problems.warn_of(source, "disagreeing-call", _DISAGREES.format(id), _DISAGREES_HELP)
+        if is_over and (kind in _STARTED_CALLS or kind == _SEARCH):
             self._add_result(source, item)
         if is_over and kind != _PLAN:
             self._items.pop(id, None)
         else:
             remember(self._items, id, (record, path, item), _MOST_ITEMS)
+
+    def _complete_call(self, before: dict[str, Any], item: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """The item with what only its start recorded, and whether it is another call than the one that was added."""
+        was, now = _call_of(before), _call_of(item)
+        whole = {**item, **{key: value for key, value in was.items() if key not in now}}
+        if any(key in was and not is_same_value(was[key], value) for key, value in now.items()):
+            return item, True
+        if now.keys() <= was.keys():
+            return whole, False
+        id, pending = self._id_of(item["id"]), self._pending
+        at = None if pending is None else pending.numbers.get(id)
+        if pending is None or at is None:
+            return whole, True  # its answer is complete
+        arguments, server = _arguments_of(whole)
+        pending.answer.arguments[at] = parsed, raw = read_arguments(arguments)
+        pending.answer.uses[at].update(input=raw if parsed is None else parsed)
+        if server is not None:
+            pending.answer.uses[at]["server_name"] = server
+        return whole, False
 
     def _add_output(self, record: Record, path: Path, item: dict[str, Any]) -> None:
         kind, id, source = item["type"], item["id"], record.locator(item_of(path))
@@ -283,12 +315,9 @@ class CodexExecReader(AssemblingReader):
             name = kind if kind in _CALLS else text_field(item, "tool")
             if name is None:
                 raise MalformedRecord(f"a `{kind}` has no `tool`", path[-1:])
-            arguments = {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}
+            arguments, server = _arguments_of(item)
             remember(self._versions, id, self._versions.get(id, 0) + 1, _MOST_ITEMS)
-            if kind == "mcp_tool_call":
-                self._add_call(source, self._id_of(id), name, item.get("arguments"), server=item.get("server"))
-            else:
-                self._add_call(source, self._id_of(id), name, arguments, is_run=kind != _SEARCH)
+            self._add_call(source, self._id_of(id), name, arguments, is_run=kind != _SEARCH, server=server)
         else:
             self._add_unread(record, path, "an item", item)
 
@@ -303,6 +332,7 @@ class CodexExecReader(AssemblingReader):
         pending = self._answer(source)
         more = {} if server is None else {"server_name": server}
         block = "tool_use" if is_run else "server_tool_use"
+        pending.numbers[id] = len(pending.answer.uses)
         pending.answer.add_call(id, name, arguments, block, **more)
         pending.places.append(source)
         if id is not None and pending.later:  # it follows a result in the same answer: the provider ran that call
@@ -379,6 +409,29 @@ class CodexExecReader(AssemblingReader):
         )
         for add in pending.later:
             add()
+
+
+def _arguments_of(item: dict[str, Any]) -> tuple[Any, Any]:
+    """The arguments of a call, and its server."""
+    if item["type"] == "mcp_tool_call":
+        return item.get("arguments"), item.get("server")
+    return {key: value for key, value in item.items() if key not in _NO_ARGUMENTS}, None
+
+
+def _call_of(item: dict[str, Any]) -> dict[str, Any]:
+    """What says which call an item is, as far as it is recorded."""
+    arguments, server = _arguments_of(item)
+    if item["type"] == "mcp_tool_call":
+        parsed, raw = read_arguments(arguments)
+        arguments = {"arguments": raw if parsed is None else parsed, "server": server}
+    return {key: one for key, one in {**arguments, "tool": item.get("tool")}.items() if one not in (None, "", [], {})}
+
+
+def _tools_of(item: dict[str, Any]) -> tuple[str, ...]:
+    """The tools that an item may be a call of."""
+    kind = item["type"]
+    name = kind if kind in _CALLS else text_field(item, "tool")
+    return () if kind in (*_TEXTS, "error") else EVERYTHING if name is None else (name,)
 
 
 def _content(item: dict[str, Any]) -> Any:
