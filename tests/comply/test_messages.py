@@ -32,7 +32,11 @@ OPERATORS = (
     r"\$\w+ =",
 )
 FORMULA = re.compile("|".join(OPERATORS))
-TRACED = [pytest.param(case, id=f"{file}: {case['says']}") for file, case in cases() if "violates" in case]
+TRACED = [(file, case) for file, case in cases() if "violates" in case]
+EACH = [
+    pytest.param(case, id=f"{file}: {case['says']}", marks=[pytest.mark.proof] if number % 4 else [])
+    for number, (file, case) in enumerate(TRACED)
+]
 
 
 def formulas_in(message: str, prompt: str) -> list[str]:
@@ -40,7 +44,7 @@ def formulas_in(message: str, prompt: str) -> list[str]:
     return [found[0] for found in FORMULA.finditer(message) if found[0] not in prompt]
 
 
-@pytest.mark.parametrize("case", TRACED)
+@pytest.mark.parametrize("case", EACH)
 def test_no_message_about_a_sentence_holds_a_formula(case: dict[str, Any]) -> None:
     prompt = parse_prompt_rules(case["says"], read(case))
     assert has_no_formula(prompt, case["says"], case["violates"])
@@ -78,3 +82,19 @@ def test_a_call_whose_needed_calls_failed_is_reported_in_words() -> None:
     ]
     (violation,) = bylaw.check_compliance_sync(text, events).violations
     assert violation.explanation.endswith(": `delete_rows` was called, but each call that it needs failed")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('Only call send_email after get_order returned "paid".', '"paid"'),
+        ("Never call send_email after get_order returned 'not paid'.", '"not paid"'),
+        ('Call get_order with order_id "full" before send_email.', '"full"'),
+        ("Always call lookup and verify_identity before issue_refund.", "lookup"),
+        ("After cancel_order, call `notify` and `send_email`.", "notify"),
+        ("Never call any tool except lookup and get_order.", "lookup"),
+    ],
+)
+def test_words_of_a_list_or_condition_that_no_event_shows_are_the_reason(text: str, words: str) -> None:
+    (rule,) = bylaw.check_compliance_sync(text, [{"type": "user_message", "content": "hi"}]).extracted_rules
+    assert (rule.state, rule.reason) == ("undecided", f"it mentions `{words}`, which no event shows")

@@ -121,4 +121,4 @@ def test_places_are_read_in_time_by_length(part: str) -> None:
         decisions((part * length)[:length] + " 7")
         return time.process_time() - started
 
-    assert min(spent(40_000 + i) for i in range(2)) < 8 * 6 * max(spent(5_000), 0.001)
+    assert min(spent(16_000 + i) for i in range(2)) < 8 * 6 * max(spent(2_000), 0.001)
