@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from bylaw.comply.model import PromptRule
+from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope, topic_words
 from bylaw.comply.prompt.markers import Force, find_marker, has_exception, imperative_at
-from bylaw.comply.prompt.readings import Reading, View, shorten
+from bylaw.comply.prompt.readings import QUOTED_WORD, Reading, View, narrowing_reason, shorten
 from bylaw.comply.prompt.vocabulary import Tools, any_case, lower_in_place, number_of, root_set, roots, word_set
 
 _FRONT = any_case(
@@ -251,7 +252,6 @@ _COMPARING = root_set(
 )
 _ARGUMENT = re.compile(r"\bargs\.\"?(\w+)")
 _WORD = re.compile(r"[\w$'-]+")
-_QUOTED = re.compile(r"'?_+'?")
 _BETWEEN = word_set("the a an any")
 _SHAPES = any_case(
     r"\b(?:in parallel|(?:parallel|simultaneous) (?=calls)|alone|by itself|as (?:a|the) (?:single|only) (?:action|call"
@@ -276,7 +276,7 @@ def is_plain(view: View, reading: Reading) -> bool:
     return all(
         word.lower() in words
         or number_of(word.strip("$,.")) is not None
-        or (params and (_QUOTED.fullmatch(word) or set(roots(word)) <= known))
+        or (params and (QUOTED_WORD.fullmatch(word) or set(roots(word)) <= known))
         for word in _WORD.findall(text or "")
     )
 
@@ -297,3 +297,34 @@ def _strip_tool_name(tool: str, text: str, tools: Tools) -> str | None:
         if len(wanted) > 1 and [[root] for root in wanted] == word_roots[at : at + len(wanted)]:
             return f"{text[: words[at].start()]} {text[words[at + len(wanted) - 1].end() :]}"
     return None
+
+
+# -- tools that are not known ------------------------------------------------------------------------------------------
+
+_JOINTS = any_case(r"([,(]|\b(?:and|or|then)\b)")
+_NAME = re.compile(r"[A-Za-z][\w.-]*")
+_CALLS = any_case(r"\b(?:call|use|run|invoke)\b")
+_ADVERB = any_case(r"\w+ly|then|next|afterwards?|however|also|again|instead|too|therefore|so|otherwise|last|possible")
+
+
+def why_tools_missing(view: View, text: str) -> str:
+    """Why a list of tools is open: it has quoted text, code or single words that may name tools which are not known.
+
+    `call lookup and verify_identity`: a rule about `verify_identity` alone would be less than what is said.
+    """
+    if quoted := QUOTED_WORD.search(text):
+        return narrowing_reason(quoted[0])
+    for code in view.texts():
+        is_name = code.is_code and _NAME.fullmatch(code.text) and code.text in text
+        if is_name and not view.bind(code.text, likeness=False):
+            return narrowing_reason(code.text)
+    pieces = _JOINTS.split(text)
+    for at in range(0, len(pieces), 2):
+        around = "".join(pieces[max(at - 1, 0) : at] + pieces[at + 1 : at + 2]).lower()
+        is_listed = ("and" in around or "or" in around) or 0 < at < len(pieces) - 1
+        words = view.narrowing(pieces[at], Bound()).split()
+        if len(pieces) == 1 or len(words) != 1 or view.bind(pieces[at], likeness=False) or _ADVERB.fullmatch(words[0]):
+            continue
+        if is_listed or _CALLS.search(pieces[at]):
+            return narrowing_reason(words[0])
+    return ""

@@ -20,6 +20,7 @@ from bylaw.comply.prompt.readings import (
     atom,
     exactly,
     formula,
+    is_known,
     narrowing_reason,
 )
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
@@ -153,7 +154,7 @@ def read_counts(view: View) -> Reading | None:
         tools = view.bind(piece, likeness=False)
         count = find_count(piece) or find_count(f"only {piece}")
         known = _COUNTING.union(roots(count.entity if count else ""))
-        left = [word for word in view.extra(piece, tools).split() if not set(roots(word)) <= known]
+        left = [word for word in view.extra(piece, tools).split() if not is_known(word, known)]
         left = [word for word in left if number_of(word) is None]
         if count is None or count.at != "<=" or count.unit or not tools.is_named or len(tools.tools) != 1 or left:
             return None
@@ -227,7 +228,7 @@ def _why_open(view: View, tools: Bound, count: Count) -> str:
     if _AT_AN_END.fullmatch(view.marker.word):
         return _ALSO_WHEN
     known = _COUNTING.union(roots(count.entity), roots(count.unit))
-    left = [word for word in view.narrowing(view.bare, tools).split() if not set(roots(word)) <= known]
+    left = [word for word in view.narrowing(view.bare, tools).split() if not is_known(word, known)]
     if narrowing := " ".join(word for word in left if number_of(word) is None):
         return narrowing_reason(narrowing)
     return COUNTED_UNDER_A_CONDITION if view.clause.parts else ""

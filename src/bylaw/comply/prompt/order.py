@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
-from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN
+from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, why_tools_missing
 from bylaw.comply.prompt.clauses import ClausePart
 from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, require_positive_result, shared_ids
 from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, find_texts, require_agreement_before
@@ -28,6 +28,7 @@ from bylaw.comply.prompt.readings import (
     calls_with,
     formula,
     holds,
+    is_known,
     narrowing_reason,
     opposite,
 )
@@ -112,6 +113,8 @@ def read_sequence(view: View) -> Reading | None:
             first, second = view.bind(found["first"], likeness=False), view.bind(found["then"], likeness=False)
             if second and (narrowing := view.narrowing(found["then"], second)):
                 return _undecided_narrowing(second, narrowing)
+            if first and second and (why := why_tools_missing(view, view.main)):
+                return Reading(name=view.name, undecided=why)
             if first and second and _HOW.search(view.main):
                 return Reading(name=view.name, undecided=HOW)
             if first and second and not set(first.tools) & set(second.tools):
@@ -147,6 +150,8 @@ def read_precedence(view: View) -> Reading | None:
     left, right = view.bind(view.main[: found.start()]), view.bind(view.main[found.end() :], likeness=False)
     if not left or not right or left.is_any or right.is_any or set(left.tools) & set(right.tools):
         return None
+    if why := why_tools_missing(view, view.main[: found.start()]) or why_tools_missing(view, view.main[found.end() :]):
+        return Reading(name=view.name, undecided=why)
     if not is_reversed:
         narrowing = view.narrowing(view.main[found.end() :], right)
         return _undecided_narrowing(right, narrowing) if narrowing else require_before(view, left, right)
@@ -169,6 +174,8 @@ def read_means(view: View) -> Reading | None:
     if means and not means.is_any and not set(means.tools) & set(subject.tools):
         if narrowing:
             return _undecided_narrowing(subject, narrowing)
+        if found and (why := why_tools_missing(view, view.action[found.end() :])):
+            return Reading(name=view.name, undecided=why)
         if _SEES_TO.search(demand):
             return require_before(view, means, subject, tests)
         return Reading(
@@ -256,7 +263,7 @@ def _why_open(view: View, main: str, behind: str, first: Bound, second: Bound) -
         return narrowing_reason(each[0])
     others = (piece for piece in _PIECES.split(main)[1:] if not view.bind(piece, likeness=False))
     other = next((one for one in others if view.extra(one, Bound()) and (imperative_at(one) or _OR.search(main))), "")
-    return narrowing_reason(other.strip(" )")) if other else ""
+    return narrowing_reason(other.strip(" )")) if other else why_tools_missing(view, main)
 
 
 def _says_more(view: View, tools: Bound, other: Bound) -> str:
@@ -267,7 +274,7 @@ def _says_more(view: View, tools: Bound, other: Bound) -> str:
     is_class = _SOMEBODY.match(view.action) or not _DEFINITE.match(view.subject) or _MORE.search(view.subject)
     subject = view.subject if is_class else ""
     for phrase in (subject, *(found[0] for found in _ABOUT.finditer(view.main))):
-        if any(not set(roots(word)) <= known for word in view.extra(phrase, tools).split()):
+        if not all(is_known(word, known) for word in view.extra(phrase, tools).split()):
             return phrase.strip()
     return ""
 
@@ -313,6 +320,8 @@ def read_trigger(view: View) -> Reading | None:
 
 def _require_after(view: View, part: ClausePart, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
     """Each cause is followed by a call at some point."""
+    if why := why_tools_missing(view, view.main):
+        return Reading(name=view.name, undecided=why)
     is_each = bool(cause_tools and _EACH.match(part.text))
     is_beside = bool(cause_tools and part.word == "if" and _CALLING.search(part.text))
     return Reading(

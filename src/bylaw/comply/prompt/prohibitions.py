@@ -173,6 +173,8 @@ def _read_all_but(view: View) -> Reading | None:
     if len(view.clause.parts) > 1:
         return Reading(name=f"no {view.action}", undecided=SEVERAL_CONDITIONS)
     allowed = view.bind(part.text, likeness=False) if part else Bound()
+    if part and allowed and (extra := view.extra(part.text, allowed)):  # perhaps a tool that is not known
+        return _undecided_narrowing(allowed, extra)
     return only_these(allowed) if allowed and not allowed.is_any else None
 
 

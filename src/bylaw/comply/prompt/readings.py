@@ -312,9 +312,22 @@ class View:
         for tool in bound.tools if "(" in text else ():
             text = re.sub(_GLOSS.format(re.escape(tool)), f" {tool} ", text)
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
-        left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
-        left = [word for word in left if not (tests and _QUOTED_WORD.fullmatch(word))]
+        left = [word for word in self.extra(text, bound).split() if not is_known(word, known)]
+        left = [word for word in left if not (tests and QUOTED_WORD.fullmatch(word))]
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
+
+    def unmask(self, reason: str) -> str:
+        """A reason made of masked words, with the quoted texts in place of their underscores."""
+        quoted = [one for one in self.sentence.literals if not one.is_code]
+
+        def restore(found: re.Match[str]) -> str:
+            fits = (one for one in quoted if one.end - one.start - 2 == len(found["blank"]))
+            if (literal := next(fits, None)) is None:
+                return found[0]
+            quoted.remove(literal)
+            return f'"{shorten(literal.text)}"'
+
+        return QUOTED_WORD.sub(restore, reason)
 
 
 _GLOSS = (
@@ -332,9 +345,12 @@ def extra_words(text: str, bound: Bound, sentence: Sentence) -> str:
             known |= set(roots(phrase))
     words = re.findall(r"[\w$'-]+", text)
     which = set() if bound.is_named or bound.is_any else {one["which"] for one in _WHICH.finditer(text)}
-    return " ".join(
-        word for word in words if not set(roots(word)) <= known or _QUOTED_WORD.fullmatch(word) or word in which
-    )
+    return " ".join(word for word in words if not is_known(word, known) or word in which)
+
+
+def is_known(word: str, known: set[str] | frozenset[str]) -> bool:
+    """Whether all roots of a word are among these; quoted text has none, but is never known."""
+    return not QUOTED_WORD.fullmatch(word) and known.issuperset(roots(word))
 
 
 _WHICH = any_case(
@@ -372,7 +388,7 @@ def described_state(text: str, bound: Bound, *, is_condition: bool = False) -> s
     return next((found[0] for found in pattern.finditer(text) if verbs.intersection(roots(found["word"]))), "")
 
 
-_QUOTED_WORD = re.compile(r"'?_+'?")
+QUOTED_WORD = re.compile(r"(?<!\w)['\"\u2018\u201c]?(?P<blank>_+)['\"\u2019\u201d]?(?!\w)")
 """quoted text in a masked sentence"""
 _OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in": "in"}
 

@@ -140,7 +140,8 @@ def _read_clause(view: View) -> Reading:
     if reading.undecided == NO_TOOL and names_tool(view.whole, view.sentence):
         reading = replace(reading, undecided=NO_EVENT)
     words = read_wording(view)
-    return replace(reading, trigger=words.trigger, required=words.required, forbidden=words.forbidden)
+    reason = reading.undecided and view.unmask(reading.undecided)
+    return replace(reading, undecided=reason, trigger=words.trigger, required=words.required, forbidden=words.forbidden)
 
 
 def list_unread(statement: Statement, tools: Tools) -> list[PromptRule]:
