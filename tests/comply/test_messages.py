@@ -47,30 +47,41 @@ def formulas_in(message: str, prompt: str) -> list[str]:
 @pytest.mark.parametrize("case", EACH)
 def test_no_message_about_a_sentence_holds_a_formula(case: dict[str, Any]) -> None:
     prompt = parse_prompt_rules(case["says"], read(case))
-    assert has_no_formula(prompt, case["says"], case["violates"])
+    assert Messages(prompt, case["says"]).check(case["violates"])
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_no_message_about_a_condition_of_a_tool_holds_a_formula(file: Path) -> None:
     content = load_yaml(file.read_text())
     prompt = read_prompt(content["prompt"], tools=read_tools(content["tools"]))
+    messages = Messages(prompt, content["prompt"])
+    checked = 0
     for case in content["cases"]:
         events = [
             event for name, arguments, result in case["events"] for event in call_and_result(name, arguments, result)
         ]
-        has_no_formula(prompt, content["prompt"], events)
+        checked += messages.check(events)
+    assert checked
 
 
-def has_no_formula(prompt: PromptRules, text: str, events: list[dict[str, Any]]) -> int:
-    """The number of messages of `comply`, and of `check` by the rule file that `comply rules` writes."""
-    trace = load_trace(events, format="events")
-    rules = parse_rules(render_rule_file(prompt, "prompt.md", text), format="yaml")
-    assert not rules.diagnostics
-    messages = [violation.explanation for violation in CompiledPrompt(prompt).check(trace).violations]
-    messages += [found.verdict.message for found in bylaw.check(trace, rules.rules).findings]
-    for message in messages:
-        assert not formulas_in(message, text), message
-    return len(messages)
+class Messages:
+    """Those of `comply`, and of `check` by the rule file that `comply rules` writes."""
+
+    def __init__(self, prompt: PromptRules, text: str) -> None:
+        self._text = text
+        self._compiled = CompiledPrompt(prompt)
+        rules = parse_rules(render_rule_file(prompt, "prompt.md", text), format="yaml")
+        assert not rules.diagnostics
+        self._rules = rules.rules
+
+    def check(self, events: list[dict[str, Any]]) -> int:
+        """The number of messages about these events. None holds a formula."""
+        trace = load_trace(events, format="events")
+        messages = [violation.explanation for violation in self._compiled.check(trace).violations]
+        messages += [found.verdict.message for found in bylaw.check(trace, self._rules).findings]
+        for message in messages:
+            assert not formulas_in(message, self._text), message
+        return len(messages)
 
 
 def test_a_call_whose_needed_calls_failed_is_reported_in_words() -> None:
