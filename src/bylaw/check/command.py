@@ -15,7 +15,7 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.verdict import CheckReport, FailOn, Finding
 from bylaw.report.command_line import input_option, output_options, trace_format_option, version_option
 from bylaw.report.diagnostics import JsonStream, bad_input_fields, print_diagnostics, report_bad_input
-from bylaw.report.output import Target, emit, open_target, write_reports
+from bylaw.report.output import Target, emit, open_target, refuse_inputs, write_reports
 from bylaw.report.progress import watch_traces
 
 DEFAULT_POLICY = "bylaw.yaml"
@@ -77,6 +77,8 @@ def command(
         raise click.UsageError("--strict and --allow-vacuous exclude each other")
     if not policies and not os.path.isfile(DEFAULT_POLICY):
         raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
+    if not policies:
+        refuse_inputs((target.file for target in targets), [DEFAULT_POLICY])
     try:
         rules = load_rules(list(dict.fromkeys(policies)) or [DEFAULT_POLICY], inputs=inputs, version=version)
         names = find_traces(traces)

@@ -20,7 +20,7 @@ from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input, summarize
-from bylaw.report.output import Target, emit, open_target
+from bylaw.report.output import Target, emit, open_target, refuse_inputs
 from bylaw.report.progress import watch_traces
 
 Part = tuple[CiPart, Any]
@@ -64,6 +64,7 @@ def command(
     if (baseline is None) is not (candidate is None):
         raise click.UsageError("--baseline and --candidate go together")
     file = load_ci(config)
+    refuse_inputs((target.file for target in targets), _inputs(config, file))
     if any(diagnostic.is_error for diagnostic in file.diagnostics):
         return report_bad_input("ci", file.diagnostics, targets)
     if traces:
@@ -98,6 +99,14 @@ def command(
         with open_target(target) as out:
             emit(text, out)
     return ExitCode(report.exit_code)
+
+
+def _inputs(config: str, file: CiFile) -> Iterator[str]:
+    yield config
+    if file.check is not None:
+        yield from (*file.check.traces, *file.check.policies)
+    if file.diff is not None:
+        yield from (file.diff.baseline, file.diff.candidate, *file.diff.policies)
 
 
 def _warning_notes(report: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,7 +14,15 @@ from bylaw.comply.model import JudgeError
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError
 from bylaw.report.command_line import LazyCommand, LazyGroup, output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Renderers, Target, open_target, write_reports
+from bylaw.report.output import (
+    OverwritesInput,
+    Renderers,
+    Target,
+    file_target,
+    open_target,
+    refuse_inputs,
+    write_reports,
+)
 from bylaw.report.progress import count_progress
 
 if TYPE_CHECKING:
@@ -125,8 +134,11 @@ def check_traces(
 
     if prompt_file == "-" and "-" in traces:
         raise click.UsageError("standard input can be the prompt or a trace, not both")
-    if emit_file is not None and not Path(emit_file).absolute().parent.is_dir():
-        raise click.UsageError(f"the folder of `{emit_file}` does not exist")
+    emitted = None if emit_file is None else file_target(emit_file)
+    if emit_file is not None:
+        refuse_inputs([emit_file], [*traces, *filter(None, (prompt_file, tools_file, alias_file, rules_file))])
+        if any(target.file and os.path.realpath(target.file) == os.path.realpath(emit_file) for target in targets):
+            raise OverwritesInput(f"`{emit_file}` is named for the rules and for the report")
     review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
     try:
         text = "" if prompt_file is None else read_prompt_file(prompt_file)
@@ -139,10 +151,10 @@ def check_traces(
         prompt = _read_rules(text, loaded, tools_file, alias_file, rules_file, embeddings=embeddings)
     except InputError as problem:
         return report_bad_input("comply", problem.diagnostics, targets)
-    if emit_file is not None:
+    if emitted is not None:
         from bylaw.comply.rule_file import render_rule_file
 
-        with open_target(Target("yaml", emit_file)) as out:
+        with open_target(emitted) as out:
             out.write(render_rule_file(prompt, prompt_file, text))
     results, out_of_reach = _check(prompt, text, loaded, review)
     report = ComplyReport(

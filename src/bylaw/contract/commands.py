@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import FileName, LazyCommand, LazyGroup, output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Renderers, Target, write_reports
+from bylaw.report.output import Renderers, Target, refuse_inputs, write_reports
 from bylaw.report.text import count
 
 if TYPE_CHECKING:
@@ -312,6 +312,7 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     from bylaw.rules.files import UnusableFile
     from bylaw.rules.guard.manifest_export import as_yaml_text
 
+    refuse_inputs([output], [file])
     try:
         root = read_data(Path(file), file)
     except UnusableFile as problem:

@@ -15,7 +15,15 @@ from bylaw.errors import ExitCode, InputError
 from bylaw.files.atomic import is_special
 from bylaw.report.command_line import trace_format_option, write_usage_error
 from bylaw.report.diagnostics import print_diagnostics
-from bylaw.report.output import Target, emit, open_target, parse_targets, unknown_choice, wants_colour
+from bylaw.report.output import (
+    Target,
+    emit,
+    open_target,
+    parse_targets,
+    refuse_inputs,
+    unknown_choice,
+    wants_colour,
+)
 from bylaw.report.progress import watch_traces
 from bylaw.report.text import count, printable, terminal_width, wrap
 from bylaw.traces.export import EXPORTS, STDOUT, SUFFIX_OF, SUFFIXES, format_for, refuse_existing
@@ -94,6 +102,7 @@ def inspect(
     from bylaw.inspect.model import Selection
 
     (target,) = parse_targets(("json" if as_json else form,), output, FORMATS)
+    refuse_inputs([target.file], filter(None, (trace, other)))
     selection = Selection(turns=turns, tools=tools, sessions=sessions, agents=agents)
     try:
         if trace == other == "-":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from bylaw.report.output import Target, parse_targets, unknown_choice
+from bylaw.report.output import OverwritesInput, Target, parse_targets, refuse_inputs, unknown_choice
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -196,8 +196,11 @@ def output_options(
         @functools.wraps(function)
         def command(*args: Any, formats: tuple[str, ...], output: str | None, **more: Any) -> Any:
             targets = parse_targets(formats, output, known)
+            refuse_inputs((target.file for target in targets), _named_inputs(more))
             try:
                 return function(*args, targets=targets, **more)
+            except OverwritesInput:
+                raise
             except click.UsageError as problem:
                 write_usage_error(job, problem, targets)
                 raise
@@ -216,6 +219,14 @@ def output_options(
         return formats_option(output_option(command))
 
     return decorate
+
+
+def _named_inputs(values: Mapping[str, Any]) -> Iterator[str]:
+    """The files that the arguments and options of the command name, except those that it writes."""
+    for parameter in click.get_current_context().command.params:
+        if isinstance(parameter, click.Argument) or parameter.metavar in FILE_METAVARS:
+            value = None if parameter.name == "emit_file" else values.get(parameter.name or "")
+            yield from (value,) if isinstance(value, str) else value or ()
 
 
 def write_usage_error(job: str | None, problem: click.UsageError, targets: list[Target]) -> None:

@@ -37,6 +37,10 @@ class Renderers(Mapping[str, Callable[..., str]]):
         return len(self._functions)
 
 
+class OverwritesInput(click.UsageError):
+    """A file to write is one that the command reads. Nothing is written, not even this error to the report."""
+
+
 class Target(Struct, frozen=True):
     """A format and the file it is written to; None is standard output."""
 
@@ -57,9 +61,9 @@ def parse_targets(formats: tuple[str, ...], output: str | None, known: Collectio
     seen: set[str] = set()
     for target in targets:
         _check_file(target.file)
-        if target.file is not None and os.path.abspath(target.file) in seen:
+        if target.file is not None and os.path.realpath(target.file) in seen:
             raise click.UsageError(f"`{target.file}` is named for two formats")
-        seen.add(os.path.abspath(target.file or "-"))
+        seen.add(os.path.realpath(target.file or "-"))
     return targets
 
 
@@ -95,6 +99,38 @@ def _check_file(file: str | None) -> None:
         raise click.UsageError(f"the folder of `{file}` does not exist")
     if os.path.isdir(file):
         raise click.UsageError(f"`{file}` is a folder")
+    if os.path.islink(os.path.realpath(file)):
+        raise click.UsageError(f"`{file}` is a link that leads back to itself")
+
+
+def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str]) -> None:
+    """Raise if a file to write is one that the command reads, whatever name or link leads to it.
+
+    `inputs`: files, and folders and globs that traces are searched in; `-` is standard input.
+    """
+    existing = [(output, os.stat(output)) for output in outputs if output is not None and os.path.isfile(output)]
+    for name in inputs if existing else ():
+        for file in _files_of(name):
+            with contextlib.suppress(OSError):  # one that cannot be read is reported when it is
+                found = os.stat(file)
+                for output, own in existing:
+                    if os.path.samestat(found, own):
+                        message = f"`{output}` would be overwritten, and it is an input (`{name}`): name another file"
+                        raise OverwritesInput(message)
+
+
+def _files_of(name: str) -> Iterable[str | int]:
+    if name == "-":
+        return (0,)
+    if os.path.isfile(name) or not (os.path.isdir(name) or set(name) & set("*?[")):
+        return (name,)
+    from bylaw.errors import InputError
+    from bylaw.traces.trace_files import match_pattern
+
+    try:
+        return match_pattern(name)[0]
+    except InputError:
+        return ()
 
 
 @contextlib.contextmanager

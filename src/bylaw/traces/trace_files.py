@@ -31,7 +31,7 @@ def find_traces(patterns: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     problems: list[Diagnostic] = []
     for pattern in patterns:
-        names, problem = _find(pattern)
+        names, problem = match_pattern(pattern)
         found |= dict.fromkeys(names)
         if problem is not None:
             problems.append(problem)
@@ -64,7 +64,8 @@ def _sample(path: str) -> list[Any]:
         return []  # reported when it is read
 
 
-def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
+def match_pattern(pattern: str) -> tuple[list[str], Diagnostic | None]:
+    """The files that a name, a folder or a glob stands for, with those that are parts of others."""
     if pattern == "-":
         return [pattern], None
     if os.path.isdir(pattern):

@@ -17,7 +17,7 @@ from bylaw.guard.commands.options import INPUT, STORE, VERSION, open_store, read
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Target, emit, file_target, open_target, write_reports
+from bylaw.report.output import Target, emit, file_target, open_target, refuse_inputs, write_reports
 from bylaw.report.progress import watch_traces
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ def propose(
     if "-" in traces:
         raise click.UsageError("traces are read twice, so they cannot come from standard input")
     target = None if out is None else file_target(out)
+    refuse_inputs([out], [*traces, *filter(None, [tools])])
     schemas = read_schemas(tools) or {}
     options = ProposalOptions(min_support=min_support, hold_out=hold_out, agent=agent, schemas=schemas)
     names = find_traces(traces)
@@ -247,6 +248,7 @@ def export(
     from bylaw.rules.loader import load_content
 
     target = None if output is None else file_target(output)
+    refuse_inputs([output], [file])
     guards = load_guard(file, inputs=inputs)
     own = form != "manifest" and not is_from_manifest(guards)
     content: Any = load_content(file) if own else dump_manifest(guards, inputs=inputs)
