@@ -109,3 +109,9 @@ def test_a_call_whose_needed_calls_failed_is_reported_in_words() -> None:
 def test_words_of_a_list_or_condition_that_no_event_shows_are_the_reason(text: str, words: str) -> None:
     (rule,) = bylaw.check_compliance_sync(text, [{"type": "user_message", "content": "hi"}]).extracted_rules
     assert (rule.state, rule.reason) == ("undecided", f"it mentions `{words}`, which no event shows")
+
+
+def test_a_destructive_statement_is_reported_as_one() -> None:
+    events = [{"type": "tool_call", "name": "run_sql", "args": {"query": "DROP TABLE users"}}]
+    (violation,) = bylaw.check_compliance_sync("Never run destructive SQL with run_sql.", events).violations
+    assert violation.explanation.endswith(": `run_sql` was called, but its `query` is destructive SQL")

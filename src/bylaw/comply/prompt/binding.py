@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.clauses import Sentence
+from bylaw.comply.prompt.messages import DESTRUCTIVE_SQL
 from bylaw.comply.prompt.vocabulary import Tools, any_case, lower_in_place, only_reads, root_set, roots, stems
 
 _IDENTIFIER = re.compile(r"(?<![\w./@-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)(?![\w@]|-\w)")
@@ -195,9 +197,20 @@ def _class_of_tools(phrase: str, tools: Tools) -> tuple[str, ...]:
     )
 
 
-def strip_class_words(phrase: str) -> str:
-    """The phrase without the words that mean tools by their effect on data; the others narrow which calls are meant."""
-    if not (_DESTRUCTIVE.search(lower_in_place(phrase)) or _WRITING.search(lower_in_place(phrase))):
+def strip_class_words(phrase: str, bound: Bound, tools: Tools) -> str:
+    """The phrase without the words that mean tools by their effect on data; the others narrow which calls are meant.
+
+    Beside a tool's name (`use write_file for destructive actions`) these words narrow too, unless each call of the tool
+    is of that kind, or its SQL shows it.
+    """
+    if not (is_about_destruction(phrase) or _WRITING.search(lower_in_place(phrase))):
+        return phrase
+    outside = re.sub(r"\([^()]*\)", " ", phrase)
+    if bound.is_named and any(
+        name in outside and not tests and not is_destructive(name)
+        for names, tests in calls_meant(phrase, bound, tools)
+        for name in names
+    ):
         return phrase
     rest = re.sub(r"\([^()]*\)", " ", _CLASS_PHRASES.sub(" ", phrase))
     return " ".join(word for word in rest.split() if not set(roots(word)) <= _CLASS_WORDS)
@@ -208,12 +221,12 @@ def is_destructive(tool: str) -> bool:
 
 
 def speaks_of_destructive_sql(phrase: str) -> bool:
-    return bool(_SPEAKS_OF_SQL.search(lower_in_place(phrase)) and _DESTRUCTIVE.search(lower_in_place(phrase)))
+    return is_about_destruction(phrase) and _SPEAKS_OF_SQL.search(lower_in_place(phrase)) is not None
 
 
 def only_database_tools(phrase: str, bound: Bound) -> Bound:
     """`destructive SQL`: of the destructive tools only those named after parts of a database, if there are any."""
-    if not speaks_of_destructive_sql(phrase):
+    if bound.is_named or not speaks_of_destructive_sql(phrase):
         return bound
     databases = tuple(name for name in bound.tools if not _DATABASE_WORDS.isdisjoint(roots(name)))
     return Bound(databases, bound.tier, bound.confidence) if databases else bound
@@ -227,6 +240,28 @@ def sql_params(tools: Tools) -> list[tuple[str, str]]:
         for param in spec.params
         if not _SQL_PARAMS.isdisjoint(roots(param)) and ("sql" in param or not _DATABASE_WORDS.isdisjoint(roots(name)))
     ]
+
+
+def calls_meant(
+    text: str, bound: Bound, tools: Tools
+) -> list[tuple[tuple[str, ...], tuple[tuple[str, str, Any], ...]]]:
+    """The calls that a clause with these tools is about: tools, and tests of their arguments.
+
+    `destructive SQL`: of a tool that runs SQL only the calls with a statement that destroys data. If the clause names
+    its tools (`destructive SQL with run_sql`), it is about no others.
+    """
+    runs_sql = {}
+    if is_about_destruction(text) and (
+        bound.is_named or (bound.tier is Tier.LIKELY and speaks_of_destructive_sql(text))
+    ):
+        runs_sql = {tool: param for tool, param in sql_params(tools) if not bound.is_named or tool in bound.tools}
+    others = tuple(tool for tool in bound.tools if tool not in runs_sql)
+    found = [((tool,), ((param, "matches", DESTRUCTIVE_SQL),)) for tool, param in runs_sql.items()]
+    return [(others, ()), *found] if others else [*found]
+
+
+def is_about_destruction(text: str) -> bool:
+    return _DESTRUCTIVE.search(lower_in_place(text)) is not None
 
 
 # -- by ordinary words -------------------------------------------------------------------------------------------------

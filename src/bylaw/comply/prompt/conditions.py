@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.binding import Bound
+from bylaw.comply.prompt.binding import Bound, is_about_destruction, is_destructive
 from bylaw.comply.prompt.clauses import ClausePart, Literal, Sentence
 from bylaw.comply.prompt.dialogue import asks_user, find_texts
 from bylaw.comply.prompt.messages import name_tools
@@ -356,6 +356,8 @@ def read_condition(view: View, part: ClausePart, actor: Bound) -> Condition:
     is_negated = _NOT.search(text) is not None
     if tools := view.bind(text, likeness=False).without(*actor.tools):
         if _OR.search(text) and len(tools.tools) == 1:
+            return unread
+        if tools.is_named and is_about_destruction(text) and not all(map(is_destructive, tools.tools)):
             return unread
         if described_state(text, tools) or described_state(text, tools, is_condition=True):
             return unread

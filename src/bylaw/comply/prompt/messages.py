@@ -20,6 +20,7 @@ def name_same(joined: Sequence[str]) -> str:
     return f" with the same {' and '.join(f'`{param}`' for param in joined)}" if joined else ""
 
 
+DESTRUCTIVE_SQL = r"\b(?:drop|delete|truncate|alter|update|grant|revoke)\b"
 _PASSES = {
     "<": "is below",
     "<=": "is at most",
@@ -54,6 +55,8 @@ def describe_arguments(tests: Sequence[tuple[str, str, Any]], *, fail: bool = Fa
     for param, operator, value in tests:
         values = value if isinstance(value, list) else [] if value is None or operator == "matches" else [value]
         verb = (_FAILS if fail else _PASSES)[operator]
+        if value == DESTRUCTIVE_SQL:
+            verb = "is not destructive SQL" if fail else "is destructive SQL"
         if len(values) > 1:
             verb = "is none of" if verb == "is not" else "is one of"
         shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in values)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from msgspec.structs import replace
 
-from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
+from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, why_tools_missing
 from bylaw.comply.prompt.clauses import ClausePart
 from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, require_positive_result, shared_ids
@@ -98,7 +99,6 @@ _EACH_TIME = any_case(
 )
 """one call before does not cover all later ones"""
 _IN_ORDER = any_case(r"\bin (?:that|this|the given|exactly this|exactly that) (?:order|sequence)\b")
-_DESTRUCTIVE_SQL = r"\b(?:drop|delete|truncate|alter|update|grant|revoke)\b"
 
 
 # -- both halves in the main part --------------------------------------------------------------------------------------
@@ -373,10 +373,10 @@ def require_before(
             behind = f"O ({atom(group)} & {behind})"
         message = f"{', '.join(map(name_tools, first.groups))} were not called before it, in this order"
         drafts.append(formula(f"G ({atom(second.tools, tests)} -> {behind})", "order", message))
-    for group in first.groups:
-        joined = _shared_id_names(group, second, view)
-        drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
-        drafts += require_positive_result(view, group, second.tools, tests, joined)
+    for group, (names, more) in product(first.groups, view.calls_meant(second)):
+        joined, limits = _shared_id_names(group, second, view), (*tests, *more)
+        drafts.append(called_before(group, names, tests=limits, joined=joined, anew=anew))
+        drafts += require_positive_result(view, group, names, limits, joined)
     return Reading(
         name=f"{first.names} before {second.names}",
         drafts=tuple(drafts),
@@ -391,22 +391,12 @@ def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ())
     """`ask the user to confirm before you cancel an order`."""
     return Reading(
         name=f"confirm before {' '.join(tools.tools[:3])}",
-        drafts=(
-            require_agreement_before(tools.tools, tests),
-            *(require_agreement_before(*one) for one in destructive_sql(view)),
-        ),
+        drafts=tuple(require_agreement_before(names, (*tests, *more)) for names, more in view.calls_meant(tools)),
         trigger=calls_with(tools, tests),
         required="confirm_with_user",
         bounds=(tools,),
         ceiling=AGREEMENT_CONFIDENCE,
     )
-
-
-def destructive_sql(view: View) -> list[tuple[tuple[str, ...], tuple[ArgTest, ...]]]:
-    """`destructive SQL`: calls of the tools that run SQL, with a statement that destroys data."""
-    if not speaks_of_destructive_sql(view.whole):
-        return []
-    return [((tool,), ((param, "matches", _DESTRUCTIVE_SQL),)) for tool, param in sql_params(view.sentence.tools)]
 
 
 def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgTest, ...] = ()) -> Reading:

@@ -22,7 +22,7 @@ from bylaw.comply.prompt.conditions import (
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_turn_shape
 from bylaw.comply.prompt.dialogue import SPEAKS, read_forbidden_text
 from bylaw.comply.prompt.messages import name_tools
-from bylaw.comply.prompt.order import allow_only, destructive_sql
+from bylaw.comply.prompt.order import allow_only
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
     HOW,
@@ -151,7 +151,7 @@ def _read_calls(view: View) -> Reading | None:
     if state := described_state(view.main, tools):
         return _undecided_reading(tools, f"`{state}` may be a state, not a call")
     beneficiary = _BENEFICIARY.search(view.action)
-    if beneficiary or (extra := view.extra(strip_class_words(view.bare), tools)):
+    if beneficiary or (extra := view.extra(strip_class_words(view.bare, tools, view.sentence.tools), tools)):
         return _undecided_narrowing(tools, beneficiary[0] if beneficiary else extra)
     reading = forbid_calls(view, tools)
     return replace(reading, ceiling=min(reading.ceiling, 0.7)) if _PEOPLE.fullmatch(view.subject) else reading
@@ -274,7 +274,11 @@ def forbid_calls(view: View, tools: Bound) -> Reading:
         if not one.is_read or is_twisted:
             return _undecided_reading(tools, one.reason)
     if not conditions:
-        return _forbid(tools, never(tools.tools), *(never(*one) for one in destructive_sql(view)))
+        calls = view.calls_meant(tools)
+        return _forbid(tools, *(never(*one) for one in calls), ceiling=0.7 if len(calls) > 1 or calls[0][1] else 1.0)
+    is_before = all(one.part.word in EXCEPTIONS and (one.agreed or one.tools) for one in conditions)
+    if tools.is_named and not is_before and any(tests for _, tests in view.calls_meant(tools)):
+        return _undecided_narrowing(tools, "destructive")
     if len(conditions) == 1:
         return _forbid_under(view, tools, conditions[0])
     tests = [one for one in conditions if one.tests and one.part.word not in EXCEPTIONS and not one.is_negated]

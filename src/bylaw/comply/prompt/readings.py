@@ -15,7 +15,14 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.model import Aspect, Tier
-from bylaw.comply.prompt.binding import Bound, bind, bind_by_likeness, only_database_tools, strip_class_words
+from bylaw.comply.prompt.binding import (
+    Bound,
+    bind,
+    bind_by_likeness,
+    calls_meant,
+    only_database_tools,
+    strip_class_words,
+)
 from bylaw.comply.prompt.clauses import Clause, ClausePart, Literal, Sentence
 from bylaw.comply.prompt.markers import Marker
 from bylaw.comply.prompt.messages import describe_arguments, name_same, name_tools
@@ -308,13 +315,16 @@ class View:
 
     def narrowing(self, text: str, bound: Bound, tests: Sequence[ArgTest] = ()) -> str:
         """The same for a phrase that says when: words for a finished call, and for these tests, do not narrow it."""
-        text = strip_class_words(text)
+        text = strip_class_words(text, bound, self.sentence.tools)
         for tool in bound.tools if "(" in text else ():
             text = re.sub(_GLOSS.format(re.escape(tool)), f" {tool} ", text)
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
         left = [word for word in self.extra(text, bound).split() if not is_known(word, known)]
         left = [word for word in left if not (tests and QUOTED_WORD.fullmatch(word))]
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
+
+    def calls_meant(self, bound: Bound) -> list[tuple[tuple[str, ...], tuple[ArgTest, ...]]]:
+        return calls_meant(self.whole, bound, self.sentence.tools)
 
     def unmask(self, reason: str) -> str:
         """A reason made of masked words, with the quoted texts in place of their underscores."""
