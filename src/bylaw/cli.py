@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from typing import TextIO
 
 import click
 
@@ -97,10 +98,9 @@ cli.params.append(colour_option())
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit as `ExitCode` says."""
-    # A stream that the caller closed is None: replace it, so that reading finds nothing and messages are discarded. The
-    # output is the result of the command: into a descriptor opened for reading, writing fails as on a full disk.
+    # A stream that the caller closed is None: replace it, so that reading finds nothing and messages are discarded.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
-    sys.stdout = sys.stdout or open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or _failing_output()
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -134,6 +134,16 @@ def main(arguments: list[str] | None = None) -> None:
             file = f": `{failure.filename}`" if failure.filename else ""
             _print_error(f"cannot go on: {failure.strerror or failure}{file}")
     sys.exit(int(code or ExitCode.OK))
+
+
+def _failing_output() -> TextIO:
+    """The output is the result of the command: where it was closed, writing fails as on a full disk.
+
+    A socket without a peer fails by every name: `/dev/stdout` cannot be opened either, as a device or a file could.
+    """
+    import socket
+
+    return open(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).detach(), "w")
 
 
 def _show_problem(problem: click.ClickException) -> None:

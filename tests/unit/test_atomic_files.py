@@ -192,6 +192,57 @@ def test_a_folder_that_cannot_be_written_to_is_named_as_the_user_did(tmp_path: P
     assert problem.value.filename == str(tmp_path / "none" / "file")
 
 
+@pytest.mark.parametrize("step", ["open", "write", "fsync", "replace"])
+def test_every_error_names_the_file_as_the_user_did(tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("old")
+    Path("link").symlink_to("file")
+
+    def fail(*arguments: object) -> None:
+        raise OSError(1, "Operation not permitted", *arguments[:1])
+
+    with monkeypatch.context() as patch, _full_disk(), pytest.raises(OSError) as problem:
+        if step != "write":
+            patch.setattr(os, step, fail)
+        write_atomic("link", LONG.encode() if step == "write" else b"new")
+    assert (problem.value.filename, problem.value.filename2) == ("link", None)
+    assert Path("file").read_text() == "old"
+    assert sorted(os.listdir()) == ["file", "link"]
+
+
+def test_other_errors_while_a_file_is_written_keep_their_names(tmp_path: Path) -> None:
+    for error in (OSError(5, "Input/output error"), OSError(5, "Input/output error", "trace")):
+        with pytest.raises(OSError) as problem, open_atomic(tmp_path / "file"):
+            raise error
+        assert problem.value is error
+    with pytest.raises(OSError) as problem:
+        write_atomic("/dev/full", b"new")
+    assert problem.value.filename == "/dev/full"
+
+
+def test_a_link_that_leads_to_itself_is_not_replaced(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises(OSError) as problem:
+        write_atomic(loop, b"new")
+    assert problem.value.filename == str(loop) and loop.is_symlink()
+
+
+def test_a_rule_that_could_not_be_written_is_not_shown_as_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULE + f"# {LONG}\n")
+    bylaw.Guard(RULES, store=tmp_path / "guard.db").store.close()
+    with _full_disk(), pytest.raises(OSError):
+        _promote_by_command(file)
+    printed = capsys.readouterr()
+    assert "→" not in printed.out
+    assert f"`{file}`" in printed.err
+    _promote_by_command(file)
+    assert "mode: shadow} → " in capsys.readouterr().out
+
+
 def test_a_key_without_its_certificate_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Authority.persistent(tmp_path)
     (tmp_path / "bylaw-ca.key").unlink()

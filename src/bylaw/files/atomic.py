@@ -6,13 +6,17 @@ The new content is written to a draft in the same folder, flushed to the disk, a
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import stat
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from bylaw.files import clean_up_on_signals
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _STREAMS = ("/dev/fd/", "/dev/stderr", "/dev/stdout", "/proc/")
 """links to open files: a reader waits at the file itself, and would not see another one in its place"""
@@ -27,7 +31,7 @@ def open_atomic(path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: b
     """
     given = os.fspath(path)
     if is_special(given):
-        with open(given, "wb") as out:
+        with io.BufferedWriter(_NamedFile(given, given)) as out:
             yield out
         return
     final = os.path.realpath(given)
@@ -35,11 +39,17 @@ def open_atomic(path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: b
     draft = os.path.join(folder, f".{secrets.token_hex(8)}.part")
     with clean_up_on_signals():
         try:
-            with _create(draft, final, given, mode, keep_mode=keep_mode) as out:
+            with _naming(given):
+                if os.path.islink(final):
+                    os.stat(final)  # raises: a link that leads back to itself
+                draft_file = _create(draft, final, given, mode, keep_mode=keep_mode)
+            with draft_file as out:
                 yield out
                 out.flush()
-                os.fsync(out.fileno())
-            os.replace(draft, final)
+                with _naming(given):
+                    os.fsync(out.fileno())
+            with _naming(given):
+                os.replace(draft, final)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
@@ -47,14 +57,32 @@ def open_atomic(path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: b
     _sync_folder(folder)
 
 
-def _create(draft: str, final: str, given: str, mode: int, *, keep_mode: bool) -> IO[bytes]:
+@contextlib.contextmanager
+def _naming(given: str) -> Iterator[None]:
+    """Errors have the path that the user gave: a full disk names no file, and nobody knows the draft."""
     try:
-        before = os.stat(final) if keep_mode and os.path.exists(final) else None
-        first = mode if before is None else mode & before.st_mode
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, first)
+        yield
     except OSError as problem:
-        raise OSError(problem.errno, problem.strerror, given) from None
-    out = open(handle, "wb")  # noqa: SIM115  # the caller closes it
+        raise OSError(problem.errno, problem.strerror or str(problem), given) from None
+
+
+class _NamedFile(io.FileIO):
+    """A file whose failed writes name it. The caller may read other files meanwhile: those errors stay as they are."""
+
+    def __init__(self, file: str | int, given: str) -> None:
+        super().__init__(file, "wb")
+        self._given = given
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with _naming(self._given):
+            return super().write(data)
+
+
+def _create(draft: str, final: str, given: str, mode: int, *, keep_mode: bool) -> IO[bytes]:
+    before = os.stat(final) if keep_mode and os.path.exists(final) else None
+    first = mode if before is None else mode & before.st_mode
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, first)
+    out = io.BufferedWriter(_NamedFile(handle, given))  # the caller closes it
     if before is not None:
         with contextlib.suppress(OSError):  # only the superuser can give a file away
             os.fchown(handle, before.st_uid, before.st_gid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -238,7 +237,6 @@ def _end_on_bad_input(problem: InputError, screen: _TimelineOutput) -> ExitCode:
 
 TO_HELP = f"Format to write: {', '.join(EXPORTS)} (default: by the name of OUT, else bylaw)."
 _COMPRESSED = (".gz", ".zst")
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @click.command(name="convert")
@@ -342,10 +340,6 @@ def _convert(
         done = export_trace(selected or source, target, to=format, overwrite=force, like=name)
     except FileExistsError as problem:  # it was created in the meantime
         raise click.UsageError(f"{problem}; --force replaces it") from None
-    except OSError as problem:
-        if problem.errno in _NO_ROOM and problem.filename is None and target != STDOUT:
-            problem.filename = target
-        raise
     print_diagnostics(done.problems)
     _print(_summary(name, done))
     if selected is not None and selected.missing:

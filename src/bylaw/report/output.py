@@ -141,15 +141,10 @@ def open_target(target: Target) -> Iterator[TextIO]:
         return
     from bylaw.files.atomic import open_atomic
 
-    try:
-        with open_atomic(target.file) as file:
-            out = io.TextIOWrapper(file, "utf-8")
-            yield out
-            out.flush()
-    except OSError as problem:
-        if problem.filename is None:  # a disk that is full names no file
-            problem.filename = target.file
-        raise
+    with open_atomic(target.file) as file:
+        out = io.TextIOWrapper(file, "utf-8")
+        yield out
+        out.flush()
 
 
 def write_reports(renderers: Renderers, targets: Sequence[Target], *report: Any) -> None:

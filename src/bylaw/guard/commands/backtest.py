@@ -210,14 +210,17 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
         raise click.UsageError(str(why)) from None
     with open_store(store) as opened:
         emit(render_shadow_terminal(shadow_report(opened, rule=rule)), sys.stdout)
-    click.echo(f"{policy}:{edit.line}: {edit.before.strip()} → {edit.after.strip()}")
+    change = f"{policy}:{edit.line}: {edit.before.strip()} → {edit.after.strip()}"
     if not yes:
+        click.echo(change)
         if not sys.stdin.isatty():
             raise click.UsageError("nothing was changed: this is not a terminal, so --yes is needed")
         click.confirm(f"turn `{rule}` on?", abort=True)
     if path.read_bytes() != text.encode():
         raise click.UsageError(f"{policy} was changed in the meantime; nothing was written")
     write_atomic(path, edit.text.encode())
+    if yes:
+        click.echo(change)
     click.echo(f"`{rule}` is on")
     return ExitCode.OK
 
