@@ -75,9 +75,25 @@ def test_exchanged_figures_gate_where_nothing_varies_by_chance_and_against_repea
     report = diff(runs(before), runs(after, side="c"), deterministic=True)
     assert report.exit_code == 1
     assert report.divergences[0].kind == "decision"
-    assert "figures exchanged: 20 and 60" in report.divergences[0].what
+    assert "values exchanged: 20 and 60" in report.divergences[0].what
     assert diff(runs(before, before), runs(after, side="c")).exit_code == 1
     assert diff(runs(before, before), runs(before, side="c")).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("We sent 30 euros from Alice to Bob.", "We sent 30 euros from Bob to Alice.", "Alice and Bob"),
+        ("Adults pay 1,200.00, dogs 3,400.", "Adults pay 3,400, dogs 1,200.00.", "1,200.00 and 3,400"),
+    ],
+)
+def test_values_that_were_exchanged_are_shown_as_they_were_written(before: str, after: str, shown: str) -> None:
+    said = [runs(filled(text), side=side) for text, side in ((before, "b"), (after, "c"))]
+    assert f"values exchanged: {shown}" in diff(*said, deterministic=True).divergences[0].what
+    mails = [
+        [talk("t", "Write.", [("send", {"body": f"Dear all, this is it. {one}"}, "ok")])] for one in (before, after)
+    ]
+    assert f"values exchanged: {shown}" in diff(*mails, deterministic=True).divergences[0].what
 
 
 def test_figures_that_a_baseline_exchanges_by_itself_do_not_gate() -> None:
@@ -88,7 +104,7 @@ def test_figures_that_a_baseline_exchanges_by_itself_do_not_gate() -> None:
 
 def test_exchanged_figures_that_cannot_be_judged_are_named_and_refused_if_strict() -> None:
     before, after = (filled(text) for text in EXCHANGED[0])
-    said = f"the same figures stand beside other words in {TASKS} of {TASKS} tasks"
+    said = f"the same values stand beside other words in {TASKS} of {TASKS} tasks"
     report = diff(runs(before), runs(after, side="c"))
     assert report.exit_code == 0
     assert said in headline(report)
@@ -109,7 +125,7 @@ def test_figures_exchanged_in_a_message_are_another_call() -> None:
     before, after = (mails(text) for text in EXCHANGED[1])
     report = diff(before, after, deterministic=True)
     assert report.exit_code == 1
-    assert any("figures exchanged" in one.what for one in report.divergences)
+    assert any("values exchanged" in one.what for one in report.divergences)
     assert diff(before, after, strict=True).exit_code == 3
     assert diff(before, before, deterministic=True).exit_code == 0
 

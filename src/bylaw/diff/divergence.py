@@ -16,7 +16,7 @@ from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Response
 from bylaw.text.decisions import Decisions, decisions, disagree
-from bylaw.text.figure_places import exchanged
+from bylaw.text.figure_places import as_written, exchanged
 from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.comparison.compare import Comparison
 from bylaw.traces.comparison.recording import Recording, Step, arguments, exchanged_in_messages
@@ -156,7 +156,7 @@ def _changed_facts(before: str, after: str) -> str:
         ]
         if left.shape != right.shape:
             found.append(("JSON", (["its shape"], ["another"])))
-    moved = exchanged(left.places, right.places)
+    moved = as_written(exchanged(left.places, right.places), before)
     changed = [
         _lost_and_added(name, lost[:4], added[:4])
         for name, (lost, added) in (*found, ("words", polar))
@@ -166,9 +166,9 @@ def _changed_facts(before: str, after: str) -> str:
 
 
 def _exchange(figures: list[str]) -> str:
-    """`figures exchanged: 10 and 20`"""
+    """`values exchanged: 10 and 20`; names are values too"""
     shown = [_truncate(figure, 40) for figure in figures[:4]]
-    return f"figures exchanged: {', '.join(shown[:-1])} and {shown[-1]}"
+    return f"values exchanged: {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 _KINDS = {"id": "identifier"}

@@ -10,7 +10,7 @@ place was not exchanged, as "children 10, adults 20" says the same. A place that
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 _MOST_FIGURES = 500
 """figures of a text whose places are looked at"""
@@ -52,7 +52,7 @@ def _places(text: str, names: Collection[str]) -> Iterator[tuple[Place, str]]:
                 yield from (((WORD, "after", token), one) for one in waiting)
                 word, waiting = token, []
             continue
-        token = _PADDED.sub("", token.replace(",", ""))
+        token = _plain(token)
         yield (WORD, "before", word), token
         if figure:
             yield (FIGURE, "before", figure), token
@@ -62,6 +62,19 @@ def _places(text: str, names: Collection[str]) -> Iterator[tuple[Place, str]]:
         found += 1
         if found == _MOST_FIGURES:
             break
+
+
+def _plain(figure: str) -> str:
+    return _PADDED.sub("", figure.replace(",", ""))
+
+
+def as_written(figures: Iterable[str], text: str) -> list[str]:
+    """The figures with the capital letters and the commas that the text has."""
+    wanted = dict.fromkeys(figures)
+    if not wanted:
+        return []
+    found = {plain: match[0] for match in _TOKEN.finditer(text) if (plain := _plain(match[0].lower())) in wanted}
+    return [found.get(figure, figure) for figure in wanted]
 
 
 def exchanged(left: Places, right: Places) -> list[str]:

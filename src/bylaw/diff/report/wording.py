@@ -101,7 +101,7 @@ def _doubts(report: DiffReport) -> Iterator[str]:
         yield f"{report.guessed:,} of {count(report.groups, 'task')} paired by {how}, which is a guess"
     if report.exchanged:
         where = f"{report.exchanged:,} of {count(report.groups, 'task')}"
-        yield f"the same figures stand beside other words in {where}: record the baseline twice to test it"
+        yield f"the same values stand beside other words in {where}: record the baseline twice to test it"
     if not report.confirmable and not report.tripped:
         yield f"{count(report.groups, 'task')}, too few recordings to confirm any change"
 

@@ -81,7 +81,8 @@ def serve(
     """Serve the guard over HTTP: a JSON API under /v1, and a console for people under /console.
 
     Requests need a key: `bylaw guard keys create`. Rules that were activated over the API stay in force until the rule
-    files change. Several workers need a store.
+    files change; rules that were promoted, and settings of agents, stay also then, where the new files have the rule or
+    the agent. Several workers need a store.
     """
     store, demo = options["store"], options["demo"]
     removed = make_redaction(store or "memory", classes=classes, patterns=patterns, mask=mask, keep=keep)

@@ -20,7 +20,7 @@ from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd,
 from bylaw.model.ports import TraceSource
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.text.decisions import decisions, is_prose
-from bylaw.text.figure_places import exchanged
+from bylaw.text.figure_places import as_written, exchanged
 
 _MOST_ANSWERS = 10
 """texts at the end of a session that are its answer"""
@@ -92,7 +92,7 @@ def exchanged_in_messages(left: ToolCall, right: ToolCall) -> list[str]:
     if left.arguments == right.arguments:
         return []
     both = zip(_prose_of(arguments(left)), _prose_of(arguments(right)), strict=False)
-    return sorted({one for a, b in both for one in exchanged(decisions(a).places, decisions(b).places)})
+    return sorted({one for a, b in both for one in as_written(exchanged(decisions(a).places, decisions(b).places), a)})
 
 
 def _prose_of(value: Any, depth: int = 0) -> Iterator[str]:
