@@ -10,8 +10,8 @@ import pytest
 from bylaw.inspect.comparison import compare
 from bylaw.inspect.model import Selection, SideBySide
 from bylaw.inspect.report import side_by_side as wording
-from bylaw.inspect.report.layout import width
 from bylaw.inspect.report.side_by_side import Columns
+from bylaw.report.text import width
 from tests.inspect.support import controls, everything
 from tests.support.build import trace
 

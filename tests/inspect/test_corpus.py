@@ -9,9 +9,9 @@ import pytest
 from bylaw.inspect.comparison import compare
 from bylaw.inspect.model import TurnEntry
 from bylaw.inspect.report.json import entry_line
-from bylaw.inspect.report.layout import width
 from bylaw.inspect.report.side_by_side import Columns
 from bylaw.inspect.timeline import Timeline
+from bylaw.report.text import width
 from bylaw.traces import load_trace, open_trace
 from tests.inspect.support import controls, entries, page
 

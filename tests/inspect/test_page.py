@@ -12,10 +12,11 @@ from click.testing import CliRunner
 
 from bylaw.inspect.commands import inspect
 from bylaw.inspect.model import SessionEntry
-from bylaw.inspect.report.layout import format_tokens, width
+from bylaw.inspect.report.layout import format_tokens
 from bylaw.inspect.report.terminal import Page
 from bylaw.inspect.timeline import Prescan, Timeline
 from bylaw.model.events import Event, Usage
+from bylaw.report.text import width
 from tests.inspect.support import controls, entries, everything, page
 from tests.support.build import trace
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from bylaw.inspect.comparison import compare
 from bylaw.inspect.model import Entry, EventEntry, RequestEntry, TurnEntry
 from bylaw.inspect.report.json import comparison_lines, entry_line
-from bylaw.inspect.report.layout import width
 from bylaw.inspect.report.side_by_side import Columns
 from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult, Trace
+from bylaw.report.text import width
 from tests.inspect.support import controls, page
 from tests.strategies import events, traces
 

@@ -23,8 +23,8 @@ from bylaw.inspect.report.layout import (
     pretty,
     preview,
     truncate,
-    width,
 )
+from bylaw.report.text import width
 from tests.inspect.support import controls
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\u2066 \r\nnext\tline\u2028 \x9b31m \ud800 \u200b"

@@ -14,7 +14,7 @@ from bylaw.model.rule import Rule
 from bylaw.model.verdict import CheckReport, EventRef, Finding, Outcome
 from bylaw.report.diagnostics import JsonStream, diagnostic_as_json, summarize
 from bylaw.report.output import Renderers, note_lines, title_lines
-from bylaw.report.text import count, escape_markdown, inline_code, printable, terminal_width, wrap
+from bylaw.report.text import count, escape_markdown, inline_code, printable, terminal_width, width, wrap
 
 RENDERERS = Renderers(
     terminal="bylaw.check.report:render_terminal",
@@ -294,7 +294,7 @@ def _rule_lines(rule: Rule, outcome: Outcome) -> Iterator[str]:
     about = f"{rule.kind} · {rule.severity.value}{printable(place)}"
     title = f"{mark} {printable(rule.id)}"
     styled = click.style(title, fg=colour, bold=True)
-    if len(title) + len(outcome.value) + len(about) + 4 <= terminal_width():
+    if width(title) + len(outcome.value) + width(about) + 4 <= terminal_width():
         yield f"{styled}  {outcome.value}  {click.style(about, dim=True)}"
     else:
         yield styled
@@ -316,7 +316,7 @@ def _evidence_lines(event: EventRef) -> Iterator[str]:
     *lines, last = wrap(f"{turn}{event.excerpt or event.event}", indent="      → ", hanging="        ")
     yield from lines
     source = f"  {printable(event.source)}" if event.source else ""
-    if len(last + source) <= terminal_width():
+    if width(last + source) <= terminal_width():
         yield last + (click.style(source, dim=True) if source else "")
     else:
         yield last

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import click
 from msgspec import Struct
 
-from bylaw.report.text import printable, terminal_width, wrap
+from bylaw.report.text import printable, terminal_width, width, wrap
 
 
 class Renderers(Mapping[str, Callable[..., str]]):
@@ -159,7 +159,7 @@ def title_lines(title: str, about: str, *, fg: str | None = None, dim: bool = Fa
     """A title, and what is said about it: on the same line if it fits there."""
     lines, about = wrap(title, hanging="  "), printable(about)
     styled = [click.style(line, fg=fg, bold=True) for line in lines]
-    if len(lines[-1]) + len(about) + 2 <= terminal_width():
+    if width(lines[-1]) + width(about) + 2 <= terminal_width():
         yield from styled[:-1]
         yield f"{styled[-1]}  {click.style(about, dim=True) if dim else about}"
     else:

@@ -8,11 +8,19 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import lru_cache
 
 COMMENT_LIMIT = 65_536
 """characters that a comment on a pull request may have"""
 NARROWEST, WIDEST = 40, 120
 """limits of the width of a report; longer lines of prose are hard to read"""
+EMOJI_STYLE = "\ufe0f"
+_NARROW = re.compile(r"[ -~\u00a1-\u00ac\u00ae-\u02ff⏎…–—‘’“”•→←↔✓✗·─━│╭├╰≠≤≥×]*")  # noqa: RUF001
+"""characters of most texts, and those drawn here; each is one column wide"""
+_WORD = re.compile(r"(\s*)(\S+)")
+_OPENING = frozenset("([{<「『（【《〈〔“‘")  # noqa: RUF001
+_CLOSING = frozenset(")]}>」』）】》〉〕”’,.!?:;、。，．！？：；…ー々")  # noqa: RUF001
+"""a line does not begin with these, nor end with those before"""
 
 
 def count(number: int, noun: str) -> str:
@@ -37,17 +45,67 @@ def terminal_width(widest: int = WIDEST) -> int:
 def wrap(text: str, *, indent: str = "", hanging: str | None = None, columns: int | None = None) -> list[str]:
     """Lines that fit, broken between words; a word that is too long, such as a path, is not broken.
 
-    `indent` starts the first line, `hanging` (by default the same) the others.
+    Text in a script without spaces is broken between two of its characters. `indent` starts the first line, `hanging`
+    (by default the same) the others.
     """
+    text, columns, hanging = printable(text), columns or terminal_width(), indent if hanging is None else hanging
+    if not is_narrow(text):
+        return list(_wrap_by_columns(text, columns, indent, hanging)) or [indent.rstrip()]
     lines = textwrap.wrap(
-        printable(text),
-        columns or terminal_width(),
+        text,
+        columns,
         initial_indent=indent,
-        subsequent_indent=indent if hanging is None else hanging,
+        subsequent_indent=hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )
     return lines or [indent.rstrip()]
+
+
+def _wrap_by_columns(text: str, columns: int, indent: str, hanging: str) -> Iterator[str]:
+    line, taken, is_empty = indent, width(indent), True
+    for found in _WORD.finditer(text):
+        gap, word = found[1], found[2]
+        is_breakable = width(word) > columns - width(hanging) and word.count("/") < 2  # it may be a path
+        for part in _parts(word) if is_breakable else (word,):
+            wide = width(part)
+            if not is_empty and taken + len(gap) + wide > columns:
+                yield line
+                line, taken, gap = hanging, width(hanging), ""
+            line, taken, is_empty, gap = f"{line}{gap}{part}", taken + len(gap) + wide, False, ""
+    if not is_empty:
+        yield line
+
+
+def _parts(word: str) -> Iterator[str]:
+    """A word, cut before and after each wide character, but not beside punctuation that belongs to it."""
+    first = 0
+    for at in range(1, len(word)):
+        before, after = word[at - 1], word[at]
+        is_between = columns_of(before) == 2 or columns_of(after) == 2
+        if is_between and columns_of(after) and before not in _OPENING and after not in _CLOSING:
+            yield word[first:at]
+            first = at
+    yield word[first:]
+
+
+def width(text: str) -> int:
+    """The columns that a text takes in a terminal."""
+    return len(text) if is_narrow(text) else sum(map(columns_of, text)) + text.count(EMOJI_STYLE)
+
+
+def is_narrow(text: str) -> bool:
+    """Whether each character is known to be one column wide."""
+    return text.isascii() or _NARROW.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def columns_of(character: str) -> int:
+    import unicodedata  # most texts do not need it
+
+    if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":
+        return 0  # combining marks, and the inner parts of a Hangul syllable
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 # -- Markdown ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from bylaw.lint.contradictions import Analysis
 from bylaw.lint.report import LintReport, render_text
 from bylaw.model.diagnostic import Diagnostic, Related, Span
 from bylaw.report.diagnostics import render_diagnostic
-from bylaw.report.text import terminal_width, wrap
+from bylaw.report.text import terminal_width, width, wrap
 from bylaw.rules import load_rules
 from bylaw.rules.kinds import KINDS
 from tests.support.build import trace
@@ -192,3 +192,38 @@ def test_every_group_proposes_the_command_that_was_probably_meant() -> None:
             assert result.exit_code == 2 and f"did you mean `{path[-1]}`?" in result.output, path
             tried += 1
     assert tried > 20
+
+
+WIDE = "注文番号と金額を必ず確認してから、返金の手続きを行ってください。「至急」とは書かないこと。" * 4
+
+
+def test_scripts_without_spaces_are_broken_by_their_width() -> None:
+    lines = wrap(f"note: {WIDE} end", indent="  ", hanging="    ")
+    assert all(60 < width(line) <= 80 for line in lines[:-1]) and width(lines[-1]) <= 80
+    assert "".join(line.strip() for line in lines).replace(" ", "") == f"note:{WIDE}end"
+    assert not any(line.strip().startswith(("。", "、", "」")) or line.endswith("「") for line in lines)
+    emoji = "🙂" * 100
+    assert [width(line) for line in wrap(emoji, columns=40)] == [40] * 5
+    assert wrap("😀 two  words", columns=40) == ["😀 two  words"], "spaces stay"
+    assert wrap("", indent="  ") == [""]
+    cafe = "cafe\u0301 " * 20
+    assert wrap(cafe.strip(), columns=49) == [" ".join(["cafe\u0301"] * 10)] * 2, "a mark takes no column"
+
+
+@pytest.mark.parametrize(
+    "word", ["/runs/" + "データ/" * 20 + "v1.jsonl", "id-" + "x" * 100, f"日本{'a' * 100}"], ids=["path", "id", "mixed"]
+)
+def test_ids_and_paths_stay_whole_among_wide_characters(word: str) -> None:
+    lines = wrap(f"{WIDE} {word} {WIDE}")
+    assert any(word.lstrip("日本") in line for line in lines)
+
+
+def test_reports_on_texts_without_spaces_fit() -> None:
+    rules = load_rules([{"id": "r", "kind": "no_call", "params": {"tool": "delete"}, "description": WIDE}]).rules
+    turns = [{"text": f"{WIDE}{i}", "calls": [{"name": "delete", "args": {"why": WIDE}}]} for i in range(2)]
+    before, after = trace([{"text": WIDE}, {"text": WIDE}], name="v1"), trace(turns, name="v2")
+    shown = [render_terminal(check([after], rules)), render_diff(compare_versions([before], [after], rules))]
+    for text in shown:
+        lines = click.unstyle(text).splitlines()
+        assert any(width(line) > len(line) for line in lines)
+        assert [line for line in lines if width(line) > 80] == []

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any
 
 import click
@@ -19,29 +17,12 @@ from msgspec import Struct
 
 from bylaw.inspect.model import KnownSum
 from bylaw.model.events import ToolCall, Usage
-from bylaw.report.text import printable
+from bylaw.report.text import EMOJI_STYLE, columns_of, is_narrow, printable, width
 
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r"\s*\n\s*")
 _UNUSUAL_SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
-_NARROW = re.compile(r"[ -~\u00a1-\u00ac\u00ae-\u02ff⏎…–—‘’“”•→←↔✗·─━│╭├╰≠]*")  # noqa: RUF001
-"""characters of most texts, and those drawn here; each is one column wide"""
-_EMOJI_STYLE = "\ufe0f"
 _TAB = 4
-
-
-def width(text: str) -> int:
-    """The columns that a text takes in a terminal."""
-    if text.isascii() or _NARROW.fullmatch(text):
-        return len(text)
-    return sum(map(_columns, text)) + text.count(_EMOJI_STYLE)
-
-
-@lru_cache(maxsize=4096)
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":
-        return 0  # combining marks, and the inner parts of a Hangul syllable
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def truncate(text: str, columns: int) -> str:
@@ -99,11 +80,11 @@ def _clean(text: str) -> str:
 
 
 def _start(text: str, columns: int) -> str:
-    if text.isascii() or _NARROW.fullmatch(text):
+    if is_narrow(text):
         return text[: max(columns, 0)]
     taken = 0
     for place, character in enumerate(text):
-        taken += _columns(character) + (character == _EMOJI_STYLE)
+        taken += columns_of(character) + (character == EMOJI_STYLE)
         if taken > columns:
             return text[:place]
     return text

@@ -27,10 +27,9 @@ from bylaw.inspect.report.layout import (
     middle,
     one_line,
     text_of,
-    width,
 )
 from bylaw.inspect.report.terminal import View, join_lines, note_lines, turn_blocks
-from bylaw.report.text import NARROWEST, count
+from bylaw.report.text import NARROWEST, count, width
 
 _QUOTED = 40
 """characters of a value that a line quotes"""

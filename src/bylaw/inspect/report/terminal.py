@@ -56,11 +56,10 @@ from bylaw.inspect.report.layout import (
     share_of_turns,
     text_of,
     truncate,
-    width,
 )
 from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
-from bylaw.report.text import NARROWEST, count, printable
+from bylaw.report.text import NARROWEST, count, printable, width
 
 _LINES = {"system": 1, "developer": 1, "user": 3, "assistant": 2}
 _ANSWER_LINES = 4
