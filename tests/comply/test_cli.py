@@ -238,6 +238,7 @@ def test_formats_agree(run: Run, folder: Path) -> None:
     assert out.startswith("### ❌ Bylaw comply: VIOLATED: 1 of 2 rules broken")
     assert json.loads((folder / "report.json").read_text())["verdict"] == "VIOLATED: 1 of 2 rules broken"
     assert "**be-kind**: open wording" in out
+    assert "must never be called" in out
 
 
 @pytest.mark.usefixtures("two_rules")

@@ -115,3 +115,69 @@ def test_a_destructive_statement_is_reported_as_one() -> None:
     events = [{"type": "tool_call", "name": "run_sql", "args": {"query": "DROP TABLE users"}}]
     (violation,) = bylaw.check_compliance_sync("Never run destructive SQL with run_sql.", events).violations
     assert violation.explanation.endswith(": `run_sql` was called, but its `query` is destructive SQL")
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "user_message", "content": text}
+
+
+def called(name: str, **arguments: Any) -> list[dict[str, Any]]:
+    return [
+        {"type": "tool_call", "name": name, "args": arguments},
+        {"type": "tool_result", "name": name, "content": "ok"},
+    ]
+
+
+ANSWER: dict[str, Any] = {"type": "agent_message", "content": "Done."}
+
+
+@pytest.mark.parametrize(
+    ("text", "events", "message"),
+    [
+        (
+            'Always call get_weather when the user mentions "rain".',
+            [said("will it rain?"), ANSWER],
+            'the user mentioned "rain", but no call of `get_weather` followed',
+        ),
+        (
+            'Say "sorry, but no" before calling issue_refund.',
+            [said("hi"), *called("issue_refund")],
+            '`issue_refund` was called, but no answer before it contains "sorry, but no"',
+        ),
+        (
+            "After each cancel_order, call send_email.",
+            [said("hi"), *called("cancel_order"), *called("cancel_order"), *called("send_email")],
+            "`cancel_order` was called, but no call of `send_email` followed before the next one",
+        ),
+        (
+            "Every cancel_order must be followed by send_email.",
+            [said("hi"), *called("cancel_order"), *called("cancel_order"), *called("send_email")],
+            "`cancel_order` was called, but no call of `send_email` followed before the next one",
+        ),
+        (
+            "Never repeat the same call.",
+            [said("hi"), *called("search", q="a"), *called("search", q="a")],
+            "`search` was called, but the same call came before",
+        ),
+        (
+            "Call at least 2 tools.",
+            [said("hi"), *called("search"), ANSWER],
+            "fewer than 2 calls of tools were made",
+        ),
+        (
+            "The amount of issue_refund must be between 10 and 100.",
+            [said("hi"), *called("issue_refund", amount=400)],
+            "`issue_refund` was called, but its `amount` is not between 10 and 100",
+        ),
+    ],
+)
+def test_a_message_says_what_happened_and_what_is_wrong(text: str, events: list[dict[str, Any]], message: str) -> None:
+    (violation,) = bylaw.check_compliance_sync(text, events).violations
+    assert violation.explanation == f"the prompt says `{text}`: {message}"
+
+
+def test_the_message_of_the_user_that_a_call_should_have_followed_is_quoted() -> None:
+    text = 'If the user says "stop", call log_call.'
+    events = [said("hello"), ANSWER, said("please stop"), *called("search"), ANSWER]
+    (violation,) = bylaw.check_compliance_sync(text, events).violations
+    assert (violation.evidence, violation.event_indexes) == ("event 2: please stop; event 3: search()", (2, 3))

@@ -22,7 +22,8 @@ from bylaw.comply.model import (
 from bylaw.comply.prompt.returns import drop_failed_calls, read_result
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.model.events import Event, ToolCall, ToolResult, Trace
+from bylaw.engine.temporal.atom_values import user_texts
+from bylaw.model.events import Event, Response, ToolCall, ToolResult, Trace
 from bylaw.model.verdict import Outcome, Verdict
 
 MOST_FINDINGS = 1_000
@@ -70,7 +71,7 @@ class CompiledPrompt:
         violations: list[Violation] = []
         for rule in broken:
             found = self._verdicts(rule, evaluated, Outcome.VIOLATED)[:MOST_FINDINGS]
-            violations += [_violation(rule, one, positions) for one in found]
+            violations += [_violation(rule, one, positions, trace) for one in found]
         violations.sort(key=lambda one: float("inf") if one.event_index is None else one.event_index)
         return ComplianceResult(
             detected=bool(broken),
@@ -256,6 +257,8 @@ _LONG_QUOTE = re.compile(r"`[^`]{120,}`")
 _MOST_QUOTED = 5
 """events that the evidence quotes, the deciding one among them"""
 _BY_LINE = frozenset(("events", "openai", "anthropic"))
+_AFTER_USER = re.compile(r"G \(+user\(.* -> F ")
+"""what must follow a message of the user"""
 _ELEMENT = re.compile(r"\[(\d+)\](?:[^\[\]]*)$")
 
 
@@ -284,12 +287,16 @@ def _positions(trace: Trace) -> dict[_Key, int]:
     return indexes
 
 
-def _violation(rule: PromptRule, verdict: Verdict, positions: Mapping[_Key, int]) -> Violation:
+def _violation(rule: PromptRule, verdict: Verdict, positions: Mapping[_Key, int], trace: Trace) -> Violation:
     keys = [((one.event, one.turn, one.call_id, one.source), one) for one in verdict.evidence]
     found = [(positions[key], one) for key, one in keys if key in positions]
-    indexes = tuple(dict.fromkeys(index for index, _ in found))
     quotes = [f"event {index}: {event.excerpt or event.event}" for index, event in found[-_MOST_QUOTED:]]
     item = next((one for one in rule.items if one.item["id"] == verdict.rule.id), None)
+    params = item.item.get("params") if item else None
+    waits = isinstance(params, dict) and _AFTER_USER.match(str(params.get("formula")))
+    asked = _what_user_said(verdict, trace) if waits else {}
+    indexes = tuple(dict.fromkeys((*asked, *(index for index, _ in found))))
+    quotes = [*(f"event {index}: {text}" for index, text in asked.items()), *quotes]
     aspect = item.aspect if item else rule.items[0].aspect
     # a formula in a file of rules may quote long patterns, which nobody reads
     message = _one_line(_LONG_QUOTE.sub("what the rule demands", verdict.message), 600)
@@ -305,6 +312,15 @@ def _violation(rule: PromptRule, verdict: Verdict, positions: Mapping[_Key, int]
         session=verdict.session,
         turn=verdict.turn,
     )
+
+
+def _what_user_said(verdict: Verdict, trace: Trace) -> dict[int, str]:
+    """The messages of the user that the turn of a finding answers, at the index of their request."""
+    for position, event in enumerate(trace.events):
+        if type(event) is Response and (event.turn, event.origin.session) == (verdict.turn, verdict.session):
+            said = " ".join((user_texts(event) or ())[::-1])
+            return {index_of(event.request or event, position, trace.format): _one_line(said)} if said else {}
+    return {}
 
 
 def _one_line(text: str, width: int = 300) -> str:

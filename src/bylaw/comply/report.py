@@ -258,7 +258,8 @@ def _markdown_lines(report: ComplyReport) -> Iterator[str]:
         found = _violations_of(report, rule)
         for trace, where, violation in found[:SHOWN]:
             turn = where.partition(" · ")[0]  # the evidence names the event
-            yield f"- {escape_markdown(trace)}, {turn}: {inline_code(violation.evidence)}"
+            yield f"- {escape_markdown(trace)}, {turn}: {escape_markdown(one_line(violation.explanation))}"
+            yield f"  → {inline_code(violation.evidence)}"
         if len(found) > SHOWN:
             yield f"- … and {count(len(found) - SHOWN, 'more violation')}"
         yield ""

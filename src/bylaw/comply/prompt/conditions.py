@@ -323,6 +323,8 @@ class Condition(Struct, frozen=True):
     """the user agreed"""
     said: str = ""
     """a formula: the user said it"""
+    texts: str = ""
+    """what the user said, in quotes"""
     is_negated: bool = False
     """it speaks of a call or an agreement that did not happen"""
 
@@ -366,7 +368,7 @@ def read_condition(view: View, part: ClausePart, actor: Bound) -> Condition:
     if asks_user(text):
         return Condition(part, quote, agreed=True, is_negated=is_negated)
     if _USER_SAYS.search(text) and (texts := find_texts(f"say {text}", view.texts(part))):
-        return Condition(part, quote, said=texts.user_says(), is_negated=is_negated)
+        return Condition(part, quote, said=texts.user_says(), texts=texts.quoted, is_negated=is_negated)
     return unread
 
 

@@ -51,6 +51,8 @@ _FAILS = {
 
 def describe_arguments(tests: Sequence[tuple[str, str, Any]], *, fail: bool = False) -> str:
     """The arguments of a call that pass all tests, or that `fail` one of them: `its amount is above 100`."""
+    if fail and [sign for _, sign, _ in tests] == [">=", "<="] and tests[0][0] == tests[1][0]:
+        return f"its `{tests[0][0]}` is not between {tests[0][2]} and {tests[1][2]}"
     said = []
     for param, operator, value in tests:
         values = value if isinstance(value, list) else [] if value is None or operator == "matches" else [value]

@@ -131,7 +131,12 @@ def _require_followed(view: View, subject: str, first: Bound, second: Bound) -> 
     is_each = _EACH.match(subject) is not None
     return Reading(
         name=f"{second.names} after {first.names}",
-        drafts=tuple(_follow(atom(first.tools), group, is_each=is_each) for group in second.groups),
+        drafts=tuple(
+            _follow(
+                atom(first.tools), group, f"{name_tools(first.tools)} was called" if is_each else "", is_each=is_each
+            )
+            for group in second.groups
+        ),
         trigger=first.calls,
         required=second.calls,
         bounds=(first, second),
@@ -212,9 +217,7 @@ def read_before(view: View) -> Reading | None:
     if not second:
         return Reading(name=view.name, undecided=NO_TOOL)
     tests = _tests(part.text, second, view)
-    for other in view.clause.parts:
-        if other is part:
-            continue
+    for other in (one for one in view.clause.parts if one is not part):
         condition = read_condition(view, other, second)
         limits = opposite(condition.tests) if other.word == "unless" else condition.tests
         if not limits or other.word not in ("if", "iff", "unless"):
@@ -310,23 +313,28 @@ def read_trigger(view: View) -> Reading | None:
             cause = condition.trigger
             if not condition.failed and _SUCCEEDS.search(part.text):
                 cause = f"{atom(condition.tools.tools, of='result')[:-1]}, error = false)"
-            return _require_after(view, part, tools, cause, condition.tools)
+            failed = f"{name_tools(condition.tools.tools)} failed" if condition.failed else ""
+            return _require_after(view, part, tools, cause, condition.tools, happened=failed)
         if part.word == "if" and condition.said:
-            return _require_after(view, part, tools, condition.said)
+            return _require_after(view, part, tools, condition.said, happened=f"the user mentioned {condition.texts}")
         if part.word == "if" and not tools.is_any and (reading := _read_approval(view, part, tools)):
             return reading
     return Reading(name=view.name, undecided=condition.reason)
 
 
-def _require_after(view: View, part: ClausePart, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
-    """Each cause is followed by a call at some point."""
+def _require_after(
+    view: View, part: ClausePart, tools: Bound, cause: str, *cause_tools: Bound, happened: str = ""
+) -> Reading:
+    """Each cause is followed by a call at some point. `happened`: the cause in words, if its event does not tell it."""
     if why := why_tools_missing(view, view.main):
         return Reading(name=view.name, undecided=why)
     is_each = bool(cause_tools and _EACH.match(part.text))
+    if is_each and not happened:
+        happened = f"{name_tools(cause_tools[0].tools)} was called"
     is_beside = bool(cause_tools and part.word == "if" and _CALLING.search(part.text))
     return Reading(
         name=f"after {view.quote(part)} call {tools.names}",
-        drafts=tuple(_follow(cause, group, is_each=is_each, is_beside=is_beside) for group in tools.groups),
+        drafts=tuple(_follow(cause, group, happened, is_each=is_each, is_beside=is_beside) for group in tools.groups),
         trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
@@ -334,19 +342,21 @@ def _require_after(view: View, part: ClausePart, tools: Bound, cause: str, *caus
     )
 
 
-def _follow(cause: str, tools: Sequence[str], *, is_each: bool = False, is_beside: bool = False) -> Draft:
+def _follow(
+    cause: str, tools: Sequence[str], happened: str = "", *, is_each: bool = False, is_beside: bool = False
+) -> Draft:
     """`after A, call B`. `is_beside`: `when you call A, also call B`, before it or after it.
 
     `is_each`: a turn with A is followed by a B before the next turn with an A. That is not certain: of several calls in
     one turn, each may be meant to have its own B, or one B may do for two turns.
     """
-    call, none = atom(tools), f"no call of {name_tools(tools)}"
+    call, none = atom(tools), f"{happened and f'{happened}, but '}no call of {name_tools(tools)}"
     if is_each:
-        message = f"{none} followed before the next time"
+        message = f"{none} followed before the next one"
         return formula(f"G ({cause} -> ({call} | X (!{cause} U {call})))", "order", message, over="turns")
     if is_beside:
         return formula(f"G ({cause} -> (O {call} | F {call}))", "order", f"{none} came before or after it")
-    return formula(f"G ({cause} -> F {call})", "order", f"{none} came after it")
+    return formula(f"G ({cause} -> F {call})", "order", f"{none} {'followed' if happened else 'came after it'}")
 
 
 def _read_approval(view: View, part: ClausePart, first: Bound) -> Reading | None:

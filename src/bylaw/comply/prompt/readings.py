@@ -168,7 +168,10 @@ def at_most(tools: Sequence[str], number: int, *, per_turn: bool = False, joined
 
 
 def at_least(tools: Sequence[str], number: int) -> Draft:
-    message = f"{name_tools(tools)} was called fewer than {number} time{'' if number == 1 else 's'}"
+    ending = "" if number == 1 else "s"
+    message = f"{name_tools(tools)} was called fewer than {number} time{ending}"
+    if "*" in tools:
+        message = f"fewer than {number} call{ending} of tools {'was' if number == 1 else 'were'} made"
     return formula(f"F (count({atom(tools)}) >= {number})", "count", message)
 
 

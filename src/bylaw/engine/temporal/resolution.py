@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,13 +14,16 @@ from bylaw.engine.temporal.pending import Address, Entry, Origin, Pending, Progr
 from bylaw.engine.temporal.shape import Conjunct, atoms, evaluate, fixes, looks_ahead, looks_back, variables
 from bylaw.engine.temporal.tables import Awaiting, Table
 from bylaw.engine.temporal.truth import Residual, Sigma, Wait, may_have_failed, waits
-from bylaw.engine.temporal.variables import UNKNOWN_KEY, AtomValues, Hit, show_key
+from bylaw.engine.temporal.variables import UNKNOWN_KEY, AtomValues, Hit, is_digest, show_key
 from bylaw.model.temporal import And, Back, Count, Formula, Implies, Not, Pair, Variable, Window, is_ahead, walk
 from bylaw.model.verdict import EventRef
 
 # -- explanations ------------------------------------------------------------------------------------------------------
 
 # Why a verdict came out as it did, in the user's own words: the parts of the formula, and the events at hand.
+
+
+_QUOTES = re.compile(r"\"[^\"]*\"|`[^`]*`")
 
 
 def describe_event(event: EventRef) -> str:
@@ -35,7 +39,7 @@ def explain_failure(part: Conjunct, frame: Frame, builder: Builder) -> tuple[str
     reason, evidence = _reason(wanted, frame, sigma, builder)
     values = _values(wanted, sigma, builder, in_words=bool(part.words or part.message))
     if part.message:
-        return f"{happened}, but {part.message}{values}{reason if evidence else ''}", evidence
+        return f"{_tell(happened, part.message)}{values}{reason if evidence else ''}", evidence
     rule = part.words or f"`{wanted.text}` is not true there"
     return f"{happened}, but {rule}{values}{reason}", evidence
 
@@ -44,10 +48,15 @@ def explain_unmet(part: Conjunct, origin: EventRef, late: str) -> str:
     body = part.body
     wanted = body.right if isinstance(body, Implies) else body
     if part.message:
-        return f"{describe_event(origin)}, but {part.message}{late if late.startswith(':') else ''}"
+        return f"{_tell(describe_event(origin), part.message)}{late if late.startswith(':') else ''}"
     if part.words:
         return f"{describe_event(origin)}, but {part.words}{late if late.startswith(':') else f', and none came{late}'}"
     return f"{describe_event(origin)}, but `{wanted.text}` did not come true{late}"
+
+
+def _tell(happened: str, message: str) -> str:
+    """A message with `, but` says itself what happened: a turn, or what the user said, is more than an answer."""
+    return message if ", but " in _QUOTES.sub("", message) else f"{happened}, but {message}"
 
 
 def _find_failed_part(body: Formula, frame: Frame, builder: Builder) -> tuple[Formula, Sigma]:
@@ -118,6 +127,8 @@ def _refs(place: EventRef | Position | None) -> tuple[EventRef, ...]:
 
 def _values(wanted: Formula, sigma: Sigma, builder: Builder, *, in_words: bool) -> str:
     names = [name for name in variables(wanted) if sigma[builder.variables.index(name)] is not None]
+    if in_words:  # of a list or mapping only a digest is left, which tells a reader nothing
+        names = [name for name in names if not is_digest(sigma[builder.variables.index(name)])]
     sign = "" if in_words else "$"
     shown = [f"{sign}{name} = {show_key(sigma[builder.variables.index(name)])}" for name in names]
     return f" ({', '.join(shown)})" if shown else ""

@@ -48,6 +48,11 @@ def compare_keys(left: Key, right: Key) -> bool | None:
     return bool(left == right)
 
 
+def is_digest(key: Key) -> bool:
+    """Whether it stands for a list or mapping."""
+    return isinstance(key, tuple) and key[0] == "json"
+
+
 def show_key(key: Key) -> str:
     """For people."""
     if not isinstance(key, tuple):

@@ -68,7 +68,12 @@ PARAMS = (
     Param("n", COUNT, "the number of `bounded_count`"),
     Param("scope", SCOPE, "the stretch that the pattern speaks of, `global` unless given"),
     Param("over", choice("events", "turns"), "what a position is: `events` or `turns`", default="events"),
-    Param("message", TEXT, "what a finding says went wrong, in place of the rule: `no receipt was sent after it`"),
+    Param(
+        "message",
+        TEXT,
+        "what a finding says went wrong, in place of the rule: `no receipt was sent after it`; with `, but` in it,"
+        " it is the whole sentence",
+    ),
 )
 
 TOGETHER = forms_schema()
