@@ -150,7 +150,7 @@ def test_a_tool_behind_http_is_named_by_its_request() -> None:
         def agent(_prompt: str) -> str:
             for _ in range(2):
                 try:
-                    urllib.request.urlopen(f"{server.url}/refund", data=b'{"order": 7}', timeout=5).close()
+                    urllib.request.urlopen(f"{server.url}/refund", data=b'{"order": 7}', timeout=120).close()
                     return "refunded"
                 except OSError:
                     continue

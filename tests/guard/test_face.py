@@ -249,7 +249,7 @@ def test_the_call_that_was_approved_is_the_one_that_runs(guard: bylaw.Guard) -> 
 
 
 def test_another_tool_may_be_approved(guard: bylaw.Guard) -> None:
-    @guard.tool(timeout=10)
+    @guard.tool(timeout=120)
     def pay(amount: int) -> str:
         raise AssertionError
 
@@ -273,7 +273,7 @@ def test_another_tool_may_be_approved(guard: bylaw.Guard) -> None:
 def test_an_edit_that_fits_no_function_runs_nothing_and_is_released(guard: bylaw.Guard, edited: Any) -> None:
     ran: list[int] = []
 
-    @guard.tool(timeout=10)
+    @guard.tool(timeout=120)
     def pay(amount: int) -> None:
         ran.append(amount)
 
@@ -290,7 +290,7 @@ def test_aask_waits_without_blocking(guard: bylaw.Guard) -> None:
         async with guard.session("s") as session:
             ticks = asyncio.create_task(_ticks())
             with answering(guard):
-                decision = await guard.aask(session.attempt("pay", {"amount": 900}), timeout=10)
+                decision = await guard.aask(session.attempt("pay", {"amount": 900}), timeout=120)
             assert decision and decision.call is not None and decision.call.arguments == {"amount": 900}
             assert await guard.arecord(decision, "paid") == ()
             late = await guard.aask(session.attempt("pay", {"amount": 901}), timeout=0.1)
@@ -319,7 +319,7 @@ def test_a_review_that_is_gone_is_a_denial(guard: bylaw.Guard, monkeypatch: pyte
     """As after it has expired and was pruned."""
     monkeypatch.setattr(guard.reviews, "get", lambda review: None)
     attempt = bylaw.Attempt(tool="pay", arguments={"amount": 900}, session="s")
-    for decision in (guard.ask(attempt, timeout=5), asyncio.run(guard.aask(attempt, timeout=5))):
+    for decision in (guard.ask(attempt, timeout=120), asyncio.run(guard.aask(attempt, timeout=120))):
         assert not decision and decision.action is bylaw.Action.PAUSE and "the review is gone" in decision.reason
 
 

@@ -136,7 +136,7 @@ def test_an_edited_approval_is_the_call_to_run(stored: bool, tmp_path: Path) -> 
     review = guard.decide(attempt).review
     assert review is not None
     guard.reviews.approve(review, by="ann", edited={"tool": "wire", "arguments": {"amount": 5}})
-    decision = guard.ask(attempt, timeout=1)
+    decision = guard.ask(attempt, timeout=120)
     assert decision and decision.call == bylaw.Call("wire", {"amount": 5})
     assert any("Decision.call" in note for note in decision.notes)
     other = guard.decide(attempt, review=review)

@@ -120,7 +120,7 @@ def test_an_object_that_changed_is_refused() -> None:
     guard, order, other = bylaw.Guard(ASK), Order(5), Order(7)
     ran: list[Any] = []
 
-    @guard.tool(timeout=5)
+    @guard.tool(timeout=120)
     def pay(order: Order, more: Any = None) -> None:
         ran.append(order)
 
@@ -149,7 +149,7 @@ class _Changing:
 def test_what_the_edit_left_alone_is_compared_as_well() -> None:
     guard, order, ran = bylaw.Guard(ASK), Order(5), []
 
-    @guard.tool(timeout=5)
+    @guard.tool(timeout=120)
     def pay(flag: Any, order: Order) -> None:
         ran.append((flag, order))
 
@@ -205,7 +205,7 @@ def test_a_secret_in_bytes_is_redacted(tmp_path: Path) -> None:
 def test_an_edit_of_bytes() -> None:
     guard, ran = bylaw.Guard(ASK), []
 
-    @guard.tool(timeout=5)
+    @guard.tool(timeout=120)
     def send(to: bytes, body: bytearray, cc: bytes = b"me") -> None:
         ran.append((to, body, cc))
 
@@ -292,7 +292,7 @@ def test_a_default_that_is_an_object_stays_the_same_object() -> None:
 def test_an_edit_that_the_function_cannot_take(arguments: Any, why: str) -> None:
     guard = bylaw.Guard(ASK)
 
-    @guard.tool(ignore=["connection"], timeout=5)
+    @guard.tool(ignore=["connection"], timeout=120)
     def pay(connection: object, amount: int) -> None:
         raise AssertionError
 
@@ -304,7 +304,7 @@ def test_an_edit_that_the_function_cannot_take(arguments: Any, why: str) -> None
 def test_an_edit_of_further_arguments() -> None:
     guard, ran = bylaw.Guard(ASK), []
 
-    @guard.tool(timeout=5)
+    @guard.tool(timeout=120)
     def pay(first: int, second: int = 2, *rest: int) -> None:
         ran.append((first, second, rest))
 
@@ -321,7 +321,7 @@ def test_an_edit_of_further_arguments() -> None:
 def test_names_that_no_rule_sees_are_kept_by_an_edit() -> None:
     guard, ran = bylaw.Guard(ASK), []
 
-    @guard.tool(ignore=["more"], timeout=5)
+    @guard.tool(ignore=["more"], timeout=120)
     def pay(amount: int, **more: Any) -> None:
         ran.append((amount, more))
 

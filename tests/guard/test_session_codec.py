@@ -98,7 +98,7 @@ def test_waiting_for_an_edited_call(given: Any, allowed: bool) -> None:
     edited = {"tool": "pay", "arguments": given}
     answer = threading.Timer(0.05, lambda: guarding.reviews.approve(review, by="ann", edited=edited))
     answer.start()
-    decision = guarding.ask(attempt("pay"), timeout=10)
+    decision = guarding.ask(attempt("pay"), timeout=120)
     answer.join()
     assert decision.allowed is allowed and decision.review == review
     assert allowed or (decision.action is Action.PAUSE and "its secrets are not written down" in decision.reason)

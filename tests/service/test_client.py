@@ -502,7 +502,7 @@ def test_ask_waits_for_a_person_and_runs_what_was_approved(site: Site, http: Htt
     with site.http:  # one event loop for all requests, as in a server
         assert "(the review is pending)" in guard.ask(attempt, timeout=0).reason
         person.start()
-        decision = guard.ask(attempt, timeout=10)
+        decision = guard.ask(attempt, timeout=60)
     person.join()
     assert decision and decision.call is not None and decision.call.arguments == {"amount": 5}
     assert "a person changed the call" in decision.notes[-1]

@@ -104,7 +104,7 @@ class ClaudeDriver(WaitingDriver):
         review = (context.title or "").removeprefix("review ")
         self.waiting.append(review)
         try:
-            return await asyncio.to_thread(self.answers.get, timeout=20)
+            return await asyncio.to_thread(self.answers.get, timeout=120)
         finally:
             self.waiting.remove(review)
 

@@ -100,7 +100,7 @@ class Upstream(ThreadingHTTPServer):
 
     def wait(self, count: int = 1) -> list[dict[str, Any]]:
         with self._news:
-            assert self._news.wait_for(lambda: len(self.told) >= count, 10), self.told
+            assert self._news.wait_for(lambda: len(self.told) >= count, 120), self.told
         return self.told
 
 
@@ -329,7 +329,7 @@ def listener(upstream: Upstream) -> Iterator[McpListener]:
 
 
 def send(listener: McpListener, body: Any, method: str = "POST", path: str = "/mcp", **headers: str) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(listener.url).port or 0, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(listener.url).port or 0, timeout=120)
     data = body if isinstance(body, bytes) else encode(body)
     given = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, data, given)
@@ -399,7 +399,7 @@ def test_sessions_end_with_a_request(listener: McpListener, upstream: Upstream) 
     upstream.script = lambda handler, message: (
         handler.answer(message, {"protocolVersion": "2025-06-18"}) if message else handler.reply(405)
     )
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(listener.url).port or 0, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(listener.url).port or 0, timeout=120)
     connection.request("POST", "/mcp", request("initialize").line, {"content-type": "application/json"})
     reply = connection.getresponse()
     id = reply.getheader("mcp-session-id")

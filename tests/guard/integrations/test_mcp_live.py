@@ -178,7 +178,7 @@ def test_subscriptions(shop: Shop, guard: bylaw.Guard) -> None:
             other.listen(tools_list_changed=True) as two,
         ):
             await client.call_tool("change", {"description": "Pays."})
-            return [type(await asyncio.wait_for(anext(one), 10)), type(await asyncio.wait_for(anext(two), 10))]
+            return [type(await asyncio.wait_for(anext(one), 120)), type(await asyncio.wait_for(anext(two), 120))]
 
     with listening(guard, shop.specs) as url:
         assert asyncio.run(run(url)) == asyncio.run(run(shop.url))

@@ -129,7 +129,7 @@ def test_a_call_can_wait_for_an_answer(service: Service) -> None:
         review = calls.decide(attempt).review
         assert review is not None and calls.is_listed("pay"), "what is listed only the service knows"
         service.people.approve(review, by="ann")
-        assert service.guard.reviews.wait(review, timeout=20).status == "approved"
+        assert service.guard.reviews.wait(review, timeout=120).status == "approved"
         assert service.guard.reviews.get("review-none") is None
 
 
