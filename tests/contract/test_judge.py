@@ -22,6 +22,8 @@ from tests.contract.scripted import invariant, ran
 from tests.support.build import trace
 from tests.support.yaml_files import load_yaml
 
+pytestmark = pytest.mark.sampled(2)
+
 HERE = Path(__file__).parent
 JUDGE = Judge(Lexicon(()), timeout_ms=1000)
 OK, VIOLATED, ERROR, VACUOUS = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.ERROR, CellOutcome.VACUOUS

@@ -19,6 +19,8 @@ from bylaw.model.events import Annotation, Origin, Trace
 from bylaw.rules import load_rules
 from tests.support.build import trace
 
+pytestmark = pytest.mark.sampled(2)
+
 TASKS = 14
 Turns = list[dict[str, Any]]
 Call = tuple[str, dict[str, Any], str]

@@ -11,6 +11,8 @@ from bylaw.diff.report.wording import headline
 from bylaw.text.decisions import decisions, disagree
 from tests.diff.test_blind_spots import TASKS, Turns, diff, talk
 
+pytestmark = pytest.mark.sampled(2)
+
 Said = Callable[[int], str]
 
 EXCHANGED = [

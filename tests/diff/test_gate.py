@@ -19,6 +19,8 @@ from bylaw.traces.comparison.recording import read_side
 from tests.diff.simulate import MUTATIONS, compare, mcnemar_trips, sides, trips
 from tests.support.build import trace
 
+pytestmark = pytest.mark.sampled(2)
+
 Turns = list[dict[str, Any]]
 NO_RULES = compile_rules(())
 

@@ -20,6 +20,8 @@ from bylaw.traces.comparison.recording import Recording, Step
 from tests.diff.test_blind_spots import TASKS, Turns, diff, talk
 from tests.support.build import trace
 
+pytestmark = pytest.mark.sampled(3)
+
 Value = Callable[[int], Any]
 
 

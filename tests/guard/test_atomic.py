@@ -17,6 +17,8 @@ from bylaw.guard.stores.ports import GuardStore
 from tests.guard.support import attempt, guard
 from tests.support.processes import worker_context
 
+pytestmark = pytest.mark.sampled(2)
+
 THREADS = 100
 PROCESSES = 8
 

@@ -34,6 +34,8 @@ from bylaw.guard.stores.records import EventRow
 from tests.audit.support import verified
 from tests.support.command import run_bylaw
 
+pytestmark = pytest.mark.sampled(2)
+
 RULES = """
 guard:
   mode: hitl

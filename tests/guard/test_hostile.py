@@ -26,6 +26,8 @@ from bylaw.guard.stores.ports import StoreUnavailable, Transaction
 from bylaw.model.events import Origin, Response
 from tests.guard.support import Clock, attempt, guard, policies
 
+pytestmark = pytest.mark.sampled(2)
+
 ROOT = Path(__file__).resolve().parents[2]
 RULES: list[dict[str, Any]] = [
     {"id": "big", "when": {"tool_name_in": ["pay"], "arg_gt": {"path": "n", "value": 10}}, "then": "block"},

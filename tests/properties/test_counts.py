@@ -20,6 +20,8 @@ from tests.guard.support import attempt, guard
 from tests.support.build import trace
 from tests.support.judge import every_way
 
+pytestmark = pytest.mark.sampled(2)
+
 BOUNDS = (10, 200_000, 1_000_000)
 Written = Callable[[int], dict[str, Any]]
 UNBOUNDED: dict[str, Written] = {

@@ -7,6 +7,8 @@ import pytest
 from bylaw.text.decision_words import is_negated
 from bylaw.text.decisions import decisions, disagree, is_prose
 
+pytestmark = pytest.mark.sampled(2)
+
 FLIPS = [
     ('{"approved": true}', '{"approved": false}'),
     ('```json\n{"status": "open"}\n```', '```json\n{"status": "closed"}\n```'),

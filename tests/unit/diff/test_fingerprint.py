@@ -20,6 +20,8 @@ from bylaw.diff.model import Fingerprint
 from bylaw.diff.permutation import labellings, value_differences
 from bylaw.model.events import Origin, Response, ToolCall, Usage
 
+pytestmark = pytest.mark.sampled(2)
+
 ORIGIN = Origin("s")
 Session = list[Response]
 

@@ -14,6 +14,8 @@ from bylaw.errors import InputError
 from bylaw.lint.report import read_files
 from bylaw.rules import load_rules, parse_rules
 
+pytestmark = pytest.mark.sampled(3)
+
 MIB = 1024**2
 LARGE = 128 * 1024
 SECONDS = 20

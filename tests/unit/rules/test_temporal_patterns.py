@@ -17,6 +17,8 @@ from bylaw.model.temporal import Ahead, And, Back, Constant, Count, Formula, Iff
 from bylaw.rules import parse_rules
 from bylaw.rules.temporal.patterns import EVENTS, FORMULAS, pattern_text
 
+pytestmark = pytest.mark.sampled(2)
+
 Trace: TypeAlias = tuple[frozenset[str], ...]
 """the letters that are true at each position"""
 
