@@ -265,6 +265,45 @@ def test_a_conditional_step_is_no_link_of_the_chain() -> None:
     assert steps(*texts, introduction="Do this in order:") == ["get_order before send_email"]
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "want"),
+    [
+        ("Call lookup and get_order.", "Call cancel_order.", ["undecided"]),
+        ("Call `lookup` and `get_order`.", "Call `cancel_order`.", ["undecided"]),
+        ("Call get_order.", "Call lookup and cancel_order.", ["undecided"]),
+        (
+            "Call verify_identity and get_order.",
+            "Call cancel_order.",
+            ["verify_identity before cancel_order", "get_order before cancel_order"],
+        ),
+        (
+            "Call verify_identity or get_order.",
+            "Call cancel_order.",
+            ["verify_identity, get_order before cancel_order"],
+        ),
+        ("Greet the customer, and call get_order.", "Call cancel_order.", ["get_order before cancel_order"]),
+        ("Call get_order.", "Call cancel_order with the id and the reason.", ["get_order before cancel_order"]),
+        ("Call get_order.", "Call cancel_order and thank the customer.", ["get_order before cancel_order"]),
+    ],
+)
+def test_a_step_demands_each_of_its_tools_and_is_undecided_with_an_unknown_one(
+    first: str, then: str, want: list[str]
+) -> None:
+    assert steps(first, then, introduction="Follow these steps:") == want
+
+
+@pytest.mark.parametrize(
+    ("item", "want"),
+    [
+        ("call lookup or get_order", ["undecided"]),
+        ("call get_order and search", ["undecided"]),
+        ("call get_order", ["get_order, verify_identity before cancel_order"]),
+    ],
+)
+def test_an_alternative_must_be_known_tools_of_which_one_is_enough(item: str, want: list[str]) -> None:
+    assert read_prompt(f"Before calling cancel_order, do one of these:\n- {item}\n- call verify_identity\n") == want
+
+
 def test_words_without_a_suffix_are_their_own_stems() -> None:
     """The stemmer is not asked for words that it would leave alone."""
     endings = [

@@ -304,6 +304,11 @@ def _strip_tool_name(tool: str, text: str, tools: Tools) -> str | None:
 _JOINTS = any_case(r"([,(]|\b(?:and|or|then)\b)")
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
 _CALLS = any_case(r"\b(?:call|use|run|invoke)\b")
+_ARTICLE = r"(?:the|an?|their|its|your|his|her|this|that|all|every|each)\b"
+_HAS_OBJECT = any_case(rf"\s+(?:{_ARTICLE}|them\b|him\b|it\b|for {_ARTICLE})")
+"""`thank the customer` is done by no tool"""
+_ARGUMENTS = any_case(rf"\bwith {_ARTICLE}.*")
+"""`with the amount and the reason`"""
 _ADVERB = any_case(r"\w+ly|then|next|afterwards?|however|also|again|instead|too|therefore|so|otherwise|last|possible")
 
 
@@ -318,13 +323,14 @@ def why_tools_missing(view: View, text: str) -> str:
         is_name = code.is_code and _NAME.fullmatch(code.text) and code.text in text
         if is_name and not view.bind(code.text, likeness=False):
             return narrowing_reason(code.text)
-    pieces = _JOINTS.split(text)
+    pieces = _JOINTS.split(_ARGUMENTS.sub("", text))
     for at in range(0, len(pieces), 2):
         around = "".join(pieces[max(at - 1, 0) : at] + pieces[at + 1 : at + 2]).lower()
         is_listed = ("and" in around or "or" in around) or 0 < at < len(pieces) - 1
         words = view.narrowing(pieces[at], Bound()).split()
         if len(pieces) == 1 or len(words) != 1 or view.bind(pieces[at], likeness=False) or _ADVERB.fullmatch(words[0]):
             continue
-        if is_listed or _CALLS.search(pieces[at]):
+        is_called = _CALLS.search(pieces[at]) is not None
+        if is_called or (is_listed and not _HAS_OBJECT.match(pieces[at].partition(words[0])[2])):
             return narrowing_reason(words[0])
     return ""

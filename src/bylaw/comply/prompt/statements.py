@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity, Tier
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive, names_tool
-from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, is_plain
+from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, is_plain, why_tools_missing
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope
@@ -57,6 +57,7 @@ _DESCRIBED = re.compile(r"(?P<name>[`*]*\w+[`*]*)(?::| [-\u2013\u2014]| \() ?(?P
 """`drop_table: deletes a table`"""
 _WEAK_CONFIDENCE = 0.7
 """of `try to` and `prefer`"""
+_STEP = Marker(Force.REQUIRE, 0, 0, "call", "medium")
 _LABELLED = Marker(Force.FORBID, 0, 0, "forbidden", "high")
 
 
@@ -229,8 +230,13 @@ def _place_rule(
 # -- lists and steps ---------------------------------------------------------------------------------------------------
 
 
-_Step: TypeAlias = tuple[Statement, Bound]
-"""an item, and the tools that it says to call"""
+class _Step(Struct, frozen=True):
+    """An item, and the tools that it says to call."""
+
+    statement: Statement
+    called: Bound = Bound()
+    undecided: str = ""
+    """why the item may mean other calls than these"""
 
 
 def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
@@ -248,17 +254,18 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
     for part, below in pairwise(statement.parts):
         if not below.leads and takes_back(below.text[:MAX_SENTENCE], is_tied=True):
             part.follows_condition = True
-    steps = [(part, _tools_of(part, tools)) for part in statement.parts]
+    steps = [_read_step(part, tools) for part in statement.parts]
     if actor and statement.junction == "any":
         return [_require_one(statement, steps, actor)]
-    rules = [_require_before(step, first, actor) for step, first in steps if actor and first]
+    rules = [_require_before(step.statement, step, actor) for step in steps if actor and step.called]
     if statement.junction == "chain":
         under = statement.under or (sentence.text if limits_scope(sentence.text) else "")
         why = f"it stands under `{shorten(under)}`"
         ordered = rules + _require_in_order(steps)
-        ordered += [rule for step, called in steps if not called for rule in _read_alone(step, tools)]
+        ordered += [rule for step in steps if not step.called for rule in _read_alone(step.statement, tools)]
         return [replace(rule, items=(), undecided=why) for rule in ordered] if under else ordered
-    return rules + [rule for step, called in steps if not (actor and called) for rule in _read_alone(step, tools)]
+    alone = (step.statement for step in steps if not (actor and step.called))
+    return rules + [rule for part in alone for rule in _read_alone(part, tools)]
 
 
 def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
@@ -283,48 +290,63 @@ def _actor(sentence: Sentence) -> Bound:
     return Bound() if found.is_any else found
 
 
-def _tools_of(part: Statement, tools: Tools) -> Bound:
+def _read_step(part: Statement, tools: Tools) -> _Step:
     """The tools that an item says to call; none if it is conditional or forbids or permits something."""
     sentence = read_sentence(part.text[:MAX_SENTENCE], tools, part.tool)
-    if part.follows_condition or part.under or _IN_SOME_CASES.match(part.text):
-        return Bound()
-    if sentence is None or any(clause.part("if", "unless", "iff") for clause in read_clauses(sentence)):
-        return Bound()
+    if part.follows_condition or part.under or _IN_SOME_CASES.match(part.text) or sentence is None:
+        return _Step(part)
+    clauses = read_clauses(sentence)
+    if any(clause.part("if", "unless", "iff") for clause in clauses):
+        return _Step(part)
     marker = find_marker(sentence.masked)
     if marker and marker.force in (Force.FORBID, Force.PERMIT, Force.WAIVE):
-        return Bound()
+        return _Step(part)
     found = bind(sentence.masked, sentence, likeness=False)
-    return Bound() if found.is_any else found
+    if not found or found.is_any:
+        return _Step(part)
+    views = (View(clause, _marker_of(clause, sentence) or _STEP, sentence) for clause in clauses)
+    return _Step(part, found, next(filter(None, (why_tools_missing(view, view.main) for view in views)), ""))
 
 
-def _require_before(statement: Statement, first: Bound, second: Bound, *others: Bound) -> PromptRule:
+def _require_before(
+    statement: Statement, first: _Step, second: Bound, *others: Bound, undecided: str = ""
+) -> PromptRule:
+    """Each of the first tools, or one of them if they are a choice, comes before the second ones."""
+    called = first.called
     reading = Reading(
-        name=f"{first.names} before {second.names}",
-        drafts=(called_before(first.tools, second.tools),),
+        name=f"{called.names} before {second.names}",
+        drafts=tuple(called_before(group, second.tools) for group in called.groups),
         trigger=second.calls,
-        required=first.calls,
-        bounds=(first, second, *others),
+        required=called.calls,
+        bounds=(called, second, *others),
         ceiling=LESS_THAN_CERTAIN,  # a list of steps belongs to a task, which it rarely names
     )
+    if why := first.undecided or undecided:
+        reading = replace(reading, drafts=(), undecided=why)
     return _place_rule(reading, statement, "high")
 
 
 def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> PromptRule:
     """One of the items comes before. An unread item may be the one that allowed the call, so all must name tools."""
-    if not all(called for _, called in steps):
+    why = next((step.undecided for step in steps if step.undecided), "")
+    if not all(step.called for step in steps):
         why = "one of its alternatives names no tool"
+    elif any(len(step.called.groups) > 1 for step in steps):
+        why = "one of its alternatives names several tools"
+    if why:
         reading = Reading(name=f"before {actor.names}", trigger=actor.calls, undecided=why)
         return _place_rule(reading, statement, "high")
-    names = dict.fromkeys(name for _, called in steps for name in called.tools)
-    return _require_before(statement, Bound(tuple(names)), actor, *(called for _, called in steps))
+    names = tuple(dict.fromkeys(name for step in steps for name in step.called.tools))
+    one = _Step(statement, Bound(names, is_choice=len(names) > 1))
+    return _require_before(statement, one, actor, *(step.called for step in steps))
 
 
 def _require_in_order(steps: Sequence[_Step]) -> list[PromptRule]:
     """Each step that names tools comes after the previous one that does."""
     return [
-        _require_before(statement, first, second)
-        for (_, first), (statement, second) in pairwise(step for step in steps if step[1])
-        if not set(first.tools) & set(second.tools)
+        _require_before(second.statement, first, second.called, undecided=second.undecided)
+        for first, second in pairwise(step for step in steps if step.called)
+        if not set(first.called.tools) & set(second.called.tools)
     ]
 
 
@@ -337,18 +359,18 @@ def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: s
         return []
     if re.search(r":\s*\w", introduction[:MAX_SENTENCE]):  # `Work in this order: A, then B.` has a list of its own
         introduction = ""
-    steps = [(statement, _tools_of(statement, tools)) for statement in statements]
-    if not _IN_ORDER.search(introduction) and not all(_only_calls(*step, tools) for step in steps):
+    steps = [_read_step(statement, tools) for statement in statements]
+    if not _IN_ORDER.search(introduction) and not all(_only_calls(step, tools) for step in steps):
         return []
     if limits_scope(introduction) or any(statement.under for statement in statements):
         return []
     return _require_in_order(steps)
 
 
-def _only_calls(step: Statement, called: Bound, tools: Tools) -> bool:
+def _only_calls(step: _Step, tools: Tools) -> bool:
     """Whether a step is nothing but a call. A numbered list of tools with descriptions has no order."""
-    sentence = read_sentence(step.text[:MAX_SENTENCE], tools, step.tool)
-    if sentence is None or not called.is_named:
+    sentence = read_sentence(step.statement.text[:MAX_SENTENCE], tools, step.statement.tool)
+    if sentence is None or not step.called.is_named:
         return False
     is_call = imperative_at(sentence.masked) is not None or sentence.masked.strip(" .;`*") in tools.specs
-    return is_call and not extra_words(sentence.masked, called, sentence)
+    return is_call and not extra_words(sentence.masked, step.called, sentence)
