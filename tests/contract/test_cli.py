@@ -254,6 +254,16 @@ def test_the_same_seed_gives_the_same_faults(folder: Path) -> None:
     assert len(set(first)) == 2
 
 
+@pytest.mark.parametrize("command", [["contract", "run"], ["contract", "validate"], ["contract", "score"], ["ci"]])
+def test_without_a_file_the_error_names_the_one_that_was_looked_for(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_bylaw(*command)
+    assert result.returncode == 2
+    assert "no FILE given, and there is no `bylaw.yaml` here" in result.stderr
+
+
 def test_several_formats_are_written_to_files(folder: Path) -> None:
     _write(folder, "inventing")
     done = _bylaw(folder, "contract", "run", "--format", "terminal", "--format", "markdown=out.md")

@@ -57,8 +57,10 @@ def config_option(function: FC) -> FC:
     def command(*args: Any, file: str | None, config: str | None, **more: Any) -> Any:
         if file is not None and config is not None and file != config:
             raise click.UsageError(f"two files are named, `{file}` and `{config}`; name one")
-        default = next((name for name in DEFAULT_FILES if Path(name).is_file()), DEFAULT_FILES[0])
-        return function(*args, config=file or config or default, **more)
+        named = file or config or next((name for name in DEFAULT_FILES if Path(name).is_file()), None)
+        if named is None:
+            raise click.UsageError(f"no FILE given, and there is no `{DEFAULT_FILES[0]}` here")
+        return function(*args, config=named, **more)
 
     option = click.option(
         "--config", "-c", metavar="FILE", help=f"The same as FILE (default: {', else '.join(DEFAULT_FILES)})."
