@@ -255,11 +255,8 @@ def test_the_same_seed_gives_the_same_faults(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["contract", "run"], ["contract", "validate"], ["contract", "score"], ["ci"]])
-def test_without_a_file_the_error_names_the_one_that_was_looked_for(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = run_bylaw(*command)
+def test_without_a_file_the_error_names_the_one_that_was_looked_for(command: list[str], tmp_path: Path) -> None:
+    result = run_bylaw(command, cwd=tmp_path)
     assert result.returncode == 2
     assert "no FILE given, and there is no `bylaw.yaml` here" in result.stderr
 
