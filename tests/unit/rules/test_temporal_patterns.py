@@ -252,3 +252,17 @@ def test_a_pattern_about_p_is_vacuous_in_stretches_without_p(pattern: str, scope
     assert outcome(pattern, scope, outside if scope != "before" else "s t r p") == "vacuous"
     assert outcome(pattern, scope, "q s t p s t r") == "ok"
     assert outcome(pattern, scope, "q p r") == "violated"
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_count_is_vacuous_without_p_in_every_scope(scope: str) -> None:
+    outside = {
+        "global": "q s r",
+        "before": "q s r p",
+        "after": "p q s r",
+        "between": "p q s r p",
+        "after-until": "p q r p",
+    }
+    assert outcome("bounded_count", scope, outside[scope]) == "vacuous"
+    assert outcome("bounded_count", scope, "q p s p r") == "ok"
+    assert outcome("bounded_count", scope, "q p p s p r") == "violated"

@@ -92,9 +92,9 @@ FORMULAS: dict[str, dict[str, str]] = {
     },
     "bounded_count": {
         "global": "G (p -> count(p) <= n)",
-        "before": "G (first r -> count(p & !O r) <= n)",
+        "before": "G ((first r & Y O p) -> count(p & !O r) <= n)",
         "after": "G ((p & O q) -> count(p & O q) <= n)",
-        "between": "G ((r & Y open) -> !Y (!r S more))",
+        "between": "G ((r & Y (!r S (p & open))) -> !Y (!r S more))",
         "after-until": "G ((p & open) -> !more)",
     },
 }
