@@ -343,7 +343,8 @@ def test_https_is_tunnelled_and_a_refusal_names_the_proxy(fake: Fake, pull: Pull
     ("address", "variables", "proxy"),
     [
         ("https://h.example", {"HTTPS_PROXY": "http://p:3128"}, "http://p:3128"),
-        ("https://h.example:8443/x", {"ALL_PROXY": "p:3128"}, "p:3128"),
+        ("https://h.example:8443/x", {"ALL_PROXY": "p:3128"}, "http://p:3128"),
+        ("https://10.1.2.3", {"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "10.0.0.0/8"}, None),
         ("http://h.example", {"HTTPS_PROXY": "http://p:3128"}, None),
         ("https://h.example", {"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "other,.example"}, None),
         ("https://localhost:6006", {"HTTPS_PROXY": "http://p:3128"}, None),
@@ -364,5 +365,5 @@ def test_the_environment_chooses_the_proxy(
 def test_other_kinds_of_proxies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@p:1080")
     monkeypatch.delenv("https_proxy", raising=False)
-    with pytest.raises(PullError, match="not an HTTP proxy: `socks5://…`"):
+    with pytest.raises(PullError, match="only HTTP proxies can be used, not `socks5://p`"):
         proxy_of("https://h.example")

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from bylaw.errors import BylawError, ExitCode
-from bylaw.wire.client import BadHttpReply, CutHttpReply, HttpUnreachable, fetch
+from bylaw.wire.client import BadHttpReply, CutHttpReply, HttpUnreachable, UnusableProxy, fetch, proxy_for
 from bylaw.wire.exchange import Incoming as Reply
 
 SECONDS = 120.0
@@ -68,20 +68,14 @@ def basic(user: str, password: str) -> str:
 
 
 def proxy_of(address: str) -> str | None:
-    """The proxy for a server, by `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as elsewhere."""
-    from urllib.request import getproxies_environment, proxy_bypass  # long to import
-
+    """The proxy for a server, as the environment names it."""
     parts = urlsplit(address)
-    proxies = getproxies_environment()
-    found = proxies.get(parts.scheme, proxies.get("all"))
-    host = parts.hostname or ""
-    if not found or host in _OWN_HOSTS or proxy_bypass(parts.netloc):
-        return None
-    if "://" in found and not found.startswith("http://"):
-        raise PullError(
-            f"the proxy of {parts.scheme} addresses is not an HTTP proxy: `{found.partition('://')[0]}://…`"
-        )
-    return found
+    secure, host = parts.scheme == "https", parts.hostname or ""
+    try:
+        found = None if host in _OWN_HOSTS else proxy_for(host, parts.port or (443 if secure else 80), secure=secure)
+    except UnusableProxy as problem:
+        raise PullError(str(problem)) from None
+    return None if found is None else found.geturl()
 
 
 class Client:

@@ -1,4 +1,4 @@
-"""One HTTP request with a hard deadline.
+"""One HTTP request with a hard deadline, and the proxy that the user's environment names for a server.
 
 A socket timeout starts again with every byte, so a server that sends single bytes can keep a client waiting forever.
 Here the exchange runs in a thread. At the deadline the caller shuts the socket down, which ends the thread, and returns
@@ -13,6 +13,8 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from bylaw.wire.exchange import Incoming
@@ -158,6 +160,39 @@ class _Exchange(threading.Thread):
         reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         reason = f"{reason[:1].lower()}{reason[1:]}"
         return HttpUnreachable(f"{server} cannot be reached: {reason}", reason)
+
+
+class UnusableProxy(Exception):
+    """The environment names a proxy of another kind; the message says which."""
+
+
+def proxy_for(host: str, port: int, *, secure: bool) -> SplitResult | None:
+    """The HTTP proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name. Raises UnusableProxy."""
+    from urllib.request import getproxies_environment, proxy_bypass  # long to import
+
+    proxies = getproxies_environment()
+    proxy = proxies.get("https" if secure else "http") or proxies.get("all")
+    if proxy is None or proxy_bypass(f"{host}:{port}") or _is_in_network(host, proxies.get("no", "")):
+        return None
+    try:
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        _ = parts.port
+    except ValueError:
+        raise UnusableProxy("the address of the proxy cannot be read") from None  # it may hold a password
+    if parts.scheme != "http" or not parts.hostname:
+        raise UnusableProxy(f"only HTTP proxies can be used, not `{parts.scheme}://{parts.hostname}`")
+    return parts
+
+
+def _is_in_network(host: str, exceptions: str) -> bool:
+    """Whether an address is in a network that is excepted, as in `10.0.0.0/8`, which `proxy_bypass` does not read."""
+    with suppress(ValueError):
+        address = ip_address(host)
+        for name in exceptions.split(","):
+            with suppress(ValueError):
+                if "/" in name and address in ip_network(name.strip(), strict=False):
+                    return True
+    return False
 
 
 def proxy_credentials(proxy: SplitResult) -> dict[str, str]:

@@ -288,6 +288,19 @@ def test_messages_never_go_to_another_server(upstream: Upstream, monkeypatch: py
     assert "HTTP 405" in upstream.wait()[0]["error"]["message"]
 
 
+def test_a_proxy_of_the_environment_is_asked_with_its_password(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", upstream.url.replace("http://", "http://me:p%40ss@"))
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8")
+    upstream.url = "http://shop.example/mcp"
+    upstream.connect().send(request("tools/list"))
+    upstream.wait()
+    _, target, headers, _ = upstream.heard[0]
+    assert target == "http://shop.example/mcp"
+    assert headers["proxy-authorization"] == "Basic bWU6cEBzcw=="
+
+
 def test_headers_say_what_the_message_says() -> None:
     schema = {
         "properties": {

@@ -48,6 +48,7 @@ from bylaw.contract.model import AgentSpec, messages_of
 from bylaw.errors import BylawError
 from bylaw.files.temporary import TemporaryFolder
 from bylaw.rules.messages import nearest_choice
+from bylaw.wire.client import UnusableProxy, proxy_for
 from bylaw.wire.exchange import Incoming, decompress
 from bylaw.wire.proxy.child_environment import (
     Address,
@@ -57,7 +58,6 @@ from bylaw.wire.proxy.child_environment import (
     proxy_variables,
     trust_variables,
 )
-from bylaw.wire.proxy.upstream import UpstreamFailure, proxy_for
 from bylaw.wire.values import one_line
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ class HttpAgent(ExternalAgent):
             return None
         try:
             proxy = proxy_for(host, self._url.port or (443 if secure else 80), secure=secure)
-        except UpstreamFailure as failure:
+        except UnusableProxy as failure:
             raise AgentUnreachable(f"`{self.name}` cannot be asked: {failure}") from None
         return None if proxy is None else proxy.geturl()
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
-from ipaddress import ip_address, ip_network
 from typing import Protocol, TypeAlias
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
 import h11
 
-from bylaw.wire.client import proxy_credentials
+from bylaw.wire.client import UnusableProxy, proxy_credentials, proxy_for
 from bylaw.wire.exchange import Outgoing
 from bylaw.wire.proxy.http1 import HOP_BY_HOP, MOST_HEADERS
 
@@ -96,7 +94,7 @@ async def open_for(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     host, port = parts.hostname or "", parts.port or (443 if secure else 80)
     if secure:
         return *await open_tunnel(host, port, protocol="http/1.1"), None
-    proxy = proxy_for(host, port, secure=False)
+    proxy = _proxy_for(host, port, secure=False)
     if proxy is None:
         return *await connect(host, port), None
     return *await connect(proxy.hostname or "", proxy.port or 80), proxy
@@ -107,7 +105,7 @@ async def open_tunnel(host: str, port: int, *, protocol: str | None = None) -> S
 
     Raises UpstreamFailure.
     """
-    proxy = proxy_for(host, port, secure=True)
+    proxy = _proxy_for(host, port, secure=True)
     if proxy is None:
         return await connect(host, port, protocol=protocol)
     return await _tunnel(host, port, proxy, protocol)
@@ -122,27 +120,12 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def proxy_for(host: str, port: int, *, secure: bool) -> SplitResult | None:
+def _proxy_for(host: str, port: int, *, secure: bool) -> SplitResult | None:
     """The variables of this process count, which do not name our own proxy. Raises UpstreamFailure."""
-    proxies = getproxies_environment()
-    proxy = proxies.get("https" if secure else "http") or proxies.get("all")
-    if proxy is None or proxy_bypass(f"{host}:{port}") or _is_in_network(host, proxies.get("no", "")):
-        return None
-    parts = _split(proxy if "://" in proxy else f"http://{proxy}")
-    if parts.scheme != "http" or not parts.hostname:
-        raise UpstreamFailure(f"only HTTP proxies can be used, not `{parts.scheme}://{parts.hostname}`")
-    return parts
-
-
-def _is_in_network(host: str, exceptions: str) -> bool:
-    """Whether an address is in a network that is excepted, as in `10.0.0.0/8`, which `proxy_bypass` does not read."""
-    with suppress(ValueError):
-        address = ip_address(host)
-        for name in exceptions.split(","):
-            with suppress(ValueError):
-                if "/" in name and address in ip_network(name.strip(), strict=False):
-                    return True
-    return False
+    try:
+        return proxy_for(host, port, secure=secure)
+    except UnusableProxy as problem:
+        raise UpstreamFailure(str(problem)) from None
 
 
 async def _tunnel(host: str, port: int, proxy: SplitResult, protocol: str | None) -> Streams:

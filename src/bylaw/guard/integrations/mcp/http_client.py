@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import SplitResult, urljoin, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
 
 from msgspec import Struct
 
 from bylaw.guard.integrations.mcp.messages import MOST_BYTES
+from bylaw.wire.client import UnusableProxy, proxy_credentials, proxy_for
 
 CONNECT_PATIENCE = 30.0
 READ_PATIENCE = 600.0
@@ -162,9 +162,10 @@ class HttpClient:
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Stream:
         parts = urlsplit(url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection, by_proxy = self._connection(parts)
-        if by_proxy:
+        connection, proxy = self._connection(parts)
+        if proxy is not None:
             target = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{target}"
+            headers = {**headers, **proxy_credentials(proxy)}
         stream = Stream(self, connection)
         self.open.add(stream)
         try:
@@ -181,26 +182,31 @@ class HttpClient:
         upgraded = (there.scheme, there.netloc) == ("https", self._origin.netloc) and self._origin.port is None
         return same or upgraded
 
-    def _connection(self, parts: SplitResult) -> tuple[http.client.HTTPConnection, bool]:
-        """A connection, and whether it leads to a proxy that has to be asked for the whole URL."""
+    def _connection(self, parts: SplitResult) -> tuple[http.client.HTTPConnection, SplitResult | None]:
+        """A connection, and the proxy that it leads to if that has to be asked for the whole URL."""
         secure = parts.scheme == "https"
-        proxy = _proxy_for(parts)
+        port = parts.port or (443 if secure else 80)
+        try:
+            proxy = proxy_for(parts.hostname or "", port, secure=secure)
+        except UnusableProxy as problem:
+            raise HttpFailure(str(problem)) from None
+        asked = None if secure else proxy
         with self._lock:
             while self._idle:
                 known = self._idle.pop()
                 if known.sock is not None and not select.select([known.sock], [], [], 0)[0]:
                     known.sock.settimeout(READ_PATIENCE)
-                    return known, proxy is not None and not secure
+                    return known, asked
                 known.close()  # the server has closed it
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        host, port = (parts.hostname, parts.port) if proxy is None else (proxy.hostname, proxy.port or 80)
-        connection = kind(host or "", port, timeout=CONNECT_PATIENCE)
+        near = (parts.hostname, port) if proxy is None else (proxy.hostname, proxy.port or 80)
+        connection = kind(near[0] or "", near[1], timeout=CONNECT_PATIENCE)
         if proxy is not None and secure:
-            connection.set_tunnel(parts.hostname or "", parts.port or 443)
+            connection.set_tunnel(parts.hostname or "", port, proxy_credentials(proxy))
         _io(connection.connect)
         connection.sock.settimeout(READ_PATIENCE)
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return connection, proxy is not None and not secure
+        return connection, asked
 
     def release(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
@@ -227,17 +233,6 @@ def _split(url: str) -> SplitResult:
         raise ValueError(f"`{url}` is not the URL of a server")
     _ = parts.port
     return parts
-
-
-def _proxy_for(parts: SplitResult) -> SplitResult | None:
-    proxies = getproxies_environment()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if proxy is None or proxy_bypass(parts.netloc):
-        return None
-    found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if found.scheme != "http" or not found.hostname:
-        raise HttpFailure(f"only HTTP proxies can be used, not `{found.scheme}://{found.hostname}`")
-    return found
 
 
 def _event(fields: Mapping[bytes, bytes], data: list[bytes]) -> Event:
