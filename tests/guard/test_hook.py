@@ -416,7 +416,7 @@ def test_settings_are_added_and_removed(client: Client, scope: Any, tmp_path: Pa
     path = settings.settings_file(client, scope, tmp_path)
     path.parent.mkdir(parents=True)
     event = settings.DIALECTS[client].events[0]
-    own = {"command": "mine.sh"} if settings.DIALECTS[client].is_flat else {"hooks": [{"command": "mine.sh"}]}
+    own = {"command": "mine.sh"} if client in ("cursor", "copilot") else {"hooks": [{"command": "mine.sh"}]}
     before = json.dumps({"zebra": [1, "ä"], "version": 1, "hooks": {"Stop": [own], event: [own]}, "a": {}}, indent=4)
     path.write_text(before := before.replace("\\u00e4", "ä") + "\n")
     assert settings.install(client, path) and not settings.install(client, path)

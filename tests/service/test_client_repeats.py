@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 import bylaw
-from bylaw.guard.decide.session import MOST_TOLD, SessionState
+from bylaw.guard.decide.session import MOST_REPORTED, SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.service.client import GuardClient
 from bylaw.model.events import Message, Origin, Request, Response
@@ -127,7 +127,11 @@ def test_what_was_refused_can_be_told_again_under_its_id() -> None:
 
 def test_requests_are_remembered_in_bounds() -> None:
     state = SessionState("s")
-    for number in range(MOST_TOLD + 1):
+    for number in range(MOST_REPORTED + 1):
         state.mark_reported(f"r-{number}")
-    assert len(state.told) == MOST_TOLD and state.is_reported(f"r-{MOST_TOLD}") and not state.is_reported("r-0")
-    assert load("s", dump(state), ()).told == state.told
+    assert (
+        len(state.reported) == MOST_REPORTED
+        and state.is_reported(f"r-{MOST_REPORTED}")
+        and not state.is_reported("r-0")
+    )
+    assert load("s", dump(state), ()).reported == state.reported

@@ -213,7 +213,7 @@ class _Import:
             faults = self._faults(given)
             profiles = [*self._profiles(given["profile"]), *self._profiles(given["profiles"])]
             name = given["name"].take_name() or name
-            faults |= given.take_text("description")
+            faults |= given.take_description()
         else:
             given.leave_out("it is neither a scenario nor the name of a profile")
             return False
@@ -235,7 +235,7 @@ class _Import:
         if chaos.value and self._add_scenario(chaos, name) and not is_profile:
             self.notes.append("`chaos` is a scenario of its own now: there it changed every scenario")
         if is_profile and self._scenarios:
-            for key, text in root.take_text("description").items():
+            for key, text in root.take_description().items():
                 self._scenarios[-1].setdefault(key, text)
 
     def _profiles(self, given: Part) -> list[str]:
@@ -283,7 +283,7 @@ class _Import:
 
     def _about(self, contract: Part, root: Part) -> dict[str, Any]:
         about: dict[str, Any] = {"name": contract["name"].take_name() or "imported contract"}
-        about |= contract.take_text("description")
+        about |= contract.take_description()
         seed = root["advanced"]["seed"]
         if isinstance(seed.value, int) and not isinstance(seed.value, bool) and seed.value >= 0:
             about["seed"] = seed.take()

@@ -55,9 +55,9 @@ class Part:
         """A text or a number as text; empty for anything else, which remains to be accounted for."""
         return str(self.take()) if isinstance(self.value, str | int | float) else ""
 
-    def take_text(self, key: str) -> dict[str, str]:
-        """The key with its value, if that is a text."""
-        return {key: self[key].take()} if isinstance(self[key].value, str) else {}
+    def take_description(self) -> dict[str, str]:
+        """The key `description` with its value, if that is a text."""
+        return {"description": self["description"].take()} if isinstance(self["description"].value, str) else {}
 
     def leave_out(self, why: str) -> None:
         self.is_settled = True
@@ -104,7 +104,7 @@ class Part:
 
 
 def read_data(path: Path, name: str) -> Any:
-    """The data of a YAML or JSON file, with the limits that all files have. Raises NotRead."""
+    """The data of a YAML or JSON file, with the limits that all files have. Raises UnusableFile."""
     problems = Problems(Source(name, read_text_file(path, name, regular=True)))
     try:
         documents = parse_documents(problems.source, problems, "json" if name.endswith(".json") else "yaml")

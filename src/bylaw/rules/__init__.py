@@ -1,6 +1,6 @@
 """Text → rules and diagnostics.
 
-A `Source` is the text. `located_yaml` and `located_json` make a tree of `Node`s that know their places. `policy` reads
+A `Source` is the text. `yaml_nodes` and `json_nodes` make a tree of `Node`s that know their places. `policy` reads
 that tree: `rule` the rules with a kind (`kinds` has a file for each), `guard` the rules that decide calls. Everything
 wrong on the way goes to `Problems`; only the `load_…` functions turn problems into an exception.
 """

@@ -68,7 +68,7 @@ _RULE_KEYS = frozenset(("contract", "guard", "id", "rules", "versions"))
 
 
 def refuse_trace(text: str, name: str) -> None:
-    """Raises NotRead if the file is plainly a trace: one message, and not one for each of its keys."""
+    """Raises UnusableFile if the file is plainly a trace: one message, and not one for each of its keys."""
     start = text.lstrip("\ufeff \t\r\n[")[:1]
     line = next((line for line in text.split("\n") if line.strip()), "") if start == "{" else ""
     try:

@@ -1,6 +1,6 @@
 """A rule file: its text, the problems found there, and a tree of nodes that know their places.
 
-`located_yaml` and `located_json` build the tree. It has what loading into plain values would lose: positions, quotes,
+`yaml_nodes` and `json_nodes` build the tree. It has what loading into plain values would lose: positions, quotes,
 and what other tools would read. Numbers are those that every JSON tool reads alike: finite, and whole ones within 64
 bits. Others are refused, not rounded. Values nested too deeply are not read. Both are reported once the whole tree is
 known, since parts of other products may hold anything.

@@ -214,7 +214,7 @@ class Builder(Compilation):
     def _look_ahead(self, op: str, left: Value, right: Value, formula: Formula, window: Window | None) -> Value:
         number = len(self.ahead)
         mentions = frozenset(self.variable_numbers[name] for name in variables(formula))
-        self.ahead.append(Lookahead(op, left, right, window, op in "NR", mentions, self.back_depth > 0))
+        self.ahead.append(Lookahead(op, left, right, window, op in "NR", self.back_depth > 0))
         if op in "XN":
             return lambda frame, sigma: Wait(number, self._mask_variables(sigma, mentions), 0)
 
@@ -228,6 +228,7 @@ class Builder(Compilation):
         return start
 
     def _mask_variables(self, sigma: Sigma, mentions: frozenset[int]) -> Sigma:
+        """Variables that the formula does not mention do not make two waits different."""
         return tuple(value if i in mentions else None for i, value in enumerate(sigma))
 
     def go_on(self, wait: Wait, frame: Frame) -> Truth:

@@ -177,8 +177,6 @@ class Lookahead(Struct, frozen=True):
     window: Window | None
     at_end: bool
     """its truth if no position follows"""
-    mentions: frozenset[int]
-    """variables; the others do not make two waits different"""
     carried: bool = False
     """inside an operator that looks back, which hands over waits that began at earlier positions"""
 

@@ -29,7 +29,7 @@ from bylaw.guard.commands.options import (
     cut_to_limit,
     load_rules,
     open_store,
-    parse_time,
+    parse_since,
     usage_errors,
 )
 from bylaw.guard.incidents.incidents import Incidents, NotChanged
@@ -427,7 +427,7 @@ def replay(
     """
     from bylaw.guard.incidents.follower import replay as replay_log
 
-    start = parse_time("--since", since)
+    start = parse_since(since)
     rules = load_rules(policies, version, inputs)
     with open_store(store) as opened:
         done = replay_log(

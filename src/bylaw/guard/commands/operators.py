@@ -27,7 +27,7 @@ from bylaw.guard.commands.options import (
     make_redaction,
     open_store,
     parse_json,
-    parse_time,
+    parse_since,
     read_schemas,
     redaction_options,
     usage_errors,
@@ -396,7 +396,7 @@ def _print_rows(
 
     code = ExitCode.NOTHING_CHECKED
     with open_store(store, read_only=True) as opened:
-        for row in select_rows(opened, session=session, rule=rule, since=parse_time("--since", since)):
+        for row in select_rows(opened, session=session, rule=rule, since=parse_since(since)):
             click.echo(text(row))
             code = ExitCode.OK
     return code

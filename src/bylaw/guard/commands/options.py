@@ -143,7 +143,7 @@ def cut_to_limit(limit: int, found: Sequence[T]) -> Sequence[T]:
     return found[:limit]
 
 
-def parse_time(option: str, text: str | None) -> float | None:
+def parse_since(text: str | None) -> float | None:
     from bylaw.model.events import seconds
 
     if text is None:
@@ -153,7 +153,7 @@ def parse_time(option: str, text: str | None) -> float | None:
     except ValueError:
         at = seconds(text)
     if at is None or not abs(at) < float("inf"):
-        raise click.UsageError(f"{option} takes seconds or an ISO 8601 time, and not `{text}`")
+        raise click.UsageError(f"--since takes seconds or an ISO 8601 time, and not `{text}`")
     return at
 
 

@@ -39,7 +39,7 @@ MOST_OPEN = 256
 """calls whose result can still be linked; they are written down with every decision"""
 MOST_USED = 256
 """ids of calls that are recognised if they are used again"""
-MOST_TOLD = 64
+MOST_REPORTED = 64
 """requests that are recognised if they are sent again"""
 MOST_DENIED = 256
 """denied calls that are counted separately"""
@@ -192,7 +192,7 @@ class SessionState:
         """the family: each announced agent → every ancestor that was announced or stated for it, root first"""
         self.used: dict[str, None] = {}
         """digests of the latest call ids that the host has given to allowed calls"""
-        self.told: dict[str, None] = {}
+        self.reported: dict[str, None] = {}
         """digests of the latest ids of requests that reported events"""
         self.touched = False
         """whether it was used since sessions were last searched for one to forget"""
@@ -265,17 +265,17 @@ class SessionState:
             del self.used[next(iter(self.used))]
 
     def is_reported(self, request: str) -> bool:
-        return _digest(request) in self.told
+        return _digest(request) in self.reported
 
     def mark_reported(self, request: str) -> None:
-        self.told[_digest(request)] = None
-        if len(self.told) > MOST_TOLD:
-            del self.told[next(iter(self.told))]
+        self.reported[_digest(request)] = None
+        if len(self.reported) > MOST_REPORTED:
+            del self.reported[next(iter(self.reported))]
 
     @property
     def is_blank(self) -> bool:
         """Whether a new session would be judged in the same way."""
-        if self.runs or self.above or self.fed or self.denied or self.open or self.used or self.told:
+        if self.runs or self.above or self.fed or self.denied or self.open or self.used or self.reported:
             return False
         return not any(
             own.log or own.attempts.states_of(self.key) or own.calls.states_of(self.key)

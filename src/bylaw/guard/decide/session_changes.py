@@ -75,7 +75,7 @@ class SessionChanges:
         """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
         host can react. While the store cannot be written, the result waits for the next transaction, and nothing is
         returned. `check` raises if the open call, or None, is not one that the caller may speak of. `request`: an id of
-        what is told, here and below; raises ToldBefore if it was told under this id before."""
+        this report, here and below; raises AlreadyReported if one with the same id was made before."""
         call_id, key = call_key(decision, session)
         key = self.session_key(key)
         check_type("is_error", is_error, bool, type(None))
@@ -151,7 +151,7 @@ class SessionChanges:
             if request is None:
                 return change(transaction, record, state)
             if state.is_reported(request):
-                raise AlreadyReported("it was told before")
+                raise AlreadyReported("it was reported before")
             done = change(transaction, record, state)
             state.mark_reported(request)
             return done

@@ -94,7 +94,7 @@ def dump(state: SessionState) -> bytes:
             open=calls,
             turn=state.turn,
             used="".join(state.used),
-            told="".join(state.told),
+            told="".join(state.reported),
         )
     )
 
@@ -184,7 +184,7 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
     state.fed = frozenset(found.fed)
     state.runs, state.denied = found.runs, found.denied
     state.turn = found.turn
-    state.used, state.told = _digests(found.used), _digests(found.told)
+    state.used, state.reported = _digests(found.used), _digests(found.told)
     return state
 
 

@@ -93,7 +93,6 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     jobs: str | None = None
     """where other jobs are: `module:attribute`, a mapping from names to functions"""
     otel: bool = False
-    demo: bool = False
 
     @property
     def options(self) -> Options:

@@ -53,8 +53,6 @@ class Dialect(Struct, frozen=True):
     events: tuple[str, ...]
     user_file: str | None = None
     """if it is not the same"""
-    is_flat: bool = False
-    """whether an event lists commands, and not groups of them with a matcher"""
     names_event: bool = False
     """whether the command has to name the event, since the payload does not"""
     version: int | None = None
@@ -69,14 +67,12 @@ DIALECTS: dict[Client, Dialect] = {
     "cursor": Dialect(
         ".cursor/hooks.json",
         ("preToolUse", "postToolUse", "postToolUseFailure", "sessionStart", "sessionEnd"),
-        is_flat=True,
         version=1,
     ),
     "copilot": Dialect(
         ".github/hooks/bylaw.json",
         ("preToolUse", "postToolUse", "postToolUseFailure", "sessionStart", "sessionEnd"),
         user_file=".copilot/hooks/bylaw.json",
-        is_flat=True,
         names_event=True,
         version=1,
     ),
