@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from math import isfinite
 from typing import Any, Literal, TypeAlias, get_args
@@ -65,6 +65,15 @@ class Match(Struct, frozen=True, kw_only=True):
     shadow: bool = False
     line: str | None = None
     """file:line:column of the rule"""
+
+    @property
+    def stops(self) -> bool:
+        return self.then is not Action.ALLOW and not self.shadow
+
+
+def stopping_rules(matches: Iterable[Match]) -> str:
+    """The rules that stop a call, each with its reason; empty if none does."""
+    return "; ".join(f"`{one.rule}`: {one.reason or one.message}" for one in matches if one.stops)
 
 
 class Decision(Struct, kw_only=True):

@@ -34,6 +34,13 @@ class CannotRun(Exception):
     """The call that was approved cannot be made with this function; nothing has run."""
 
 
+class NotItsTool(CannotRun):
+    """A person has approved another tool in place of the one that was called, and the caller does not have it."""
+
+    def __init__(self, tool: str, of: str = "agent") -> None:
+        super().__init__(f"`{tool}` was approved in its place, which is no tool of this {of}")
+
+
 class Handling(Struct, frozen=True, kw_only=True):
     """What happens around a call."""
 
@@ -239,7 +246,7 @@ class Tool:
         def invoke(call: Call, may_be_edited: bool) -> Any:
             tool = self if call.tool == self.name else self._tools.get(call.tool)
             if tool is None:
-                raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this guard")
+                raise NotItsTool(call.tool, "guard")
             if tool is not self:
                 return tool.run_with(call.arguments, {})
             is_edited = may_be_edited and not is_same_json(call.arguments, arguments)
@@ -349,7 +356,7 @@ def invoke_with_arguments(tools: Mapping[str, Tool], attempt: Attempt, function:
             return function(**call.arguments)
         tool = tools.get(call.tool)
         if tool is None:
-            raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this guard")
+            raise NotItsTool(call.tool, "guard")
         return tool.run_with(call.arguments, {})
 
     return invoke

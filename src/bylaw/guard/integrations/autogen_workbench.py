@@ -18,7 +18,7 @@ from autogen_core.tools import TextResultContent, ToolResult, Workbench
 
 from bylaw.guard.integrations.calls import Calls
 from bylaw.guard.model import Call
-from bylaw.guard.tools import CannotRun
+from bylaw.guard.tools import NotItsTool
 
 Refused = Callable[[Exception], object]
 
@@ -123,7 +123,7 @@ async def _decide_and_call(
 
 async def _check(workbench: Any, name: str, call: Call) -> None:
     if call.tool != name and call.tool not in [tool["name"] for tool in await workbench.list_tools()]:
-        raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this workbench")
+        raise NotItsTool(call.tool, "workbench")
 
 
 def _raise(problem: Exception) -> None:

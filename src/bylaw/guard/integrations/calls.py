@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from bylaw.guard.decide.attempts import is_time
 from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import RefusedAttempt
-from bylaw.guard.model import Attempt, Call, Decision, Denied, Match
+from bylaw.guard.model import Attempt, Call, Decision, Denied, Match, stopping_rules
 from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.scope import in_current_session
 from bylaw.guard.tools import CannotRun, is_same_json, plain_json
@@ -408,15 +408,11 @@ class Calls:
 
 def report_change(call: str, matches: Sequence[Match]) -> None:
     """A call has run with other arguments than those that were allowed."""
-    stops = "; ".join(
-        f"`{one.rule}`: {one.reason or one.message}"
-        for one in matches
-        if one.then is not Action.ALLOW and not one.shadow
-    )
-    why = f"{call} has run with other arguments than the guard had allowed"
-    _log.log(
-        logging.ERROR if stops else logging.WARNING, "%s", f"{why}, which {stops} would have stopped" if stops else why
-    )
+    why, rules = f"{call} has run with other arguments than the guard had allowed", stopping_rules(matches)
+    if rules:
+        _log.error("%s, which %s would have stopped", why, rules)
+    else:
+        _log.warning("%s", why)
 
 
 def keep_recent(known: dict[K, V], key: K, value: V, most: int) -> None:

@@ -19,7 +19,7 @@ from fastmcp.server.providers.addressing import parse_hashed_backend_name
 
 from bylaw.guard.integrations.calls import Calls, Recorded
 from bylaw.guard.model import Call, Denied
-from bylaw.guard.tools import CannotRun
+from bylaw.guard.tools import NotItsTool
 
 
 class FastMCPMiddleware(Middleware):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class FastMCPMiddleware(Middleware):  # type: ignore[misc]
         async def invoke(call: Call) -> Any:
             called = message.name if call.tool == name else call.tool
             if called != message.name and await server.get_tool(called) is None:
-                raise CannotRun(f"`{called}` was approved in its place, which is no tool of this server")
+                raise NotItsTool(called, "server")
             changed = message.model_copy(update={"name": called, "arguments": call.arguments})
             return await call_next(context.copy(message=changed))
 

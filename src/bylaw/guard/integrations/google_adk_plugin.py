@@ -15,7 +15,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 
 from bylaw.guard.integrations.calls import Answer, Calls, Recorded
 from bylaw.guard.model import Call, Decision
-from bylaw.guard.tools import CannotRun
+from bylaw.guard.tools import NotItsTool
 from bylaw.model.rule import Action
 
 
@@ -107,5 +107,5 @@ async def _other(context: Any, name: str) -> Any:
     agent = context._invocation_context.agent
     tool = next((one for one in await agent.canonical_tools(context) if one.name == name), None)
     if tool is None:
-        raise CannotRun(f"`{name}` was approved in its place, which is no tool of this agent")
+        raise NotItsTool(name)
     return getattr(tool.run_async, "unguarded", tool.run_async)

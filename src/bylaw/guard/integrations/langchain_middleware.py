@@ -21,7 +21,7 @@ from langgraph.types import interrupt
 
 from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded, keep_recent, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
-from bylaw.guard.tools import CannotRun
+from bylaw.guard.tools import NotItsTool
 from bylaw.model.rule import Action
 
 try:
@@ -139,7 +139,7 @@ def _replace_call(request: Any, attempt: Attempt, call: Call) -> Any:
     if call.tool != attempt.tool:
         tool = next((one for one in request.runtime.tools if one.name == call.tool), None)
         if tool is None:
-            raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
+            raise NotItsTool(call.tool)
     return request.override(tool_call={**request.tool_call, "name": call.tool, "args": call.arguments}, tool=tool)
 
 

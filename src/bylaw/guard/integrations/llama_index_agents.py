@@ -19,7 +19,7 @@ from workflows.runtime.types.results import WaitingForEvent
 
 from bylaw.guard.integrations.calls import Answer, Calls, read_answer
 from bylaw.guard.model import Attempt, Call, Decision
-from bylaw.guard.tools import CannotRun
+from bylaw.guard.tools import NotItsTool
 from bylaw.model.rule import Action
 
 _call_id: ContextVar[str | None] = ContextVar("bylaw call id", default=None)
@@ -39,7 +39,7 @@ class LlamaIndexCalls(Calls):
         async def invoke(allowed: Call) -> Any:
             other = tool if allowed.tool == name else await find(allowed.tool)
             if other is None:
-                raise CannotRun(f"`{allowed.tool}` was approved in its place, which is no tool of this agent")
+                raise NotItsTool(allowed.tool)
             return await call(context, other, allowed.arguments)
 
         def refuse(reason: str) -> ToolOutput:

@@ -22,7 +22,7 @@ from agents.exceptions import AgentsException
 from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.calls import Answer, Calls
 from bylaw.guard.model import Call, Denied
-from bylaw.guard.tools import CannotRun
+from bylaw.guard.tools import CannotRun, NotItsTool
 from bylaw.model.rule import Action
 
 
@@ -69,7 +69,7 @@ class OpenAIAgentsCalls(Calls):
             async def invoke(call: Call) -> Any:
                 other = tool if call.tool == tool.name else find(call.tool)
                 if other is None:
-                    raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
+                    raise NotItsTool(call.tool)
                 run = getattr(other.on_invoke_tool, "guarded", other.on_invoke_tool)
                 result = await run(context, json.dumps(call.arguments))  # as it was judged, a name once
                 if other._is_agent_tool and _waits(context):

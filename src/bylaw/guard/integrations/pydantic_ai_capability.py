@@ -19,7 +19,7 @@ from pydantic_ai.toolsets import WrapperToolset
 
 from bylaw.guard.integrations.calls import Answer, Calls, Recorded, running
 from bylaw.guard.model import Attempt, Call, Decision
-from bylaw.guard.tools import CannotRun, is_same_json, plain_json
+from bylaw.guard.tools import CannotRun, NotItsTool, is_same_json, plain_json
 from bylaw.model.rule import Action
 
 
@@ -47,7 +47,7 @@ class GuardedToolset(WrapperToolset[Any]):  # type: ignore[misc]
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
             other = ctx.tool_manager.tools.get(call.tool)
             if other is None:
-                raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
+                raise NotItsTool(call.tool)
             try:
                 arguments = other.args_validator.validate_python(call.arguments)
             except ValidationError as why:

@@ -16,7 +16,7 @@ from smolagents import ActionStep, CodeAgent, LocalPythonExecutor, ToolCallingAg
 
 from bylaw.guard.integrations.calls import Calls, Recorded
 from bylaw.guard.model import Call, Denied
-from bylaw.guard.tools import CannotRun, is_same_json
+from bylaw.guard.tools import CannotRun, NotItsTool, is_same_json
 
 FINAL = "final_answer"
 
@@ -67,7 +67,7 @@ class _GuardedCalls:
 
         def invoke(call: Call) -> Any:
             if call.tool != name and call.tool not in {**agent.tools, **agent.managed_agents}:
-                raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
+                raise NotItsTool(call.tool)
             made = arguments if is_same_json(call.arguments, attempt.arguments) else call.arguments
             if agent._substitute_state_variables(made) != made:  # would become another call
                 raise CannotRun("an argument is the name of a variable of the agent")
@@ -119,7 +119,7 @@ class GuardedTool:
             def invoke(call: Call) -> Any:
                 other = tools.get(call.tool)
                 if other is None:
-                    raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
+                    raise NotItsTool(call.tool)
                 try:
                     return other(
                         **(given if call.tool == name and is_same_json(call.arguments, seen) else call.arguments)

@@ -22,6 +22,7 @@ from bylaw.rules.promotion import NotPromoted, promotion
 SHADOW = "shadow-"
 """the beginning of the names of files that hold rules which were added in shadow"""
 NO_AGENT = "*"
+"""the agent without a name"""
 _MOST_NAMED = 10
 _NOUNS = {"labels": "version", "modes": "mode"}
 

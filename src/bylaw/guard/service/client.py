@@ -34,19 +34,19 @@ from bylaw.guard.guard import Guard
 from bylaw.guard.json_values import RefusedAttempt
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Limits, Match, check_names, check_type
 from bylaw.guard.scope import OpenSessions, in_current_session
-from bylaw.guard.service.client_link import AsyncLink, Link, RemoteReviews, encode_body
+from bylaw.guard.service.client_link import LONGEST_WAIT, AsyncLink, Link, RemoteReviews, encode_body
 from bylaw.guard.service.messages import (
+    EventAnswer,
     NoAnswer,
     RemoteVerdict,
     ReviewAnswer,
     ServiceRefused,
-    Told,
     Unreachable,
     attempt_body,
     event_body,
+    log_broken,
+    read_answer,
     read_decision,
-    read_observe_answer,
-    tell_broken,
     verdicts_of,
 )
 from bylaw.guard.stores import forks
@@ -59,8 +59,6 @@ OnUnreachable: TypeAlias = Literal["deny", "allow"]
 MOST_LATE = 10_000
 """events that wait for the service; beyond that the oldest are dropped, and the log says so"""
 _LIMITS = Limits()
-_WAIT = 25.0
-"""seconds of one request that waits for a review"""
 _EDITED = "a person changed the call: run `Decision.call`"
 
 
@@ -159,7 +157,7 @@ class GuardClient(Guard):
         until = time.monotonic() + timeout
         while decision.action is Action.PAUSE and decision.review is not None:
             try:
-                answer = self._link.wait(decision.review, min(until - time.monotonic(), _WAIT))
+                answer = self._link.wait(decision.review, min(until - time.monotonic(), LONGEST_WAIT))
             except (Unreachable, ServiceRefused) as problem:
                 return replace(decision, reason=f"{decision.reason} ({problem})")
             if answer.status != "pending" or until <= time.monotonic():
@@ -244,25 +242,25 @@ class GuardClient(Guard):
         """With an id by which the service knows it again: it may have arrived although there was no answer."""
         return {**body, "request_id": body.get("request_id") or f"{self._prefix}-{next(self._numbers)}"}
 
-    def _tell(self, path: str, body: dict[str, Any]) -> Told:
+    def _tell(self, path: str, body: dict[str, Any]) -> EventAnswer:
         """Report an event to the service; later, if it cannot be reached. Raises ServiceRefused."""
         body = self._add_request_id(body)
         try:
             self._deliver()
-            return read_observe_answer(self._link.post(path, encode_body(body)))
+            return read_answer(self._link.post(path, encode_body(body)), EventAnswer)
         except (Unreachable, ServiceRefused) as problem:
             return self._handle_unsent(path, body, problem)
 
-    def _handle_unsent(self, path: str, body: dict[str, Any], problem: Unreachable | ServiceRefused) -> Told:
+    def _handle_unsent(self, path: str, body: dict[str, Any], problem: Unreachable | ServiceRefused) -> EventAnswer:
         if isinstance(problem, ServiceRefused):
             if problem.status != 409:
                 raise problem
             # the tool has run: its result must not get lost because the service does not take it
             _log.error("the service does not take what happened in `%s`: %s", body.get("session"), problem)
-            return Told()
+            return EventAnswer()
         _log.warning("what happened in the session `%s` waits for the service: %s", body.get("session"), problem)
         self._keep(path, body)
-        return Told()
+        return EventAnswer()
 
     def _keep(self, path: str, body: dict[str, Any]) -> None:
         """Without its time, which the service would refuse later: it counts by its own clock."""
@@ -279,7 +277,7 @@ class GuardClient(Guard):
             while self._late:
                 path, body = first = self._late[0]
                 try:
-                    tell_broken(path, body, self._link.post(path, encode_body(body)))
+                    log_broken(path, body, self._link.post(path, encode_body(body)))
                 except ServiceRefused as problem:  # such as the release of a call that never arrived
                     if path == "/v1/past_calls":
                         _log.error("a call of `%s` ran unjudged, and is not counted: %s", body.get("tool"), problem)
@@ -313,7 +311,7 @@ def _result_body(
     call_id, key = call_key(decision, session)
     check_type("is_error", is_error, bool, type(None))
     if isinstance(decision, Decision) and decision.decided_by == "on_unreachable":
-        _log.warning("the call `%s` ran without having been judged; its result is told to the service", call_id)
+        _log.warning("the call `%s` ran without having been judged; its result is reported to the service", call_id)
     return {"call_id": call_id, "session": key, "content": content, "is_error": is_error, "ts": ts}
 
 
@@ -344,7 +342,7 @@ class AsyncGuardClient(GuardClient):
         until = time.monotonic() + timeout
         while decision.action is Action.PAUSE and decision.review is not None:
             try:
-                answer = await self._alink.await_review(decision.review, min(until - time.monotonic(), _WAIT))
+                answer = await self._alink.await_review(decision.review, min(until - time.monotonic(), LONGEST_WAIT))
             except (Unreachable, ServiceRefused) as problem:
                 return replace(decision, reason=f"{decision.reason} ({problem})")
             if answer.status != "pending" or until <= time.monotonic():
@@ -378,11 +376,11 @@ class AsyncGuardClient(GuardClient):
         self._lives.end(session)
         return verdicts_of(await self._atell("/v1/sessions/end", {"session": session, "complete": complete}))
 
-    async def _atell(self, path: str, body: dict[str, Any]) -> Told:
+    async def _atell(self, path: str, body: dict[str, Any]) -> EventAnswer:
         body = self._add_request_id(body)
         try:
             await self._adeliver()
-            return read_observe_answer(await self._alink.apost(path, encode_body(body)))
+            return read_answer(await self._alink.apost(path, encode_body(body)), EventAnswer)
         except (Unreachable, ServiceRefused) as problem:
             return self._handle_unsent(path, body, problem)
 

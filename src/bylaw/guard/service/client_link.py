@@ -25,8 +25,7 @@ from urllib.parse import quote
 import msgspec
 
 from bylaw.guard.reviews import NotAnswered
-from bylaw.guard.service.messages import RUBBISH, NoAnswer, ReviewAnswer, ServiceRefused, Unreachable
-from bylaw.model.canonical import prepared
+from bylaw.guard.service.messages import NoAnswer, ReviewAnswer, ServiceRefused, Unreachable, read_answer
 
 INSTALL = "the client needs httpx2: pip install 'bylaw[client]'"
 MOST_ANSWER = 16 << 20
@@ -165,7 +164,7 @@ class Link:
         return self._fetch("POST", path, until, content=body)
 
     def wait(self, review: str, seconds: float) -> ReviewAnswer:
-        return _answer(self._fetch("GET", *self._waiting(review, seconds)))
+        return read_answer(self._fetch("GET", *self._waiting(review, seconds)), ReviewAnswer)
 
     def _fetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
         """`until` is for all of it: a server that sends its answer byte by byte is away too."""
@@ -221,7 +220,7 @@ class AsyncLink(Link):
         return await self._afetch("POST", path, until, content=body)
 
     async def await_review(self, review: str, seconds: float) -> ReviewAnswer:
-        return _answer(await self._afetch("GET", *self._waiting(review, seconds)))
+        return read_answer(await self._afetch("GET", *self._waiting(review, seconds)), ReviewAnswer)
 
     async def _afetch(self, method: str, path: str, until: float, **more: Any) -> bytes:
         client, parts, size = self._client(), [], 0
@@ -270,13 +269,6 @@ def _content(status: int, content: bytes) -> bytes:
     raise ServiceRefused(status, message[:500])
 
 
-def _answer(content: bytes) -> ReviewAnswer:
-    try:
-        return msgspec.json.decode(content, type=prepared(ReviewAnswer))
-    except (ValueError, RecursionError):
-        raise NoAnswer(RUBBISH) from None
-
-
 def _describe_problem(problem: Exception) -> str:
     return str(problem)[:200] or type(problem).__name__
 
@@ -285,8 +277,8 @@ def encode_body(body: dict[str, Any]) -> bytes:
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode()
 
 
-_WAIT = 25.0
-"""seconds of one request that waits"""
+LONGEST_WAIT = 25.0
+"""seconds of one request that waits for a review"""
 _AWAY = 1.0
 """seconds until a service that is away is asked again"""
 
@@ -308,7 +300,7 @@ class RemoteReviews:
         """The answer, or after the timeout that there is none. Raises NotAnswered if there is no such review."""
         until = time.monotonic() + timeout
         while True:
-            answer = self._ask(review_id, min(_WAIT, max(0.0, until - time.monotonic())))
+            answer = self._ask(review_id, min(LONGEST_WAIT, max(0.0, until - time.monotonic())))
             if answer is None:
                 raise NotAnswered(f"there is no review `{review_id}`")
             left = until - time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -19,6 +19,7 @@ from bylaw.model.verdict import Outcome
 from bylaw.text.redaction.redactor import pseudonym
 from bylaw.text.repeated_keys import repeated_key
 
+T = TypeVar("T")
 RUBBISH = "the answer is not one of this service"
 
 
@@ -28,7 +29,7 @@ class Unreachable(Exception):
 
 class NoAnswer(Unreachable):
     """Something has answered, but not what was asked: the service has too much to do, or has failed, or this is not the
-    service at all. What happened is told again later; no call runs for it."""
+    service at all. What happened is reported again later; no call runs for it."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -100,7 +101,7 @@ class Found(Struct, frozen=True):
 
     found: tuple[VerdictShape, ...] = ()
     repeated: bool | UnsetType = UNSET
-    """true if it was told before under the same `request_id`: nothing was judged now"""
+    """true if it was reported before under the same `request_id`: nothing was judged now"""
     blind: tuple[str, ...] | UnsetType = UNSET
     """of an event that was observed: rules that need events which the session has not had, as in a decision"""
 
@@ -145,7 +146,7 @@ class RemoteRule(Struct, frozen=True):
 
 
 class RemoteVerdict(Struct, frozen=True, kw_only=True):
-    """What `record`, `observe` and `end_session` return: the part of a verdict that the service tells."""
+    """What `record`, `observe` and `end_session` return: the part of a verdict that the service sends."""
 
     rule: RemoteRule
     outcome: Outcome
@@ -158,7 +159,7 @@ class _FoundRule(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Told(Struct, frozen=True):
+class EventAnswer(Struct, frozen=True):
     """The service's answer to a reported event."""
 
     found: tuple[_FoundRule, ...] = ()
@@ -169,7 +170,7 @@ def read_decision(answer: bytes, attempt: Attempt, review: str | None) -> Decisi
     """Raises NoAnswer, also for an answer that lets another call run than the one that was asked about. Only a review
     may change the call."""
     try:
-        decision = msgspec.json.decode(answer, type=prepared(DecisionShape)).as_decision()
+        decision = read_answer(answer, DecisionShape).as_decision()
         if repeated_key(answer, msgspec.json.decode(answer)) is not None:
             raise NoAnswer(RUBBISH)
     except (ValueError, RecursionError):
@@ -202,28 +203,23 @@ def attempt_body(attempt: Attempt) -> dict[str, Any]:
     return {name: value for name, value in asdict(attempt).items() if value is not None and value != ()}
 
 
-def tell_broken(path: str, body: dict[str, Any], answer: bytes) -> None:
+def log_broken(path: str, body: dict[str, Any], answer: bytes) -> None:
     """A call that ran unjudged was judged now: the log says what would have stopped it."""
-    if path == "/v1/past_calls":
-        try:
-            past = msgspec.json.decode(answer, type=prepared(PastCall))
-        except (ValueError, RecursionError):
-            raise NoAnswer(RUBBISH) from None
-        stops = [one for one in past.matches if one.then is not Action.ALLOW and not one.shadow]
-        for one in stops:
-            about = (body.get("tool"), one.rule, one.reason or one.message)
-            _log.error("a call of `%s` ran unjudged, and `%s` would have stopped it: %s", *about)
+    stops = (one for one in read_answer(answer, PastCall).matches if one.stops) if path == "/v1/past_calls" else ()
+    for one in stops:
+        about = (body.get("tool"), one.rule, one.reason or one.message)
+        _log.error("a call of `%s` ran unjudged, and `%s` would have stopped it: %s", *about)
 
 
-def read_observe_answer(answer: bytes) -> Told:
+def read_answer(answer: bytes, shape: type[T]) -> T:
     """Raises NoAnswer."""
     try:
-        return msgspec.json.decode(answer, type=prepared(Told))
+        return msgspec.json.decode(answer, type=prepared(shape))
     except (ValueError, RecursionError):
         raise NoAnswer(RUBBISH) from None
 
 
-def verdicts_of(answer: Told) -> tuple[RemoteVerdict, ...]:
+def verdicts_of(answer: EventAnswer) -> tuple[RemoteVerdict, ...]:
     return tuple(
         RemoteVerdict(rule=RemoteRule(one.rule), outcome=one.outcome, message=one.message) for one in answer.found
     )

@@ -35,7 +35,7 @@ from bylaw.guard.policies import (
     refuse_pausing_options,
     with_mode,
 )
-from bylaw.guard.service.carried_settings import carry_over
+from bylaw.guard.service.carried_settings import NO_AGENT, carry_over
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, Unusable
 from bylaw.guard.stores.ports import (
     GuardStore,
@@ -60,8 +60,6 @@ _log = logging.getLogger("bylaw")
 LOOK_EVERY = 0.5
 """seconds between two looks at the store"""
 ACTIVE = "active"
-NOBODY = "*"
-"""the agent without a name"""
 NOWHERE = "/nonexistent/bylaw"
 """the folder of rules that came over the network: no path in them leads to a file of this machine"""
 MOST_FILES, MOST_TEXT = 20, 1 << 20
@@ -210,7 +208,7 @@ class RuleVersions:
     def _chosen(self, policies: Sequence[GuardPolicy], labels: Mapping[str, str]) -> Any:
         """As the service was started, with the `labels` of a version. Those of agents that the text no longer has are
         kept and mean nothing, as their modes do."""
-        known = {policy.agent or NOBODY for policy in policies}
+        known = {policy.agent or NO_AGENT for policy in policies}
         labels = {agent: label for agent, label in labels.items() if agent in known}
         if not labels:
             return self._labels
@@ -218,7 +216,7 @@ class RuleVersions:
         own = dict(self._labels) if isinstance(self._labels, Mapping) else {}
         if isinstance(self._labels, str):
             own = dict.fromkeys(versioned, self._labels)
-        return own | {agent if agent != NOBODY else "": label for agent, label in labels.items()}
+        return own | {agent if agent != NO_AGENT else "": label for agent, label in labels.items()}
 
     # -- writing --------------------------------------------------------------------------------------------------
 
@@ -356,7 +354,7 @@ def check_expected(expected: str | None, active: str | None) -> None:
 
 
 def _change_modes(policy: GuardPolicy, modes: Mapping[str, str], off: Sequence[str]) -> GuardPolicy:
-    name = policy.agent or NOBODY
+    name = policy.agent or NO_AGENT
     if name in modes:
         policy = fill_mode([replace(policy, mode=None)], known_mode(modes[name]))[0]
     return replace(policy, switched_off=True) if name in off else policy

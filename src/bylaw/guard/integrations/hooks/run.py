@@ -35,7 +35,7 @@ from bylaw.guard.integrations.hooks.payloads import (
     refuse,
     tell,
 )
-from bylaw.guard.model import Attempt, Decision, Denied, Match
+from bylaw.guard.model import Attempt, Decision, Denied, Match, stopping_rules
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import EventRow, ReviewRecord
@@ -210,11 +210,10 @@ def note_change(guard: Guard, event: HookEvent, matches: Sequence[Match]) -> lis
     """A call that was allowed has run with other arguments. Returns what the model and the person are told: nothing if
     no rule would have stopped it, since clients add to the arguments of some tools, such as the answers of a person."""
     why = f"{event.client} has run `{event.tool}` ({event.call_id}) with other arguments than the guard had allowed"
-    stops = [match for match in matches if match.then is not Action.ALLOW and not match.shadow]
-    _log.log(logging.ERROR if stops else logging.WARNING, "session %s: %s", event.session, why)
+    rules = stopping_rules(matches)
+    _log.log(logging.ERROR if rules else logging.WARNING, "session %s: %s", event.session, why)
     _note(guard, event, "changed", why=why)
-    rules = "; ".join(f"`{match.rule}`: {match.reason or match.message}" for match in stops)
-    return [f"bylaw: {why}, which {rules} would have stopped; stop, and tell the user"] if stops else []
+    return [f"bylaw: {why}, which {rules} would have stopped; stop, and tell the user"] if rules else []
 
 
 def _note(guard: Guard, event: HookEvent, how: str, **about: Any) -> None:

@@ -24,6 +24,7 @@ from bylaw.guard.service.console.render import (
 )
 from bylaw.guard.service.console.rulebook import lines_of
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, ServiceError
+from bylaw.guard.service.operations.record import read_said
 from bylaw.guard.service.operations.sessions import CallView, RunView
 from bylaw.guard.stores.records import ReviewRecord
 from bylaw.text.redaction import marker
@@ -303,9 +304,7 @@ def _conversation_rows(said: list[dict[str, Any]], calls: list[tuple[CallView, R
     """What was said and called, in the order of the log."""
     items: list[dict[str, Any]] = []
     for one in said:
-        content: dict[str, Any] = one["said"] if isinstance(one.get("said"), dict) else {}
-        text = content.get("text") if one.get("kind") == "response" else content.get("content")
-        role = "assistant" if one.get("kind") == "response" else content.get("role") or one.get("kind")
+        role, text = read_said(str(one.get("kind")), one["said"] if isinstance(one.get("said"), dict) else {})
         items.append(
             {
                 "seq": one["seq"],

@@ -156,6 +156,13 @@ def _name(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else str(value)
 
 
+def read_said(kind: str, said: Mapping[str, Any]) -> tuple[str, Any]:
+    """The role and the text of an observation, as its row holds them in `kind` and `said`."""
+    if kind == "response":
+        return "assistant", said.get("text")
+    return str(said.get("role") or kind), said.get("content")
+
+
 def encode_view(view: Any) -> bytes:
     """As JSON. A name that was refused for it may hold half of a character, which becomes a question mark."""
     try:

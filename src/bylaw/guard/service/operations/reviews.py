@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bylaw.guard.guard import Guard
 from bylaw.guard.reviews import NotAnswered, missing_approvals
 from bylaw.guard.service.errors import Conflict, Forbidden, NotFound
-from bylaw.guard.service.operations.record import DecisionView, decision_view, newest_events
+from bylaw.guard.service.operations.record import DecisionView, decision_view, newest_events, read_said
 from bylaw.guard.service.rule_versions import RuleView, rule_views
 from bylaw.guard.stores.ports import StoreConflict
 from bylaw.guard.stores.records import Claim, EventRow, ReviewRecord, ReviewStatus
@@ -195,6 +195,5 @@ def _read_observation(row: EventRow) -> Said | None:
     if row.kind != "observation" or not isinstance(observation, dict):
         return None
     kind = str(data.get("kind"))
-    text = observation.get("text") if kind == "response" else observation.get("content")
-    role = "assistant" if kind == "response" else str(observation.get("role") or kind)
+    role, text = read_said(kind, observation)
     return Said(seq=row.seq, at=row.at, kind=kind, role=role, text=text)
