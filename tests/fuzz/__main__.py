@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz.run import Outcome, run_many
+from tests.fuzz.run import Outcome, run_share
 from tests.support.processes import end_with_parent
 
 
@@ -18,14 +18,17 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    workers = os.cpu_count() or 1
-    share = -(-options.inputs // workers)
+    share = max(1, min(1000, options.inputs // (os.cpu_count() or 1)))
+    shares = [(options.seed, first, min(share, options.inputs - first)) for first in range(0, options.inputs, share)]
     started = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(workers, end_with_parent) as pool:
-        outcomes = pool.starmap(run_many, [(options.seed, i * share, share) for i in range(workers)])
     total = Outcome()
-    for outcome in outcomes:
-        total.add(outcome)
+    with multiprocessing.get_context("spawn").Pool(initializer=end_with_parent) as pool:
+        for outcome in pool.imap_unordered(run_share, shares):
+            total.add(outcome)
+            if sys.stderr.isatty():
+                print(f"\r{total.inputs:,} of {options.inputs:,}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     seconds = time.monotonic() - started
     print(f"{total.inputs:,} inputs in {seconds:.0f} s: {total.accepted:,} read, {total.refused:,} refused")
     print(f"{len(total.failures)} uncaught exceptions or hangs; slowest input {total.slowest:.2f} s")

@@ -43,6 +43,11 @@ class Outcome:
         self.failures += other.failures
 
 
+def run_share(share: tuple[int, int, int]) -> Outcome:
+    """`run_many` of a seed, a first input and a count; `imap` of a pool passes one argument."""
+    return run_many(*share)
+
+
 def run_many(seed: int, first: int, count: int) -> Outcome:
     outcome = Outcome()
     rules = load_rules(RULES).rules
