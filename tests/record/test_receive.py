@@ -193,7 +193,7 @@ def test_an_existing_file_is_continued_only_if_it_holds_otlp(receiver: Receiver,
 
 def run(out: Path, exchange: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> Result:
     """The command on a free port; `exchange` gets the port, and afterwards SIGTERM is sent."""
-    start = Receiver.start
+    start = Receiver.listen
 
     async def started(self: Receiver, host: str, port: int) -> tuple[str, int]:
         found = await start(self, host, port)
@@ -208,7 +208,7 @@ def run(out: Path, exchange: Callable[[int], None], monkeypatch: pytest.MonkeyPa
         threading.Thread(target=act).start()
         return found
 
-    monkeypatch.setattr(Receiver, "start", started)
+    monkeypatch.setattr(Receiver, "listen", started)
     arguments = ["receive", "--otlp", "127.0.0.1:0", "--out", str(out)]
     return CliRunner().invoke(cli, arguments, standalone_mode=False, catch_exceptions=False)
 

@@ -213,7 +213,7 @@ async def _receive(receiver: Receiver, host: str, port: int, ready: Callable[[st
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
-    found, bound = await receiver.start(host, port)
+    found, bound = await receiver.listen(host, port)
     ready(f"http://{f'[{found}]' if ':' in found else found}:{bound}")
     try:
         await over.wait()

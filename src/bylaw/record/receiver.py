@@ -22,9 +22,8 @@ from bylaw.text.redaction.redactor import redact_fields
 from bylaw.traces.formats.otlp_wire import Export, decode_export, rename_to_specification
 from bylaw.traces.records.protobuf import InvalidProtobuf, to_json
 from bylaw.wire.exchange import Incoming, json_reply
-from bylaw.wire.proxy.http1 import MOST_BODY, BadRequest, Connection, Request
+from bylaw.wire.proxy.http1 import MOST_BODY, BadRequest, Connection, ConnectionServer, Request
 
-MOST_CONNECTIONS = 256
 GRACE = 5.0
 """seconds that requests which have begun may take when the receiver stops"""
 _JSON, _PROTOBUF = "application/json", "application/x-protobuf"
@@ -50,23 +49,16 @@ class ExportFile(RecordFile):
         try_lock(self._descriptor, fcntl.LOCK_SH)
 
 
-class Receiver:
+class Receiver(ConnectionServer):
     def __init__(self, file: ExportFile, *, redact: Callable[[Any], Any] | None = None) -> None:
+        super().__init__()
         self._file = file
         self._redact = redact
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], Connection] = {}
         self._stops = False
         self.spans = self.logs = self.metrics = 0
         """how many spans and log records were written, and how many requests with metrics were not"""
         self.refused = self.lost = 0
         """requests that could not be read, and that could not be written"""
-
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """The address that it listens on. Raises OSError."""
-        self._server = await asyncio.start_server(self._accept, host, port, limit=256 * 1024)
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
 
     async def stop(self) -> None:
         """Accept no more, and let requests that have begun end."""
@@ -76,26 +68,9 @@ class Receiver:
         busy = [task for task, connection in self._connections.items() if connection.is_busy]
         if busy:
             await asyncio.wait(busy, timeout=GRACE)
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await super().stop()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._connections) >= MOST_CONNECTIONS or self._stops:
-            writer.close()
-            return
-        connection = self._connections[task] = Connection(reader, writer)
-        try:
-            await self._serve(connection)
-            await connection.close()
-        except (OSError, TimeoutError, asyncio.CancelledError):  # a task that ends cancelled would be logged
-            writer.transport.abort()
-        finally:
-            del self._connections[task]
-
-    async def _serve(self, connection: Connection) -> None:
+    async def serve_connection(self, connection: Connection) -> None:
         while not self._stops:
             try:
                 request = await connection.next_request()

@@ -41,9 +41,10 @@ class RepeatedKey(ValueError):
         self.key = key
 
 
-def loads_strictly(text: str | bytes) -> Any:
-    """JSON in which no object has a key twice. Raises RepeatedKey, ValueError or RecursionError."""
-    return json.loads(text, object_pairs_hook=_refuse_repeated)
+def loads_strictly(text: str | bytes, **hooks: Any) -> Any:
+    """JSON in which no object has a key twice. `hooks`: of `json.loads`. Raises RepeatedKey, ValueError or
+    RecursionError."""
+    return json.loads(text, object_pairs_hook=_refuse_repeated, **hooks)
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def test_an_answer_that_is_also_a_request_is_an_error(servers: Servers, method: 
     assert "was not passed on" in servers.told[-1]["error"]["message"]
     servers.ask("tools/call", id=7, name="shop__pay")
     servers.shop.receive(Message(b'{"id":7,"result":{},"result":{"x":1}}'))
-    assert "an object has a name twice" in servers.told[-1]["error"]["message"]
+    assert "is given twice" in servers.told[-1]["error"]["message"]
     servers.shop.answer = lambda body: {"method": method, "result": {"tools": [{"name": "evil"}]}}
     assert [tool["name"] for tool in servers.ask("tools/list", id=6)["result"]["tools"]] == ["files__read"]
 

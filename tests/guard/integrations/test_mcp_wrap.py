@@ -123,8 +123,11 @@ def test_without_the_backup_servers_are_restored_from_the_command(tmp_path: Path
         ('{"mcpServers": {"a": 5}}', "neither a command nor a URL"),
         ('{"mcpServers": {"a": {"args": []}}}', "neither a command nor a URL"),
         ('{"mcpServers": {"a": {"command": "x"}}', "is not plain JSON"),
-        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "`a` is twice"),
-        ('{"mcpServers": {"a": {"command": "x"}}, "mcpServers": {"b": {"command": "y"}}}', "`mcpServers` is twice"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "`a` is given twice"),
+        (
+            '{"mcpServers": {"a": {"command": "x"}}, "mcpServers": {"b": {"command": "y"}}}',
+            "`mcpServers` is given twice",
+        ),
     ],
 )
 def test_files_that_cannot_be_changed_stay(text: str, why: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from bylaw.wire.proxy import http1, server
+from bylaw.wire.proxy import http1
 from tests.live.proxy.support import TEXT, ask, proxied
 
 GARBAGE = [
@@ -71,7 +71,7 @@ def test_a_request_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytes
 
 def test_bodies_and_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http1, "MOST_BODY", 1000)
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http1, "MOST_CONNECTIONS", 3)
 
     async def run() -> int:
         async with proxied(tmp_path) as (proxy, _):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.files.atomic import write_atomic
+from bylaw.text.repeated_keys import loads_strictly
 
 _INDENT = re.compile(r"^\{\s*?\n([ \t]+)\"")
 _COMMENT = re.compile(r"^\s*//|^\s*/\*|,\s*//|\{\s*//", re.MULTILINE)
@@ -29,26 +30,13 @@ def read_object(path: Path) -> tuple[dict[str, Any], str]:
     except (OSError, UnicodeDecodeError) as problem:
         raise FileProblem(f"cannot read `{path}`: {problem}") from None
     try:
-        found = (
-            json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_constant=_float)
-            if text.strip()
-            else {}
-        )
+        found = loads_strictly(text, parse_float=_float, parse_constant=_float) if text.strip() else {}
     except (ValueError, RecursionError) as problem:
         why = "it has comments" if _COMMENT.search(text) else str(problem)
         raise FileProblem(f"`{path}` is not plain JSON, so it is not edited: {why}") from None
     if not isinstance(found, dict):
         raise FileProblem(f"`{path}` does not hold an object")
     return found, text
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:  # all but one would be lost when the file is written
-            raise ValueError(f"`{name}` is twice in one object")
-        found[name] = value
-    return found
 
 
 def _float(text: str) -> float:

@@ -40,6 +40,7 @@ PATIENCE = 30.0
 """seconds in which a request must be complete, and in which a client must read the reply"""
 IDLE = 300.0
 """seconds that a connection may stay open between requests"""
+MOST_CONNECTIONS = 256
 _CHUNK = 64 * 1024
 HOP_BY_HOP = frozenset(
     ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -196,6 +197,52 @@ class Connection:
                 await self.writer.wait_closed()
         except (OSError, TimeoutError):
             self.writer.transport.abort()
+
+
+class ConnectionServer:
+    """Accepts connections and serves each in a task of its own."""
+
+    def __init__(self) -> None:
+        self._server: asyncio.Server | None = None
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+
+    async def serve_connection(self, connection: Connection) -> None:
+        """Serve requests until the connection ends."""
+        raise NotImplementedError
+
+    def on_refused(self, why: str) -> None:
+        """A request or a connection was refused that another server would have served."""
+
+    async def listen(self, host: str, port: int) -> tuple[str, int]:
+        """The address that it listens on. Raises OSError."""
+        self._server = await asyncio.start_server(self._accept, host, port, limit=256 * 1024)
+        address = self._server.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._connections) >= MOST_CONNECTIONS:
+            self.on_refused(f"more than {MOST_CONNECTIONS} connections at once")
+            writer.close()
+            return
+        connection = self._connections[task] = Connection(reader, writer)
+        try:
+            await self.serve_connection(connection)
+            await connection.close()
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            # The client has disconnected, or the server stops. A connection's task that ends cancelled would be logged
+            # as an error, so the cancellation is not raised again.
+            writer.transport.abort()
+        finally:
+            del self._connections[task]
 
 
 class Route(Struct, frozen=True):

@@ -23,6 +23,7 @@ from bylaw.wire.proxy.http1 import (
     TOO_LARGE,
     BadRequest,
     Connection,
+    ConnectionServer,
     Request,
     Route,
     Start,
@@ -35,36 +36,26 @@ from bylaw.wire.proxy.http1 import (
 from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_for, open_tunnel, target_of
 
 PROVIDERS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
-MOST_CONNECTIONS = 256
 _CHUNK = 64 * 1024
 _BODY_HEADERS = ("content-length", "content-encoding", "transfer-encoding", "etag")
 Fetch: TypeAlias = Callable[[Outgoing], AbstractAsyncContextManager[Reply]]
 
 
-class Proxy:
+class Proxy(ConnectionServer):
     def __init__(
         self, *, upstreams: Mapping[str, str] | None = None, port: int | None = None, authority: Authority | None = None
     ) -> None:
         """`upstreams`: the address of each model provider, if it is not the usual one."""
+        super().__init__()
         self.port = port or 0
         self.authority = authority
         self._upstreams = {**PROVIDERS, **(upstreams or {})}
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
         self._own: frozenset[str] = frozenset()
 
     async def start(self) -> None:
         """Raises OSError if it cannot listen on its port."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=256 * 1024)
-        self.port = self._server.sockets[0].getsockname()[1]
+        _, self.port = await self.listen("127.0.0.1", self.port)
         self._own = frozenset(f"{host}:{self.port}" for host in ("127.0.0.1", "localhost", "[::1]"))
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
 
     def url(self, token: str | None = None) -> str:
         """The address of the proxy; with a token, for requests that belong to that token's run."""
@@ -93,9 +84,6 @@ class Proxy:
     def on_unread(self, host: str, what: str) -> None:
         """What passes to the host unread: `HTTPS` that is not decrypted, or a protocol that is not read here."""
 
-    def on_refused(self, why: str) -> None:
-        """The proxy itself has refused a request or a connection, which would have been served without it."""
-
     async def serve(self, connection: Connection, request: Request, route: Route) -> bool:
         """Answer one request; whether the connection can serve another."""
         url = self.upstream_url(route)
@@ -117,24 +105,8 @@ class Proxy:
 
     # Connections
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._connections) >= MOST_CONNECTIONS:
-            self.on_refused(f"more than {MOST_CONNECTIONS} connections at once")
-            writer.close()
-            return
-        self._connections.add(task)
-        connection = Connection(reader, writer)
-        try:
-            await self._serve_all(connection)
-            await connection.close()
-        except (OSError, TimeoutError, asyncio.CancelledError):
-            # The client has disconnected, or the proxy stops. A connection's task that ends cancelled would be logged
-            # as an error, so the cancellation is not raised again.
-            writer.transport.abort()
-        finally:
-            self._connections.discard(task)
+    async def serve_connection(self, connection: Connection) -> None:
+        await self._serve_all(connection)
 
     async def _serve_all(self, connection: Connection, *, tunnel: tuple[str, str | None] | None = None) -> None:
         """Serve requests until the connection ends. `tunnel`: the address that a tunnel leads to, and its token."""

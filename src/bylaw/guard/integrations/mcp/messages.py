@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType
 from msgspec.json import decode
 
+from bylaw.text.repeated_keys import loads_strictly
+
 MOST_BYTES = 64 << 20
 """of one message"""
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32600, -32601, -32603
@@ -137,7 +139,7 @@ def encode(body: Any) -> bytes:
 def parse(line: bytes) -> Any:
     """Raises ValueError."""
     try:
-        return json.loads(line.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+        return loads_strictly(line.decode("utf-8"), parse_constant=_no_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -149,13 +151,6 @@ def lenient_id(line: bytes) -> Any:
     except (ValueError, RecursionError):
         return None
     return found.get("id") if isinstance(found, dict) else None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("an object has a name twice")
-    return found
 
 
 def _no_constant(text: str) -> Any:
