@@ -263,7 +263,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 
 
 def shown_url(url: str) -> str:
-    """Without user, password and query, which may hold secrets from variables."""
+    """The URL without user, password and query, which may hold secrets from variables."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?…' if parts.query else ''}"
 

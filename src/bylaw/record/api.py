@@ -120,7 +120,7 @@ class record:
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: F) -> F:
-        """As a decorator: each call of the function is a recording of its own."""
+        """Use it as a decorator: each call of the function is a recording of its own."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"`{function.__name__}` is a generator; use `with bylaw.record(…)` inside it")
         if inspect.iscoroutinefunction(function):
@@ -216,7 +216,8 @@ def _write(call: ModelCall | Exception) -> None:
 
 
 def _wrap_for_thread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Also if the code carries no recording, because the thread may still carry those of earlier work."""
+    """The function with the recordings of the calling code; also if there are none, because the thread may still carry
+    those of earlier work."""
     scope, asking = _scope.get(), carried.get()
 
     @functools.wraps(function, updated=())
@@ -232,7 +233,7 @@ def _wrap_for_thread(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _free_lock() -> None:
-    """In a forked child, where the thread that held the lock does not exist."""
+    """Release the lock in a forked child, where the thread that held it does not exist."""
     if _lock.locked():
         _lock.release()
 

@@ -147,7 +147,7 @@ class CommandResult(Struct, frozen=True):
 
     @property
     def was_killed(self) -> bool:
-        """By a signal, whose number is above 128."""
+        """Whether a signal ended it: the status is then above 128."""
         return self.status > 128
 
 

@@ -269,7 +269,7 @@ _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 
 def redact_ids(line: dict[str, Any], redact: Callable[[Any], Any]) -> None:
-    """In place: replace an id that would be redacted by a digest, so that results still refer to their calls."""
+    """Replace each id that would be redacted by a digest, in place, so that results still refer to their calls."""
     for holder, key in _id_places(line):
         found = holder.get(key)
         if isinstance(found, str) and redact(found) != found:
@@ -354,7 +354,8 @@ class RecordFile:
                 os.fsync(self._descriptor)
 
     def reopen(self) -> None:
-        """In a forked child: share neither position nor lock with the parent, unless the file was deleted."""
+        """Open the file again in a forked child, which must share neither position nor lock with its parent. A file
+        that was deleted stays shared."""
         self._lock = threading.RLock()
         try:
             own = os.open(self._place, _FLAGS)

@@ -205,7 +205,8 @@ class ExternalAgent:
         return {name: one for name, one in named.items() if not one.origin.endswith(own)}
 
     def _authority(self) -> Authority | None:
-        """Without one, HTTPS passes unread. A command gets to trust it, so that models that nobody names are seen."""
+        """The certificate authority of the proxy, which a command is made to trust, so that models that nobody names
+        are seen; None: HTTPS is not decrypted."""
         if not self._spec.trusts_ca and (not self._spec.command or self._base_urls or self._spec.upstreams):
             return None
         if not self._spec.command:  # its owner starts the agent, which must trust the authority before we run

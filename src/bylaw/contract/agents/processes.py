@@ -236,7 +236,8 @@ _ROUNDS = 5
 
 
 class LeftoverProcesses:
-    """Of one agent. `start` comes before its first process, `stop` after all that Bylaw itself has started."""
+    """Processes that one agent leaves behind. Call `start` before its first process, and `stop` after those that Bylaw
+    itself has started."""
 
     def __init__(self, *, ends_marked: bool, ends_unmarked: bool) -> None:
         """Whether processes with the mark, and those without, are ended and not only named.

@@ -371,7 +371,7 @@ class _Output:
 
 
 def redirect_agent_output() -> None:
-    """Until `restore_output` has been called as often."""
+    """Send what agent code prints to standard error, until `restore_output` has been called as often."""
     if not isinstance(sys.stdout, _Output):
         sys.stdout = _Output(sys.stdout)
     sys.stdout.users += 1

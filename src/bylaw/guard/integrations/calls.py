@@ -423,7 +423,7 @@ def keep_recent(known: dict[K, V], key: K, value: V, most: int) -> None:
 
 
 def _add_id(attempt: Attempt) -> Attempt:
-    """With an id of our own where the framework has none, so that a call that waits stays one attempt."""
+    """The attempt with an id, which is ours if the framework has none, so that a call that waits stays one attempt."""
     return attempt if attempt.call_id is not None else replace(attempt, call_id=f"call-{uuid.uuid4().hex[:12]}")
 
 

@@ -47,7 +47,7 @@ def _float(text: str) -> float:
 
 
 def write_object(path: Path, value: dict[str, Any], before: str) -> bool:
-    """In the indentation of the text before, and all at once. Returns whether that changes anything."""
+    """Write the object atomically, in the indentation of the text before. Returns whether the file has changed."""
     if before.strip() and json.loads(before) == value:
         return False
     replace_file(path, render(value, before))

@@ -129,7 +129,7 @@ class GuardCapability(AbstractCapability[Any]):  # type: ignore[misc]
 
 
 def _output_arguments(about: Any, output: Any) -> Any:
-    """By name: a function with one parameter gets its value alone."""
+    """The arguments by name: a function with one parameter gets its value alone."""
     value = plain_json(output)
     if isinstance(value, dict):
         return value

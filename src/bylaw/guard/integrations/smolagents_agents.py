@@ -89,7 +89,7 @@ class _GuardedCode:
         agent.step_callbacks.register(ActionStep, self.after)
 
     def send(self, tools: Mapping[str, Any]) -> None:
-        """At the beginning of each run."""
+        """Hand the guarded tools to the interpreter. The agent calls this at the beginning of each run."""
         self.problem = None
         context = copy_context()  # the interpreter runs in another thread
         guarded = {

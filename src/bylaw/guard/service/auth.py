@@ -180,7 +180,7 @@ class Credentials:
         return record is not None and self._holds(record, fresh=True)
 
     def _holds(self, record: Credential, *, fresh: bool = False) -> bool:
-        """Neither revoked nor expired; nor is the key that a login was made with."""
+        """Whether it is neither revoked nor expired, and neither is the key that a login was made with."""
         if record.status != "valid" or self._is_over(record):
             return False
         if record.made_with is None:
@@ -299,7 +299,7 @@ _SLOT = 16
 
 
 class ProcessRateTable:
-    """Of one process."""
+    """The moments in the memory of one process."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, float] = OrderedDict()
@@ -314,7 +314,7 @@ class ProcessRateTable:
 
 
 class SharedRateTable:
-    """Of all processes that have opened this file. Their clocks are the same: monotonic, of one machine."""
+    """The moments in a file that several processes share. Their clocks are the same: monotonic, of one machine."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -339,7 +339,7 @@ class SharedRateTable:
 
     @contextmanager
     def _locked(self, slots: range) -> Iterator[None]:
-        """By a lock that the system releases if this process dies."""
+        """Lock the slots; the system releases the lock if this process dies."""
         import fcntl  # not on Windows, where there is one worker
 
         place = (self._file, fcntl.LOCK_EX, WIDTH * _SLOT, slots.start * _SLOT)

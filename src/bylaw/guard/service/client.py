@@ -239,7 +239,7 @@ class GuardClient(Guard):
     # -- what could not be delivered ------------------------------------------------------------------------------
 
     def _add_request_id(self, body: dict[str, Any]) -> dict[str, Any]:
-        """With an id by which the service knows it again: it may have arrived although there was no answer."""
+        """The body with an id by which the service notices a repeat: it may have arrived although no answer came."""
         return {**body, "request_id": body.get("request_id") or f"{self._prefix}-{next(self._numbers)}"}
 
     def _tell(self, path: str, body: dict[str, Any]) -> EventAnswer:
@@ -263,14 +263,14 @@ class GuardClient(Guard):
         return EventAnswer()
 
     def _keep(self, path: str, body: dict[str, Any]) -> None:
-        """Without its time, which the service would refuse later: it counts by its own clock."""
+        """Store an event for later, without its time, which the service would refuse: it counts by its own clock."""
         self._late.append((path, {name: value for name, value in body.items() if name not in ("ts", "at")}))
         if len(self._late) > MOST_LATE:
             self._late.popleft()
             _log.error("too much waits for the service: the oldest event was dropped")
 
     def _deliver(self) -> None:
-        """In the order in which it happened. Raises Unreachable."""
+        """Send the stored events, in the order in which they happened. Raises Unreachable."""
         if not self._late:
             return
         with self._delivering:

@@ -206,8 +206,8 @@ class RuleVersions:
         return LoadedRules(policies, list(found.policies), problems)
 
     def _chosen(self, policies: Sequence[GuardPolicy], labels: Mapping[str, str]) -> Any:
-        """As the service was started, with the `labels` of a version. Those of agents that the text no longer has are
-        kept and mean nothing, as their modes do."""
+        """The versions of agents that the service was started with, and over them the `labels` of a rule version.
+        Labels of agents that the text no longer has mean nothing, as their modes do."""
         known = {policy.agent or NO_AGENT for policy in policies}
         labels = {agent: label for agent, label in labels.items() if agent in known}
         if not labels:

@@ -216,7 +216,7 @@ class FollowUp(threading.Thread):
                 self._end.wait(5 * POLL)
 
     def _follow(self, watch: FileWatch | None) -> None:
-        """Until other rules are in force."""
+        """Follow the event log until other rules are in force."""
         version, stop = self._versions.active(), threading.Event()
         thread = threading.Thread(target=lambda: None)
         if self._config.follow:

@@ -45,7 +45,7 @@ class Metrics:
         self._decisions[action] += 1
 
     def write(self) -> None:
-        """For the other workers; a worker that is gone stays counted."""
+        """Write the counts for the other workers. Those of a worker that has ended stay counted."""
         if self._folder is None:
             return
         self._written = time.monotonic()
@@ -115,7 +115,7 @@ class Spans:
 
 
 class OpenTelemetrySpans(Spans):
-    """Of the tracer provider of the process, or of this one."""
+    """Spans of the given tracer provider, or else of that of the process."""
 
     def __init__(self, provider: Any = None) -> None:
         try:

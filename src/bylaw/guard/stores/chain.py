@@ -211,7 +211,7 @@ _SHORT = 16
 
 
 class Commitments:
-    """Of one transaction."""
+    """The digests of the records that one transaction has written."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, str | None]] = {}
@@ -228,7 +228,7 @@ class Commitments:
         found[key] = after if before is None else f"{before[:_SHORT] or 'unreadable'} {after or ''}"
 
     def take(self) -> bytes:
-        """As canonical JSON, `{table: {key: digest}}`."""
+        """Return the digests as canonical JSON, `{table: {key: digest}}`, and forget them."""
         if not self._found:
             return b""
         found, self._found = self._found, {}

@@ -52,13 +52,14 @@ def encode_both(data: dict[str, Any], **more: str) -> tuple[bytes, bytes]:
 
 @lru_cache(maxsize=256, typed=True)
 def _keys(*keys: Any) -> list[tuple[str, bytes]]:
-    """In their order, each with its JSON; nothing if one does not sort as it is or needs escapes."""
+    """The keys in canonical order, each with its JSON; none if one of them is not plain ASCII."""
     is_usual = all(type(key) is str and key.isascii() and key.isidentifier() for key in keys)
     return [(key, b'"%b":' % key.encode()) for key in sorted(keys)] if is_usual else []
 
 
 def decode(text: str | bytes) -> Any:
-    """By msgspec, in a third of the time; values that it rejects (NaN, lone surrogates, 1e400) are read by `json`."""
+    """Decode with msgspec, which takes a third of the time of `json`; the latter reads what msgspec rejects (NaN, lone
+    surrogates, 1e400)."""
     try:
         return _decode(text)
     except (ValueError, RecursionError):

@@ -25,11 +25,11 @@ class Forkable(Protocol):
     """members with a lower rank are locked first: a decision locks its session before it locks the store"""
 
     def before_fork(self) -> None:
-        """In the parent. Must not raise, and must not wait without limit."""
+        """Called in the parent. Must not raise, and must not wait without limit."""
         ...
 
     def after_fork(self, *, in_child: bool) -> None:
-        """In both processes. `before_fork` has not run if code outside Python has forked."""
+        """Called in both processes. `before_fork` has not run if code outside Python has forked."""
         ...
 
 

@@ -245,7 +245,7 @@ class Pruning:
             transaction.append_audit(self._now, PRUNED)
 
     def _left_of(self, transaction: SqliteTransaction, old: list[Digest]) -> dict[int, str]:
-        """Of a terminated session, the fact is left."""
+        """The digests of what is left: of a terminated session, that it was terminated."""
         ids = ", ".join(str(one.number) for one in old)
         return {one.number: one.digest for one in select_digests(transaction.execute, SESSIONS, f"id IN ({ids})", ())}
 

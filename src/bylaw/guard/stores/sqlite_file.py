@@ -106,7 +106,7 @@ def open_reader(path: str, *, busy_timeout: float, read_only: bool = False) -> s
 
 
 def _open_read_only(path: str, busy_timeout: float) -> sqlite3.Connection:
-    """Without any change of the file. Where no log can be created beside it, a file without one is read as it is."""
+    """Open the file without changing it. Where no log can be created beside it, a file without one is read as it is."""
     has_log = os.path.exists(f"{path}-wal")
     is_fixed = not has_log and not os.access(os.path.dirname(path), os.W_OK)
     uri = f"file:{quote(path)}?mode=ro" + ("&immutable=1" if is_fixed else "")

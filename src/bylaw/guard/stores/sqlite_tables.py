@@ -162,7 +162,7 @@ def review_columns(record: ReviewRecord, text: bytes) -> tuple[Any, ...]:
 
 
 def followed_columns(record: FollowRecord) -> tuple[Any, ...]:
-    """Those for searches."""
+    """The columns for searches."""
     return to_column(record.session), record.status, record.is_open, record.at
 
 
@@ -208,7 +208,7 @@ def select_digests(execute: Execute, table: str, condition: str, values: Any) ->
 
 
 def read_digest(execute: Execute, table: str, *key: str | bytes) -> str:
-    """Of one record, or NEW if it is not there."""
+    """The digest of one record; NEW if it is not there."""
     found = select_digests(execute, table, _IS[table], key)
     return found[0].digest if found else NEW
 

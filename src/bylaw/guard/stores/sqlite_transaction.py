@@ -152,7 +152,7 @@ class SqliteTransaction:
             self._known.pop(next(iter(self._known)))
 
     def _digest_before(self, key: str) -> str:
-        """Of what was read, and not of what should be there: somebody may have changed it past the store."""
+        """The digest of what was read, not of what should be there: somebody may have changed it past the store."""
         before, known = self._read_as[key], self._known.pop(key, None)
         if before is _ABSENT:
             return NEW

@@ -228,7 +228,7 @@ def _element(text: str, at: int, index: int) -> int | None:
 
 
 def _next(text: str, at: int) -> int:
-    """From the start of one value to the start of the next, or to the closing bracket."""
+    """The start of the value after the one that starts at `at`, or the closing bracket."""
     _, at = _value_end(text, at)
     at = _skip_space(text, at)
     return _skip_space(text, at + 1) if text[at] == "," else at

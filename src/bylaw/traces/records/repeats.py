@@ -1,4 +1,4 @@
-"""Records in which an object has a key twice: told, and what rules would look into is kept as text.
+"""Records in which an object has a key twice: this is reported, and values that rules look into stay text.
 
 The arguments of a call and what a tool returned become the JSON text that they were recorded as. Text with a key twice
 is not read by rules, so that no rule judges one of two values. Anywhere else the last one is read.

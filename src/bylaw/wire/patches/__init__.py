@@ -143,7 +143,7 @@ def pace_of(exchange: Exchange, library: Limits) -> BodyPace:
 
 
 def raise_late_failure(exchange: Exchange, library: Limits) -> None:
-    """Once the reply was read: it comes too late, or never."""
+    """Raise what the exchange says once the reply was read: it comes too late, or never."""
     if exchange.fails is not None:
         raise library.failure(exchange.fails)
     if library.read_timeout is not None and exchange.first_byte_delay > library.read_timeout:

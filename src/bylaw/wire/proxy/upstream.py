@@ -149,7 +149,7 @@ async def _tunnel(host: str, port: int, proxy: SplitResult, protocol: str | None
 
 
 async def connect(host: str, port: int, *, protocol: str | None = None) -> Streams:
-    """With a protocol, over TLS. Raises UpstreamFailure."""
+    """Open a connection; with a protocol, over TLS. Raises UpstreamFailure."""
     try:
         async with asyncio.timeout(CONNECT_PATIENCE):
             return await asyncio.open_connection(host, port, ssl=None if protocol is None else trust(protocol))

@@ -401,7 +401,7 @@ def _check_file(file: Path) -> None:
 
 
 def _is_there(file: Path) -> bool:
-    """Also if it is a link that leads nowhere. Raises NoRules if that cannot be found out."""
+    """Whether the file exists, also as a link that leads nowhere. Raises NoRules if that cannot be found out."""
     try:
         file.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -143,7 +143,7 @@ def _read(path: Path) -> tuple[dict[str, Any], str, _Backup]:
 
 
 def _program() -> list[str]:
-    """With its path: clients that are started from a desktop have a short PATH."""
+    """The command of Bylaw with its path: clients that are started from a desktop have a short PATH."""
     found = shutil.which("bylaw")
     return [found] if found is not None else [sys.executable, "-m", "bylaw"]
 

@@ -55,7 +55,7 @@ class Exchange:
         self._session.from_client(self.sent)
 
     def put(self, message: Message) -> None:
-        """With the id and the progress token that the client knows."""
+        """Queue a message for the client, with the id and the progress token that it knows."""
         body = message.body
         if self._session.is_shared and self._message is not None:
             params = params_of(body)

@@ -298,7 +298,7 @@ def _argument_headers(schema: Any, arguments: Mapping[str, Any], level: int = 0)
 
 
 def encode_value(text: str) -> str:
-    """As it is if a header can hold it, else in Base64."""
+    """The text as it is if a header can hold it, else in Base64."""
     if _SAFE.fullmatch(text) and not _ENCODED.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="

@@ -38,7 +38,7 @@ class Pins(Protocol):
     """whether a person who approves a change is noticed while a call waits"""
 
     def read(self, server: str) -> dict[str, ToolPin]:
-        """By the name of the tool."""
+        """The pins of a server, by the names of its tools."""
         ...
 
     def write(self, pins: Sequence[tuple[ToolPin, str]]) -> None:
@@ -49,7 +49,7 @@ class Pins(Protocol):
 
 
 class StoredPins:
-    """In the guard's store, and in its audit."""
+    """Pins in the guard's store, and in its audit."""
 
     can_wait = True
 

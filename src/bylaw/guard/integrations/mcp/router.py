@@ -175,7 +175,7 @@ class Router:
             self.servers[name].send(message)
 
     def _answer_to_server(self, message: Message) -> None:
-        """Back to the server that has asked, under the id that it knows."""
+        """Pass an answer of the client to the server that has asked, under the id that it knows."""
         name, mark, id = str(message.body["id"]).partition(SEPARATOR)
         try:
             own = json.loads(id) if mark and name in self._alive else None

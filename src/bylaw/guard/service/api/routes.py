@@ -233,7 +233,7 @@ def read_query(text: bytes, kind: type[Any]) -> Any:
 
 @cache
 def _parameters(kind: type[Any]) -> dict[str, Any]:
-    """Without `None`: a parameter that is left out has no value, and the text `null` is a text."""
+    """The types of parameters without `None`: one that is left out has no value, and the text `null` is a text."""
     hints = get_type_hints(kind)
     found = {}
     for name, hint in hints.items():

@@ -162,7 +162,7 @@ def show_until(context: TemplateContext, at: float | None) -> str:
 
 
 def _seconds(context: TemplateContext, at: Any) -> float | None:
-    """From now until then."""
+    """Seconds from now until then."""
     try:
         return float(at) - float(context.get("now", time.time()))
     except (OverflowError, ValueError, TypeError):

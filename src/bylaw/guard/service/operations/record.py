@@ -164,7 +164,7 @@ def read_said(kind: str, said: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def encode_view(view: Any) -> bytes:
-    """As JSON. A name that was refused for it may hold half of a character, which becomes a question mark."""
+    """The view as JSON. A name that was refused for it may hold half of a character, which becomes a question mark."""
     try:
         return msgspec.json.encode(view)
     except UnicodeEncodeError:
@@ -183,7 +183,7 @@ def newest_events(store: GuardStore, *, before: int | None = None, most: int = M
 
 
 def _rules_of(view: DecisionView) -> set[str]:
-    """Those that matched or decided."""
+    """The rules that matched or decided."""
     matched = {str(one.get("rule")) for one in view.matches}
     return matched if view.decided_by is None else matched | {str(view.decided_by)}
 

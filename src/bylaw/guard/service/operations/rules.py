@@ -202,9 +202,9 @@ class Rules:
         return self._versions.release(version, by=by, note=note or f"text of {version_id}", expected=expected)
 
     def rollback(self, *, by: str, note: str = "", to: str | None = None, expected: str | None = None) -> RuleVersion:
-        """Back to a version that was in force, by default to the one before the one in force; after a rollback, to the
-        one before the version that it brought back. `expected`: the version that the caller has seen in force. Raises
-        Conflict."""
+        """Go back to a version that was in force: by default to the one before the one in force, or after a rollback to
+        the one before the version that it brought back. `expected`: the version that the caller has seen in force.
+        Raises Conflict."""
         active = self._versions.active()
         check_expected(expected, active.id)
         target = self._versions.earlier(active) if to is None else to

@@ -165,7 +165,7 @@ class Sessions:
         return bool(rows), next((agent for agent in map(_agent, rows) if agent is not None), None)
 
     def agent_of_call(self, session: str, call_id: str) -> str | None:
-        """Whose call it is, if it was allowed and neither its result nor its release was told; empty for no agent."""
+        """Whose call it is, if it was allowed and neither its result nor a release was reported; empty: no agent."""
         agent = None
         for row in self._store.events(session=self._guard.session_key(session), limit=MOST_EVENTS):
             view = decision_view(row)
@@ -370,8 +370,8 @@ class SessionOwners:
             self._allowed[session, decision.call_id] = decision.agent or ""
 
     def check_closed(self, who: Principal, session: str, call_id: str, problem: NotOpen) -> None:
-        """A call that is not open may have its result told if it was allowed, and no rule has kept it open. Raises the
-        problem, or Forbidden."""
+        """The result of a call that is not open may be reported if it was allowed, and no rule keeps it open. Raises
+        the problem, or Forbidden."""
         agent = None if self._keeps_open() else self._allowed.pop((session, call_id), None)
         if agent is None:
             agent = self._sessions.agent_of_call(session, call_id)

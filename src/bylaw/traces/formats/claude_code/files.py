@@ -162,7 +162,7 @@ class StoredOutputs:
         return [f"{what} cut short, for the file that holds all of it is not there or too long"]
 
     def _read(self, recorded: str) -> bytes | None:
-        """Of the recorded path, which may be from another machine, only the file name is used."""
+        """Read the file of this name here: the recorded path may be of another machine."""
         name = recorded.replace("\\", "/").rsplit("/", 1)[-1]
         if self._folder is None or name in ("", ".", "..") or "\0" in name:
             return None

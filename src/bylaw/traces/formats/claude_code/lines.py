@@ -21,7 +21,9 @@ from bylaw.traces.records.problems import Problems
 
 SPOKEN = ("user", "assistant")
 ANNOTATIONS = ("summary", "system", "result")
-"""kinds of lines that become annotations; lines of other kinds do not concern the agent"""
+"""kinds of lines that become annotations; lines of other kinds do not concern the agent, except `PROGRESS`"""
+PROGRESS = "progress"
+"""a line that may hold a line of a subagent"""
 _AHEAD = 8 << 20
 """bytes: parts of one response, and a subagent and the result of the call that started it, are nearer to each other"""
 _TEXTS = ("type", "uuid", "sessionId", "session_id", "agentId", "parent_tool_use_id", "requestId")
@@ -40,6 +42,8 @@ class Line(Struct, gc=False):
     timestamp: Any = None
     message: Any = None
     toolUseResult: Raw = Raw()
+    data: Raw = Raw()
+    parentToolUseID: Any = None
 
     @property
     def at(self) -> str | None:
@@ -74,7 +78,33 @@ def line_of(value: Any) -> Line:
         timestamp=value.get("timestamp"),
         message=value.get("message"),
         toolUseResult=Raw(msgspec.json.encode(value.get("toolUseResult"))),
+        data=Raw(msgspec.json.encode(value.get("data"))),
+        parentToolUseID=value.get("parentToolUseID"),
     )
+
+
+class _Progress(Struct, gc=False):
+    type: str | None = None
+    agentId: str | None = None
+    message: Raw = Raw()
+
+
+_decode_progress = msgspec.json.Decoder(_Progress).decode
+
+
+def line_inside(progress: Line) -> tuple[Line, bytes] | None:
+    """The line of a subagent that a line of the session repeats, and its JSON."""
+    try:
+        data = _decode_progress(progress.data)
+        inner = _decode_line(data.message) if data.type == "agent_progress" and data.message else None
+    except REFUSED:
+        return None
+    if inner is None or inner.type not in SPOKEN:
+        return None
+    inner.isSidechain, inner.agentId = True, data.agentId
+    caller = progress.parentToolUseID
+    inner.parent_tool_use_id = caller if isinstance(caller, str) else None
+    return inner, bytes(data.message)
 
 
 def line_hash(line: bytes) -> int:

@@ -178,7 +178,7 @@ class Agents:
         """by their ids, and by the prompts that they pass on"""
 
     def notes(self) -> list[str]:
-        """For a file without any line of the session itself."""
+        """Notes on a file without any line of the session itself."""
         if not self._runs:
             return []
         session = next(iter(self._runs))[0]

@@ -120,7 +120,7 @@ class IssuedCalls:
         return False
 
     def _find(self, run: Run) -> IssuedCall | None:
-        """By the id of the call; else the open call of that tool with the same arguments; else the first open one."""
+        """Find the call by its id; else the open call of that tool with the same arguments; else the first open one."""
         tool = run.tool
         if tool.call_id is not None and (known := self._by_id.get(tool.call_id)):
             return _latest(known, run.when)

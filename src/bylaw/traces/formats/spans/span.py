@@ -169,7 +169,7 @@ class ToolRun(Struct, kw_only=True):
     def recorded(
         cls, name: str, arguments: Any, result: Any, *, call_id: str | None, failed: bool, namespace: str | None = None
     ) -> ToolRun:
-        """From what a span says, in whatever it is wrapped. The result may name the call that it answers."""
+        """The execution that a span records, however its values are wrapped. The result may name its call."""
         given, raw = tool_arguments(arguments)
         found = tool_result(result)
         is_error = None if found is None else found.is_error
