@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 import bylaw
+from bylaw.model.events import ToolResult
 from tests.record.model_clients import notes, read, responses
 from tests.record.server import Server
 
@@ -71,6 +72,25 @@ def test_a_call_of_pydantic_ai_is_recorded_with_its_tools(tmp_path: Path) -> Non
     first, last = responses(read(tmp_path / "run.jsonl"))
     assert [call.name for call in first.tool_calls] == ["find_order"] and last.text == "It is on its way."
     assert "sent on Monday" in (tmp_path / "run.jsonl").read_text()
+
+
+def test_a_tool_of_pydantic_ai_that_asks_for_a_retry_has_failed(tmp_path: Path) -> None:
+    from pydantic_ai import Agent, ModelRetry
+    from pydantic_ai.models.test import TestModel
+
+    agent, tries = Agent(TestModel()), iter((True, False))
+
+    @agent.tool_plain
+    def find_order(order: str) -> str:
+        if next(tries):
+            raise ModelRetry("no such order")
+        return "sent on Monday"
+
+    with bylaw.record(tmp_path / "run.jsonl"):
+        asyncio.run(agent.run("Where is A-17?"))
+    first, second = (one for one in read(tmp_path / "run.jsonl").events if isinstance(one, ToolResult))
+    assert first.is_error is True and "no such order" in str(first.content) and second.content == "sent on Monday"
+    assert first.call is not None and first.call.name == "find_order"
 
 
 def _streamed_by_pydantic_ai(reads_all: bool) -> Any:

@@ -324,6 +324,8 @@ def _calls_from_pydantic(model: Any, args: Any, kwargs: Any, response: Any) -> l
 
 
 def _pydantic_messages(message: Any) -> Iterator[Json]:
+    from bylaw.traces.formats.pydantic_ai import FAILED  # loads the readers of chats
+
     if message.kind == "response":
         text = "".join(part.content for part in message.parts if part.part_kind == "text")
         calls = [
@@ -340,6 +342,11 @@ def _pydantic_messages(message: Any) -> Iterator[Json]:
             role = "system" if part.part_kind == "system-prompt" else "user"
             yield {"role": role, "content": part.content if isinstance(part.content, str) else plain(part.content)}
         elif part.part_kind == "tool-return":
-            yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.model_response_str()}
+            failed = {"is_error": True} if getattr(part, "outcome", None) in FAILED else {}
+            content = part.model_response_str()
+            yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": content, **failed}
+        elif part.part_kind == "retry-prompt" and part.tool_name is not None:
+            content = part.model_response()
+            yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": content, "is_error": True}
         else:
             yield {"role": "user", "content": plain(part.content)}

@@ -10,7 +10,8 @@ from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, text_field, type_name
 
 _KINDS = ("request", "response")
-_FAILED = frozenset(("failed", "retried", "denied", "interrupted"))
+FAILED = frozenset(("failed", "retried", "denied", "interrupted"))
+"""outcomes of a call that returned no result"""
 _NOT_CONTENT = frozenset(
     ("instruction", "instruction-delta", "instruction-digest", "instruction-baseline", "tool-availability-delta",
      "capability-load-delta", "model-settings-delta")
@@ -109,6 +110,6 @@ def _result(part: dict[str, Any]) -> dict[str, Any]:
         "tool_call_id": part.get("tool_call_id"),
         "name": part.get("tool_name"),
         "content": part.get("content"),
-        "is_error": None if not isinstance(outcome, str) else outcome in _FAILED,
+        "is_error": None if not isinstance(outcome, str) else outcome in FAILED,
         "timestamp": part.get("timestamp"),
     }
