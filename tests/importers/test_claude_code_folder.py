@@ -261,3 +261,78 @@ def test_only_files_of_the_sessions_own_folder_are_read(
 def test_a_session_from_a_pipe_has_nothing_beside_it() -> None:
     trace = load_trace(lines(*OWN))
     assert story(trace)[-1] == "1 response done"
+
+
+# A session whose subagents have no files: what its own file tells about them
+
+
+def progress(uuid: str, agent: str, inner: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    data = {"type": "agent_progress", "agentId": agent, "message": inner, "normalizedMessages": []}
+    about = {"type": "progress", "uuid": uuid, "sessionId": "s1", "isSidechain": False, "timestamp": inner["timestamp"]}
+    return {**about, "data": data, "toolUseID": f"agent_{uuid}", "parentToolUseID": "c1", **rest}
+
+
+def told(inner: dict[str, Any]) -> dict[str, Any]:
+    return {key: inner[key] for key in ("type", "uuid", "timestamp", "message")}
+
+
+STARTED = [
+    line("user", "u1", None, "go", 1),
+    line("assistant", "a1", "u1", [use("c1", "Task", prompt="p", subagent_type="scout")], 2, message={"id": "m1"}),
+]
+WORK = [
+    line("user", "x1", None, "p", 3),
+    line("assistant", "x2", "x1", [use("k1", command="ls")], 4, message={"id": "n1"}),
+    line("assistant", "x3", "x2", [use("k2", command="rm -rf /data")], 5, message={"id": "n1"}),
+    line("user", "x4", "x2", [returned("k1", "files")], 6),
+    line("user", "x5", "x3", [returned("k2", "removed")], 7),
+]
+PROGRESS = [progress(f"p{number}", "one", told(one)) for number, one in enumerate(WORK)]
+
+
+def returns(**about: Any) -> list[dict[str, Any]]:
+    result = {"agentId": "one", "totalToolUseCount": 2, "status": "completed", **about}
+    return [
+        line("user", "r1", "a1", [returned("c1", "done")], 10, toolUseResult=result),
+        line("assistant", "a2", "r1", "done", 12, message={"id": "m2"}),
+    ]
+
+
+def test_what_a_session_repeats_of_a_subagent_without_a_file_is_its_run(tmp_path: Path) -> None:
+    again = progress("p9", "one", told(WORK[2]))
+    path = session(tmp_path, *STARTED, *PROGRESS, again, *returns())
+    trace = load_trace(path)
+    assert trace.problems == ()
+    assert [(r.origin.run, r.origin.parent_run, r.origin.agent, len(r.tool_calls)) for r in responses(trace)] == [
+        (None, None, None, 1),
+        ("one", "s1", "scout", 2),
+        (None, None, None, 0),
+    ]
+    assert [(call.name, call.arguments) for call in calls(trace)][1:] == [
+        ("Bash", {"command": "ls"}),
+        ("Bash", {"command": "rm -rf /data"}),
+    ]
+    assert [result.content for result in results(trace)] == ["files", "removed", "done"]
+
+
+@pytest.mark.parametrize("own", ["file", "lines"])
+def test_what_a_session_repeats_of_a_subagent_counts_once(tmp_path: Path, own: str) -> None:
+    sidechain = [{**one, "isSidechain": True, "agentId": "one"} for one in WORK] if own == "lines" else []
+    path = session(tmp_path, *STARTED, *PROGRESS, *sidechain, *returns())
+    if own == "file":
+        subagent(tmp_path, "one", *WORK)
+    trace = load_trace(path)
+    assert trace.problems == ()
+    assert [call.name for call in calls(trace)] == ["Task", "Bash", "Bash"]
+
+
+@pytest.mark.parametrize("about", [{}, {"agentId": None}, {"totalToolUseCount": None, "status": "async_launched"}])
+def test_calls_of_a_subagent_that_are_nowhere_are_told(tmp_path: Path, about: dict[str, Any]) -> None:
+    trace = load_trace(session(tmp_path, *STARTED, *returns(**about)))
+    assert [problem.code for problem in trace.problems] == ["unread-content"]
+    assert [response.unread for response in responses(trace)] == [("*",), ()]
+
+
+def test_a_subagent_that_called_nothing_lacks_nothing(tmp_path: Path) -> None:
+    trace = load_trace(session(tmp_path, *STARTED, *returns(totalToolUseCount=0)))
+    assert (trace.problems, [response.unread for response in responses(trace)]) == ((), [(), ()])

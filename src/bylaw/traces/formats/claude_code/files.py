@@ -243,6 +243,8 @@ class SubagentFiles:
     def __init__(self, path: str | None, own: SessionFile, problems: Problems) -> None:
         """`path`: the session's own file."""
         self.waiting: list[tuple[float, int, _WaitingFile]] = []
+        self.runs: set[str | None] = set()
+        """the subagents whose files are read"""
         self._records: list[Records] = []
         self._skipped = 0
         self._misdescribed = int(own.is_misdescribed)
@@ -255,6 +257,7 @@ class SubagentFiles:
             ignored = Problems(source.name, skip_bad=True)
             blocks = Records(source, Layout.LINES, ignored).blocks()
             file = describe_file(name, Branches(raw for block in blocks for raw, _ in block), own.outputs)
+            self.runs.add(file.run)
             self._misdescribed += file.is_misdescribed
             start = math.inf if file.branches.start is None else file.branches.start
             whole = SidecarProblems(name, problems)

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from bylaw.traces.formats.record import UNREAD, Record, decode, text_field
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.records.jsontext import REFUSED
+from bylaw.traces.records.jsontext import REFUSED, decode_quickly
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Problems
 
@@ -92,19 +92,24 @@ class _Progress(Struct, gc=False):
 _decode_progress = msgspec.json.Decoder(_Progress).decode
 
 
-def line_inside(progress: Line) -> tuple[Line, bytes] | None:
-    """The line of a subagent that a line of the session repeats, and its JSON."""
+def line_inside(data: Raw, caller: Any) -> tuple[Line, int] | None:
+    """The line of a subagent that a line of the session repeats, and its hash."""
     try:
-        data = _decode_progress(progress.data)
-        inner = _decode_line(data.message) if data.type == "agent_progress" and data.message else None
+        found = _decode_progress(data)
     except REFUSED:
         return None
-    if inner is None or inner.type not in SPOKEN:
+    if found.type != "agent_progress" or not found.message:
         return None
-    inner.isSidechain, inner.agentId = True, data.agentId
-    caller = progress.parentToolUseID
-    inner.parent_tool_use_id = caller if isinstance(caller, str) else None
-    return inner, bytes(data.message)
+    line = line_of(decode_quickly(bytes(found.message)))
+    line.isSidechain, line.agentId = True, found.agentId
+    line.parent_tool_use_id = caller if isinstance(caller, str) else None
+    return (line, line_hash(bytes(found.message))) if line.type in SPOKEN else None
+
+
+def response_id(line: Line) -> str | None:
+    """The id that all lines of one response have."""
+    id = line.message.get("id") if isinstance(line.message, dict) else None
+    return id if id and isinstance(id, str) else line.requestId
 
 
 def line_hash(line: bytes) -> int:
@@ -131,6 +136,8 @@ class _Skim(Struct, gc=False):
     timestamp: str | None = None
     message: _Message | None = None
     toolUseResult: Raw = Raw()
+    agentId: Any = None
+    data: Raw = Raw()
 
 
 class _ResultBlock(Struct, gc=False):
@@ -139,6 +146,8 @@ class _ResultBlock(Struct, gc=False):
 
 class _Subagent(Struct, gc=False):
     agentId: str | None = None
+    totalToolUseCount: Any = None
+    status: Any = None
 
 
 _decode_skim = msgspec.json.Decoder(_Skim).decode
@@ -168,6 +177,10 @@ class Branches:
         """hashes of lines that stand in the file more than once"""
         self.callers: dict[str, str] = {}
         """the call that started a subagent, by the id of the subagent"""
+        self.worked: dict[str, str | None] = {}
+        """calls whose result says that a subagent made calls, or still runs, with the id of the subagent if known"""
+        self.agents: dict[str, bool] = {}
+        """subagents that have lines here, and whether these are lines of their own"""
         self.start: float | None = None
         """the first time of the file"""
         self._parts: dict[str, int] = {}
@@ -203,6 +216,10 @@ class Branches:
         """The first line of the subagent that a line belongs to."""
         return self._roots.get(uuid, uuid)
 
+    @property
+    def has_sidechain(self) -> bool:
+        return bool(self._roots)
+
     def _add(self, found: _Skim, line: bytes) -> None:
         if self.start is None and found.timestamp is not None:
             self.start = moment(found.timestamp)[0]
@@ -217,6 +234,8 @@ class Branches:
             id = message.id or found.requestId
             if id is not None:
                 self._parts[id] = self._parts.get(id, 0) + 1
+        elif found.type == PROGRESS and b'"agent_progress"' in line:
+            self._add_progress(found)
         if uuid is None:
             return
         nearest = self._nearest.get(parent) if parent is not None else None
@@ -228,7 +247,9 @@ class Branches:
         if found.isSidechain:
             above = parent or found.logicalParentUuid
             self._roots[uuid] = self._roots.get(above, uuid) if above is not None else uuid
-        if message is not None and found.toolUseResult and b'"agentId"' in line:
+            if isinstance(found.agentId, str):
+                self.agents[found.agentId] = True
+        if message is not None and found.toolUseResult and (b'"agentId"' in line or b'"totalToolUseCount"' in line):
             self._add_caller(found)
 
     def _add_message(self, found: _Skim, uuid: str, nearest: str | None, id: str | None, line: bytes) -> None:
@@ -247,12 +268,26 @@ class Branches:
     def _add_caller(self, found: _Skim) -> None:
         """The result of a call that started a subagent holds the subagent's id."""
         try:
-            agent = _decode_subagent(found.toolUseResult).agentId
+            result = _decode_subagent(found.toolUseResult)
         except REFUSED:
             return
-        calls = _call_ids(found)
-        if agent is not None and calls:
-            self.callers[agent] = calls[0]
+        for call in _call_ids(found)[:1]:
+            if result.agentId is not None:
+                self.callers[result.agentId] = call
+            if result.totalToolUseCount or result.status == "async_launched":
+                self.worked[call] = result.agentId
+
+    def _add_progress(self, found: _Skim) -> None:
+        inside = line_inside(found.data, None)
+        if inside is None or inside[1] in self._seen:
+            return
+        self._seen.add(inside[1])
+        line = inside[0]
+        if line.agentId is not None:
+            self.agents.setdefault(line.agentId, False)
+        id = response_id(line)
+        if line.type == "assistant" and id is not None:
+            self._parts[id] = self._parts.get(id, 0) + 1
 
 
 def _call_ids(found: _Skim) -> list[str]:

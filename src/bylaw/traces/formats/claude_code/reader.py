@@ -8,218 +8,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
-from bylaw.model.events import Event, Locator, Origin
-from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import AssistantContent, Result
-from bylaw.traces.assembly.conversation import Conversation, Prefix, Settings, truncation_notes
-from bylaw.traces.formats.chat import read_recorded_usage
+from bylaw.model.events import Event, Origin
+from bylaw.traces.assembly.conversation import truncation_notes
 from bylaw.traces.formats.chat_message import read_assistant, results_in, role_of
+from bylaw.traces.formats.claude_code.conversations import AgentConversation, Agents, Input, PendingResponse, Shared
 from bylaw.traces.formats.claude_code.files import SessionFile, StoredOutputs, SubagentFiles, describe_file, folder_of
-from bylaw.traces.formats.claude_code.lines import ANNOTATIONS, SPOKEN, Branches, Line, line_hash, line_of, lines_of
-from bylaw.traces.formats.reader import AssemblingReader, OpenedFile, add_answer, remember
+from bylaw.traces.formats.claude_code.lines import (
+    ANNOTATIONS,
+    PROGRESS,
+    SPOKEN,
+    Branches,
+    Line,
+    line_hash,
+    line_inside,
+    line_of,
+    lines_of,
+    response_id,
+)
+from bylaw.traces.formats.reader import AssemblingReader, OpenedFile, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, text_field, type_name
 from bylaw.traces.formats.spans.attributes import latency_ms, moment
 from bylaw.traces.records.lines import Block
 
-# The conversations of a session's agents: the messages so far, the pending response, and who started whom
-
-
-_MOST_INPUTS = 100
-"""lines that wait for the rest of a response"""
-_MOST_CALLS = 1000
-
-
-class Input(Struct, eq=False):
-    """A user's message, with the results in it and the latency of each."""
-
-    message: Any
-    results: list[tuple[Result, float | None]]
-    at: str | None
-    source: Locator
-    when: float | None = None
-    blocks: int = 0
-    """the blocks of the pending response that came before it"""
-
-
-class PendingResponse(Struct, eq=False):
-    """A response that is written over several lines, one content block each, all with the id of the message.
-
-    Tools may run while it is being written, so inputs may come before it is complete.
-    """
-
-    record: Record
-    id: str | None
-    message: dict[str, Any]
-    answer: AssistantContent | None
-    """the content of the message, as long as it is one line"""
-    at: str | None
-    source: Locator
-    asked_at: float | None
-    """the time of the latest input before it"""
-    ended_at: float | None
-    inputs: list[Input] = []
-
-    def add(self, message: dict[str, Any], ended_at: float | None) -> None:
-        """Add one more line. Each line has the usage of the whole response so far, so the last one is final."""
-        self.message["content"] += message["content"]
-        self.answer = None
-        for line in reversed(self.inputs):
-            if line.when is None or ended_at is None or line.when <= ended_at:
-                break
-            line.blocks = len(self.message["content"])  # this line was written late
-        for key in ("usage", "stop_reason", "model"):
-            if message.get(key) is not None:
-                self.message[key] = message[key]
-        self.ended_at = ended_at if ended_at is not None else self.ended_at
-
-    @property
-    def may_wait(self) -> bool:
-        return len(self.inputs) < _MOST_INPUTS
-
-
-class Shared(Struct, eq=False):
-    """State that all agents of a session share."""
-
-    assembler: Assembler
-    counted: dict[str, None] = {}
-    """the latest responses whose usage was emitted"""
-    prefixes: dict[str, Prefix] = {}
-    """the messages up to lines that another line follows later on"""
-    is_truncated: bool = False
-
-
-class AgentConversation:
-    """One agent's part of a session."""
-
-    __slots__ = ("_shared", "conversation", "input_at", "origin", "pending", "reached")
-
-    def __init__(self, origin: Origin, shared: Shared) -> None:
-        self._shared = shared
-        self.origin = origin
-        self.pending: PendingResponse | None = None
-        self.input_at: float | None = None
-        self.reached: list[str] = []
-        """lines that another line follows later on, until everything that belongs to them is emitted"""
-        self.begin_afresh()
-        self.origin = self.conversation.origin
-
-    def begin_afresh(self) -> None:
-        """From here on the model no longer sees the earlier messages."""
-        assembler = self._shared.assembler
-        self.conversation = Conversation(assembler, assembler.buffer_for(self.origin), Settings(), bounded=True)
-
-    def add_input(self, line: Input) -> None:
-        self.conversation.add_input(line.message, line.source)
-        for result, took in line.results:
-            self.conversation.add_result(
-                line.source, line.at, result.call_id, result.content, is_error=result.is_error, latency_ms=took
-            )
-
-    def respond(self) -> None:
-        """Emit the pending response: no further line belongs to it."""
-        pending, self.pending = self.pending, None
-        if pending is None:
-            return
-        record, message, conversation, shared = pending.record, pending.message, self.conversation, self._shared
-        is_counted = pending.id in shared.counted  # lines of the same response stand far before these
-        add_answer(
-            conversation,
-            record,
-            pending.answer or read_assistant(message),
-            pending.source,
-            at=pending.at,
-            model=text_field(message, "model"),
-            stop_reason=text_field(message, "stop_reason"),
-            latency_ms=latency_ms(pending.asked_at, pending.ended_at),
-            usage=None if is_counted else read_recorded_usage(record, message, ("message", "usage")),
-        )
-        if pending.id is not None:
-            remember(shared.counted, pending.id, None)
-        conversation.add_message({"role": "assistant", "content": message["content"]})
-        shared.is_truncated = shared.is_truncated or conversation.is_truncated
-        for number, line in enumerate(pending.inputs):
-            self.add_input(line)
-            if line.blocks < len(message["content"]):
-                following = pending.inputs[number + 1 : number + 2]
-                end = following[0].blocks if following else None
-                blocks = message["content"][line.blocks : end]
-                ids = (block.get("id") for block in blocks if isinstance(block, dict))
-                conversation.place_calls(id for id in ids if isinstance(id, str))
-
-    def save_prefixes(self) -> None:
-        """Everything that belongs to the reached lines is emitted, so store the messages up to them."""
-        for uuid in self.reached:
-            self._shared.prefixes[uuid] = self.conversation.prefix()
-        self.reached.clear()
-
-    def go_back(self, uuid: str) -> None:
-        """What follows continues from this line, not from the line before."""
-        before = self._shared.prefixes.get(uuid)
-        self.begin_afresh()
-        for message in before.get() if before is not None else ():
-            self.conversation.add_message(message)
-
-
-class _AgentCall(Struct, eq=False):
-    """A call that may start a subagent."""
-
-    origin: Origin
-    kind: str | None
-
-
-class Agents:
-    """Finds the subagent that a line belongs to, and who started it."""
-
-    def __init__(self) -> None:
-        self._runs: dict[tuple[str, str], Origin] = {}
-        self._calls: dict[str, _AgentCall] = {}
-        """by their ids, and by the prompts that they pass on"""
-
-    def notes(self) -> list[str]:
-        """Notes on a file without any line of the session itself."""
-        if not self._runs:
-            return []
-        session = next(iter(self._runs))[0]
-        return [f"only the part of a subagent is here: session `{session}` has a file of its own"]
-
-    def add_call(self, block: dict[str, Any], origin: Origin) -> None:
-        input = block.get("input")
-        kind = input.get("subagent_type") if isinstance(input, dict) else None
-        prompt = input.get("prompt") if isinstance(input, dict) else None
-        for key in (prompt, block.get("id")):
-            if isinstance(key, str) and isinstance(prompt, str):
-                self._calls[key] = _AgentCall(origin, kind if isinstance(kind, str) else None)
-        while len(self._calls) > _MOST_CALLS:
-            del self._calls[next(iter(self._calls))]
-
-    def origin_of(self, line: Line, session: str, file: SessionFile, callers: dict[str, str]) -> Origin:
-        """The origin of a line that a subagent wrote."""
-        caller = line.parent_tool_use_id
-        root = "1" if line.uuid is None else file.branches.root_of(line.uuid)
-        run = line.agentId or caller or file.run or root
-        known = self._runs.get((session, run))
-        if known is None:
-            known = self._runs[session, run] = self._begin(line, session, run, file, caller or callers.get(run))
-        return known
-
-    def _begin(self, line: Line, session: str, run: str, file: SessionFile, caller: str | None) -> Origin:
-        prompt = line.message.get("content") if isinstance(line.message, dict) else None
-        keys = [file.caller if file.run == run else None, caller, prompt]
-        call = next((self._calls[key] for key in keys if isinstance(key, str) and key in self._calls), None)
-        return Origin(
-            session,
-            run=run,
-            parent_run=(call.origin.run if call is not None else None) or session,
-            agent=(file.agent if file.run == run else None) or (call.kind if call is not None else None),
-            parent_agent=call.origin.agent if call is not None else None,
-        )
-
-
 _SYNTHETIC = "<synthetic>"
 """the model of messages that the program itself inserted: the text of an error, unless it says that it is none"""
 _CONTENT = (str, list)
+NO_LINES = "a subagent worked for this call, and its lines are not here, nor in `<session>/subagents/` beside the file"
 
 
 def claims(value: Any) -> bool:
@@ -248,6 +62,8 @@ class ClaudeCodeReader(AssemblingReader):
         self._session = "1"
         self._jumps = self._repeats = 0
         self._seen: set[int] = set()
+        self._told: set[int] = set()
+        """lines of subagents that were read inside others"""
         self._called_at: dict[str, float] = {}
 
     def read(self, block: Block) -> list[Event]:
@@ -316,6 +132,18 @@ class ClaudeCodeReader(AssemblingReader):
             self._read_message(record, line, kind, file)
         elif kind in ANNOTATIONS:
             self._read_annotation(record, line, kind, file)
+        elif kind == PROGRESS:
+            self._read_progress(record, line, file)
+
+    def _read_progress(self, record: Record, line: Line, file: SessionFile) -> None:
+        """Read a line of a subagent inside a line of the session, unless the subagent has lines of its own."""
+        inside = line_inside(line.data, line.parentToolUseID)
+        if inside is None or inside[1] in self._told:
+            return
+        self._told.add(inside[1])
+        told, agent = inside[0], inside[0].agentId
+        if agent is None or not (agent in self._subagents.runs or file.branches.agents.get(agent)):
+            self._read_message(record, told, str(told.type), file)
 
     def _read_annotation(self, record: Record, line: Line, kind: str, file: SessionFile) -> None:
         value = record.value
@@ -370,8 +198,7 @@ class ClaudeCodeReader(AssemblingReader):
                     self._agents.add_call(block, agent.origin)
                     if when is not None and isinstance(call_id := block.get("id"), str):
                         remember(self._called_at, call_id, when)
-        id = message.get("id")
-        id = id if id and type(id) is str else line.requestId
+        id = response_id(line)
         if id is not None and agent.pending is not None and agent.pending.id == id:
             agent.pending.add(whole, when)
         else:
@@ -391,6 +218,10 @@ class ClaudeCodeReader(AssemblingReader):
             called = self._called_at.pop(result.call_id, None) if result.call_id is not None else None
             results.append((file.outputs.complete(result, line.toolUseResult), latency_ms(called, when)))
         found = Input(message, results, line.at, record.locator(), when)
+        if file.branches.worked:
+            found.lacks_calls = any(self._lacks_subagent(result.call_id, file) for result, _ in results)
+            if found.lacks_calls:
+                record.warn("unread-content", NO_LINES, ("toolUseResult",))
         if agent.pending is not None and agent.pending.may_wait:
             found.blocks = len(agent.pending.message["content"])
             agent.pending.inputs.append(found)
@@ -400,6 +231,15 @@ class ClaudeCodeReader(AssemblingReader):
         else:
             self._continue(agent, record, line, file)
         agent.add_input(found)
+
+    def _lacks_subagent(self, call_id: str | None, file: SessionFile) -> bool:
+        """Whether a call started a subagent that worked, and no line of it is anywhere."""
+        if call_id not in file.branches.worked:
+            return False
+        agent, branches = file.branches.worked[call_id], (file.branches, self._file.branches)
+        if agent is None:
+            return not file.branches.has_sidechain
+        return agent not in self._subagents.runs and not any(agent in one.agents for one in branches)
 
     def _continue(self, agent: AgentConversation, record: Record, line: Line, file: SessionFile) -> None:
         """Start something new: after the line before, or after a line that the user went back to."""
