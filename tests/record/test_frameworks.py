@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 import bylaw
@@ -54,6 +54,17 @@ def test_a_model_of_langchain_is_recorded(ask: Any, tmp_path: Path) -> None:
     assert said.text == "It is on its way." and said.request is not None
     assert [one["content"] for one in said.request.messages or ()] == ["be kind", "Where is A-17?"]
     assert (said.request.metadata or {})["carried_by"] == "langchain"
+
+
+def test_a_tool_of_langchain_that_has_failed_is_recorded_as_failed(tmp_path: Path) -> None:
+    call = {"name": "find_order", "args": {"order": "A-17"}, "id": "c1"}
+    failed = ToolMessage("no such order", tool_call_id="c1", status="error")
+    model = GenericFakeChatModel(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("There is none.")]))
+    with bylaw.record(tmp_path / "run.jsonl"):
+        asked = model.invoke(ASKED)
+        model.invoke([*ASKED, asked, failed])
+    (result,) = (one for one in read(tmp_path / "run.jsonl").events if isinstance(one, ToolResult))
+    assert (result.call_id, result.content, result.is_error) == ("c1", "no such order", True)
 
 
 def test_a_call_of_pydantic_ai_is_recorded_with_its_tools(tmp_path: Path) -> None:

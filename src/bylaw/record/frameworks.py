@@ -220,8 +220,14 @@ def _calls_from_langchain(model: Any, args: Any, kwargs: Any, result: Any) -> It
 def _chat_call(model: Any, messages: Any, message: Any, kwargs: Any) -> ModelCall:
     from langchain_core.messages import convert_to_openai_messages
 
+    converted: list[Json] = []
+    for one in messages:
+        parts = convert_to_openai_messages([one])
+        if getattr(one, "status", None) == "error":  # of a tool; OpenAI's messages have no place for it
+            parts = [{**part, "is_error": True} for part in parts]
+        converted += parts
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
-    request = {"model": name, "messages": convert_to_openai_messages(messages)}
+    request = {"model": name, "messages": converted}
     if kwargs.get("tools"):
         request["tools"] = kwargs["tools"]
     return _chat("langchain", request, None if message is None else convert_to_openai_messages([message])[0])
