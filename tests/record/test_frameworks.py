@@ -67,6 +67,16 @@ def test_a_tool_of_langchain_that_has_failed_is_recorded_as_failed(tmp_path: Pat
     assert (result.call_id, result.content, result.is_error) == ("c1", "no such order", True)
 
 
+def test_a_call_of_langchain_whose_arguments_are_no_json_is_recorded(tmp_path: Path) -> None:
+    invalid = {"name": "find_order", "args": '{"order": ', "id": "c1", "error": "no JSON", "type": "invalid_tool_call"}
+    with bylaw.record(tmp_path / "run.jsonl"):
+        GenericFakeChatModel(messages=iter([AIMessage("", invalid_tool_calls=[invalid])])).invoke(ASKED)
+    (said,) = responses(read(tmp_path / "run.jsonl"))
+    assert [(call.name, call.call_id, call.raw_arguments) for call in said.tool_calls] == [
+        ("find_order", "c1", '{"order": ')
+    ]
+
+
 def test_a_call_of_pydantic_ai_is_recorded_with_its_tools(tmp_path: Path) -> None:
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel

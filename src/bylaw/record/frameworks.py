@@ -218,19 +218,25 @@ def _calls_from_langchain(model: Any, args: Any, kwargs: Any, result: Any) -> It
 
 
 def _chat_call(model: Any, messages: Any, message: Any, kwargs: Any) -> ModelCall:
-    from langchain_core.messages import convert_to_openai_messages
-
-    converted: list[Json] = []
-    for one in messages:
-        parts = convert_to_openai_messages([one])
-        if getattr(one, "status", None) == "error":  # of a tool; OpenAI's messages have no place for it
-            parts = [{**part, "is_error": True} for part in parts]
-        converted += parts
     name = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
-    request = {"model": name, "messages": converted}
+    request = {"model": name, "messages": [part for one in messages for part in _langchain_messages(one)]}
     if kwargs.get("tools"):
         request["tools"] = kwargs["tools"]
-    return _chat("langchain", request, None if message is None else convert_to_openai_messages([message])[0])
+    return _chat("langchain", request, None if message is None else _langchain_messages(message)[0])
+
+
+def _langchain_messages(message: Any) -> list[Json]:
+    """A message as OpenAI's, with what LangChain leaves out there: failures of tools, and calls that are no JSON."""
+    from langchain_core.messages import convert_to_openai_messages
+
+    converted: list[Json] = convert_to_openai_messages([message])
+    if getattr(message, "status", None) == "error":
+        return [{**one, "is_error": True} for one in converted]
+    invalid = getattr(message, "invalid_tool_calls", None) or ()
+    for call in (one for one in invalid if isinstance(one["name"], str)):
+        function = {"name": call["name"], "arguments": call["args"]}
+        converted[0].setdefault("tool_calls", []).append({"id": call["id"], "type": "function", "function": function})
+    return converted
 
 
 def _chat(framework: str, request: Json, message: Json | None) -> ModelCall:
