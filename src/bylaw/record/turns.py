@@ -19,7 +19,7 @@ from bylaw.traces.formats.bodies import PARAMS
 from bylaw.traces.formats.bylaw.lines import AnnotationLine, HandwrittenResponseLine, Line, RequestLine, ToolResultLine
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord, text_field
-from bylaw.traces.formats.responses_items import MARKS, add_item, is_item, messages_of
+from bylaw.traces.formats.responses_items import MARKS, add_item, conversation_of, is_item
 from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, decompress, is_stream, json_of
 from bylaw.wire.formats.base import Json, WireFormat, read_events
 
@@ -67,7 +67,8 @@ class Answer(Struct):
 
 def lines_of(call: ModelCall, known: set[str]) -> list[Line]:
     """The lines of one call. `known` are the calls whose results were written already; it is updated."""
-    messages = _messages(call)
+    is_responses = call.wire.name == _RESPONSES
+    messages = conversation_of(call.request) if is_responses else call.wire.messages(call.request)
     results = [_result_line(result, call.began) for result in _new_results(messages, known)]
     if call.reply is None:
         return [*results, _note("model_error", call, {"error": call.error or "no answer that can be read"})]
@@ -84,14 +85,6 @@ def lines_of(call: ModelCall, known: set[str]) -> list[Line]:
 
 
 # The request
-
-
-def _messages(call: ModelCall) -> list[Any]:
-    if call.wire.name != _RESPONSES:
-        return call.wire.messages(call.request)
-    system = call.request.get("instructions")
-    first = [{"role": "system", "content": system}] if isinstance(system, str) else []
-    return [*first, *(messages_of(call.request["input"]) or ())]
 
 
 def _new_results(messages: list[Any], known: set[str]) -> Iterator[Result]:

@@ -17,13 +17,15 @@ from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import calls_in, read_content
 from bylaw.traces.assembly.session_buffer import KnownCall, is_same_call
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.bodies import PARAMS
+from bylaw.traces.formats.bodies import PARAMS, answer_of_items
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord, text_field
+from bylaw.traces.formats.responses_items import conversation_of
 from bylaw.traces.records.problems import Problems
 from bylaw.wire.formats import format_named
 from bylaw.wire.values import plain
 
+_RESPONSES = "openai_responses"
 _Item: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
 """a method of `_Assembly`, and its arguments"""
 
@@ -101,13 +103,18 @@ class _Assembly:
         self, at: float, request: dict[str, Any], reply: dict[str, Any] | None, latency_ms: float | None, provider: str
     ) -> None:
         wire = format_named(provider)
-        messages = wire.messages(request)
+        is_responses = provider == _RESPONSES
+        messages = conversation_of(request) if is_responses else wire.messages(request)
         self._add_new_results(at, messages)
         if reply is None:
             self.note(at, "model_error", {"provider": provider, "model": request.get("model")})
             return
         self._add_request(at, request, messages)
-        self._add_response(at, wire.answer(reply), latency_ms)
+        message = wire.answer(reply)
+        if is_responses and isinstance(reply.get("output"), list):  # with the calls that the provider has run itself
+            message = {**message, **answer_of_items(reply["output"]), "tool_calls": []}
+        self._add_response(at, message, latency_ms)
+        self._add_new_results(at, [message])
 
     def tool_called(self, at: float, number: int, name: str, arguments: Any, call_id: str | None) -> None:
         if not self._has_request:

@@ -179,6 +179,13 @@ def messages_of(items: Any) -> list[dict[str, Any]] | None:
     return [message_of(item) for item in items if isinstance(item, dict)]
 
 
+def conversation_of(request: dict[str, Any]) -> list[Any]:
+    """The instructions and the input of a request as chat messages."""
+    system = request.get("instructions")
+    first = [{"role": "system", "content": system}] if isinstance(system, str) else []
+    return [*first, *(messages_of(request.get("input")) or ())]
+
+
 def message_of(item: dict[str, Any]) -> dict[str, Any]:
     kind = text_field(item, "type") or "message"
     if kind == "message":
