@@ -14,7 +14,7 @@ import bylaw
 from bylaw.contract.faults import Injection
 from bylaw.contract.file.faults import INSTRUCTION
 from bylaw.contract.live_agent import AgentRun
-from bylaw.model.events import Annotation, ToolCall, ToolResult
+from bylaw.model.events import Annotation, Response, ToolCall, ToolResult
 from tests.contract.stacks import IN_PROCESS, run_stack, stacks
 from tests.live.python.support import ask, attack, llm_fault, started, tool_fault
 
@@ -179,6 +179,25 @@ def test_streams_of_langchain_are_hit_too() -> None:
     assert streamed(llm_fault("truncated_response", max_tokens=2)).answer == "Order A-17"
     cut = streamed(llm_fault("stream_cut"))
     assert cut.failure is not None and cut.failure.reason.startswith("ConnectionError")
+
+
+def test_a_call_of_langchain_whose_arguments_are_no_json_is_in_the_trace_and_outlives_a_fault() -> None:
+    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    invalid = {"name": "refund", "args": '{"order": ', "id": "c1", "error": None, "type": "invalid_tool_call"}
+    kept: list[Any] = []
+
+    def agent(prompt: str) -> str:
+        said = AIMessage("Let me look.", invalid_tool_calls=[invalid])
+        kept.append(GenericFakeChatModel(messages=iter([said])).invoke(prompt).invalid_tool_calls)
+        return "done"
+
+    for faults in ((), (llm_fault("truncated_response", max_tokens=1),)):
+        events = ask(agent, *faults).trace.events
+        calls = [call for one in events if isinstance(one, Response) for call in one.tool_calls]
+        assert [(call.name, call.call_id, call.raw_arguments) for call in calls] == [("refund", "c1", '{"order": ')]
+    assert kept == [[invalid], [invalid]]
 
 
 def test_streams_of_pydantic_ai_are_hit_too() -> None:

@@ -193,7 +193,9 @@ def _alter_result(call: ModelCall, model: Any, result: Any) -> None:
 
 
 def _reply(model: Any, message: Any) -> Json:
-    calls = [chat_tool_call(call["id"], call["name"], call["args"]) for call in getattr(message, "tool_calls", ())]
+    invalid = (one for one in getattr(message, "invalid_tool_calls", ()) if isinstance(one["name"], str))
+    made = (*getattr(message, "tool_calls", ()), *invalid)
+    calls = [chat_tool_call(call["id"], call["name"], call["args"]) for call in made]
     text = message.content if isinstance(message.content, str) else str(message.text)
     return chat_reply(_name(model), text, calls)
 
