@@ -51,7 +51,20 @@ def _parts_among(names: Iterable[str]) -> set[str]:
         parts = paths.intersection(parts_of(path))
         if parts and detect(look(path)) == "claude-code":
             found |= parts
+    inner = {os.path.dirname(os.path.dirname(path)) for path in paths}
+    for path in paths:
+        if os.path.basename(path).startswith("session-") and os.path.dirname(path) in inner:
+            found |= paths.intersection(_gemini_parts(path, look(path)))
     return found
+
+
+def _gemini_parts(path: str, values: list[Any]) -> Iterable[str]:
+    """The sessions of subagents that are read with a session of Gemini CLI."""
+    if detect(values) != "gemini-cli" or not isinstance(values[0], dict):
+        return ()
+    from bylaw.traces.formats.gemini_cli import subagent_files
+
+    return subagent_files(path, values[0].get("sessionId")).values()
 
 
 def _sample(path: str) -> list[Any]:

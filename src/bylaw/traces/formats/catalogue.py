@@ -100,9 +100,7 @@ CATALOGUE: dict[str, Format] = {
     "copilot-cli": Format("Copilot CLI: a session's events", "copilot:CopilotCliReader", "claims_cli"),
     "crewai": _with_history("CrewAI: the events of its bus, one a line", "crewai:CrewAiReader"),
     "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
-    "gemini-cli": Format(
-        "Gemini CLI: a recorded session, or what `stream-json` prints", "gemini:cli_reader", "claims_cli"
-    ),
+    "gemini-cli": Format("Gemini CLI: a recorded session, or what `stream-json` prints", "gemini_cli:reader"),
     "har": _with_history(
         "HAR: requests to a model that a browser or a proxy recorded", "pairs:HarReader", "claims_har"
     ),
