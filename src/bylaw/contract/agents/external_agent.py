@@ -205,8 +205,7 @@ class ExternalAgent:
         return {name: one for name, one in named.items() if not one.origin.endswith(own)}
 
     def _authority(self) -> Authority | None:
-        """The certificate authority of the proxy, which a command is made to trust, so that models that nobody names
-        are seen; None: HTTPS is not decrypted."""
+        """None: HTTPS is not decrypted. A command is made to trust it, so that models that nobody names are seen."""
         if not self._spec.trusts_ca and (not self._spec.command or self._base_urls or self._spec.upstreams):
             return None
         if not self._spec.command:  # its owner starts the agent, which must trust the authority before we run

@@ -127,11 +127,8 @@ def _cut_failure(why: str) -> Failure:
 def _are_events(events: Sequence[Event], path: str | None) -> bool:
     """Whether JSON objects are a stream. The last one may be cut off. With a path, the author says that they are."""
     values = [event.json for event in (events[:-1] if _is_unread(events[-1]) else events)]
-    return (
-        bool(values)
-        and all(isinstance(one, dict) for one in values)
-        and (path is not None or are_stream_events(values))
-    )
+    are_objects = bool(values) and all(isinstance(one, dict) for one in values)
+    return are_objects and (path is not None or are_stream_events(values))
 
 
 def are_stream_events(values: Sequence[dict[str, Any]]) -> bool:
