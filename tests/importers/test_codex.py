@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -149,3 +150,262 @@ def test_unknown_items_and_broken_lines() -> None:
         assert read({"type": kind, "payload": {}}, META, format=None, skip_bad=True).format == "codex"
     trace = read(META, *odd, *bad, said(4, "assistant", "x"), skip_bad=True)
     assert (trace.skipped, len(trace.turns), len(results(trace))) == (4, 1, 1)
+
+
+# The event log
+
+
+def event(second: int, kind: str, **rest: Any) -> dict[str, Any]:
+    return at(second, "event_msg", {"type": kind, **rest})
+
+
+def completed(second: int, kind: str, id: str, **rest: Any) -> dict[str, Any]:
+    return event(second, "item_completed", item={"type": kind, "id": id, **rest})
+
+
+def took(seconds: int) -> dict[str, int]:
+    return {"secs": seconds, "nanos": 0}
+
+
+def mcp(second: int, id: str, tool: str, result: Any, given: Any = None, seconds: int = 0) -> dict[str, Any]:
+    invocation = {"server": "shop", "tool": tool, "arguments": given}
+    return event(second, "mcp_tool_call_end", call_id=id, invocation=invocation, duration=took(seconds), result=result)
+
+
+def script(second: int, id: str, text: str) -> dict[str, Any]:
+    return item(second, "custom_tool_call", call_id=id, name="exec", input=text)
+
+
+def printed(second: int, id: str, status: str = "Script completed", **rest: Any) -> dict[str, Any]:
+    texts = [{"type": "input_text", "text": f"{status}\nWall time 0.1 seconds\nOutput:\n"}]
+    return item(second, "custom_tool_call_output", call_id=id, output=texts, **rest)
+
+
+def wait(second: int, id: str, cell: str) -> dict[str, Any]:
+    return call(second, id, "wait", cell_id=cell)
+
+
+OK = {"Ok": {"content": [{"type": "text", "text": "done"}]}}
+DONE = said(50, "assistant", "Done.")
+
+
+def unread(trace: Any) -> list[tuple[str, ...]]:
+    return [response.unread for response in responses(trace)]
+
+
+@pytest.mark.parametrize(
+    ("result", "failed"),
+    [
+        ({"Ok": {"content": [], "isError": True}}, True),
+        ({"Ok": {"content": [], "is_error": True}}, True),
+        ({"Err": "boom"}, True),
+        (OK, False),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_event_log_says_whether_a_call_failed(result: Any, failed: bool, is_first: bool) -> None:
+    ends = [mcp(3, "c1", "pay", result), output(3, "c1", "text")]
+    trace = read(META, call(2, "c1", "pay", n=1), *(ends if is_first else reversed(ends)), DONE)
+    assert [one.name for one in calls(trace)] == ["pay"]
+    assert [(one.content, one.is_error) for one in results(trace)] == [("text", failed)]
+
+
+def test_a_call_without_an_output_has_the_result_of_its_event() -> None:
+    ended = event(3, "exec_command_end", call_id="c1", command=["ls"], aggregated_output="a", exit_code=2)
+    trace = read(META, call(2, "c1", "exec_command", cmd="ls"), ended, event(4, "turn_aborted"), DONE)
+    assert [(one.content, one.is_error) for one in results(trace)] == [("a", True)]
+
+
+NESTED = [
+    (mcp(3, "exec-1", "pay", OK, {"n": 1}), "pay", {"n": 1}, "shop", False),
+    (mcp(3, "exec-1", "pay", {"Err": "no"}, {"n": 1}), "pay", {"n": 1}, "shop", True),
+    (
+        event(3, "exec_command_end", call_id="exec-1", command=["/bin/zsh", "-lc", "rm x"], cwd="/w", exit_code=1),
+        "exec_command",
+        {"cmd": "rm x", "workdir": "/w"},
+        None,
+        True,
+    ),
+    (
+        event(3, "patch_apply_end", call_id="exec-1", success=False, stderr="no", changes={"/a": {"type": "delete"}}),
+        "apply_patch",
+        {"changes": {"/a": {"type": "delete"}}},
+        None,
+        True,
+    ),
+    (
+        event(3, "web_search_end", call_id="exec-1", query="q", action={"type": "search", "query": "q"}, results=[]),
+        "web_search",
+        {"type": "search", "query": "q"},
+        None,
+        None,
+    ),
+    (
+        event(3, "dynamic_tool_call_response", call_id="exec-1", tool="mail", arguments={"to": "a"}, success=True),
+        "mail",
+        {"to": "a"},
+        None,
+        False,
+    ),
+    (
+        completed(3, "CommandExecution", "exec-1", command=["rm", "a b"], status="completed", exit_code=0),
+        "exec_command",
+        {"cmd": "rm 'a b'"},
+        None,
+        False,
+    ),
+    (
+        completed(3, "CommandExecution", "exec-1", command=["rm"], status="declined", aggregatedOutput="x"),
+        "exec_command",
+        {"cmd": "rm"},
+        None,
+        True,
+    ),
+    (completed(3, "FileChange", "exec-1", changes={"/a": {}}, status="completed"), "apply_patch", ANY, None, False),
+    (
+        completed(3, "McpToolCall", "exec-1", server="shop", tool="pay", arguments={}, error={"message": "no"}),
+        "pay",
+        {},
+        "shop",
+        True,
+    ),
+    (completed(3, "DynamicToolCall", "exec-1", tool="mail", arguments={}, success=False), "mail", {}, None, True),
+    (completed(3, "CollabAgentToolCall", "exec-1", tool="spawnAgent", status="failed"), "spawn_agent", {}, None, True),
+]
+
+
+@pytest.mark.parametrize(("line", "tool", "given", "server", "failed"), NESTED)
+def test_calls_of_a_script_are_read_from_the_event_log(
+    line: Any, tool: str, given: Any, server: str | None, failed: bool | None
+) -> None:
+    trace = read(META, script(2, "c1", f"await tools.{tool}({{}})"), line, printed(4, "c1"), DONE)
+    outer, nested = calls(trace)
+    assert (outer.name, nested.name, nested.arguments, nested.namespace) == ("exec", tool, given, server)
+    assert [(one.call_id, one.is_error) for one in results(trace)] == [("exec-1", failed), ("c1", False)]
+    assert (nested.turn, unread(trace), trace.problems) == (0, [(), ()], ())
+
+
+def test_a_call_is_read_once_however_many_events_tell_its_end() -> None:
+    asked = event(3, "dynamic_tool_call_request", callId="exec-1", tool="mail", arguments={"to": "a"})
+    ends = [
+        event(4, "dynamic_tool_call_response", call_id="exec-1", tool="mail", success=True),
+        completed(4, "DynamicToolCall", "exec-1", tool="mail", arguments={"to": "a"}, status="completed"),
+    ]
+    trace = read(META, script(2, "c1", "tools.mail()"), asked, *ends, *ends, printed(5, "c1"), DONE)
+    assert ([one.name for one in calls(trace)], len(results(trace))) == (["exec", "mail"], 2)
+
+
+def test_what_the_user_ran_is_no_call() -> None:
+    mine = event(2, "exec_command_end", call_id="u1", command=["rm"], exit_code=0, source="user_shell")
+    item_of_mine = completed(2, "CommandExecution", "u2", command=["rm"], exit_code=0, source="userShell")
+    assert calls(read(META, said(1, "user", "go"), mine, item_of_mine, DONE)) == []
+
+
+def test_a_search_of_the_provider_has_an_item_and_an_event() -> None:
+    action = {"type": "search", "query": "q"}
+    ended, found = event(2, "web_search_end", call_id="ws_1", action=action), item(2, "web_search_call", action=action)
+    for both in ([ended, found], [found, ended], [found, counted(3, 5, output_tokens=5), ended]):
+        trace = read(META, *both, DONE, event(51, "task_complete"))
+        assert [one.arguments for one in calls(trace)] == [action]
+    alone = read(META, said(1, "assistant", "hm"), ended, event(3, "task_complete"))
+    assert [one.arguments for one in calls(alone)] == [action]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "await tools.exec_command({cmd: 'rm'})",
+        "tools['exec_command']({})",
+        "const t = tools; t.rm()",
+        "globalThis.x()",
+        "names[0]()",
+        "await codex.tool('rm')",
+    ],
+)
+def test_a_script_whose_calls_are_not_recorded_leaves_rules_undecided(text: str) -> None:
+    trace = read(META, script(2, "c1", text), printed(3, "c1"), DONE)
+    assert unread(trace) == [("*",), ()]
+    assert [(one.code, one.message) for one in trace.problems] == [
+        ("unread-content", "calls that a script of `exec` may have made are not recorded")
+    ]
+
+
+def test_a_script_that_calls_nothing_is_read() -> None:
+    assert unread(read(META, script(2, "c1", "text('a' + 1)"), printed(3, "c1"), DONE)) == [(), ()]
+
+
+def test_each_tool_that_a_script_names_needs_a_recorded_call() -> None:
+    text = "await tools.mcp__shop__pay({}); await tools.exec_command({cmd: 'rm'})"
+    paid = mcp(3, "exec-1", "pay", OK)
+    ran = completed(3, "CommandExecution", "exec-2", command=["rm"], exit_code=0, duration=took(0))
+    assert unread(read(META, script(2, "c1", text), paid, printed(4, "c1"), DONE)) == [("*",), ()]
+    assert unread(read(META, script(2, "c1", text), paid, ran, printed(4, "c1"), DONE)) == [(), ()]
+
+
+def test_calls_that_the_output_of_a_script_lists() -> None:
+    def listing(*listed: tuple[str, Any], complete: bool = True) -> dict[str, Any]:
+        found = [{"name": name, "arguments": given} for name, given in listed]
+        about = {"executed_tool_calls": found, "tool_calls_complete": complete}
+        return {"internal_chat_message_metadata_passthrough": about}
+
+    both = listing(("mcp__shop__pay", {"n": 1}), ("exec_command", {"cmd": "rm"}))
+    opaque = script(2, "c1", "const t = tools; await go(t)")
+    trace = read(META, opaque, mcp(3, "exec-1", "pay", OK, {"n": 1}), printed(4, "c1", **both), DONE)
+    assert [(one.name, one.arguments) for one in calls(trace)[1:]] == [
+        ("pay", {"n": 1}),
+        ("exec_command", {"cmd": "rm"}),
+    ]
+    assert (unread(trace), len(results(trace))) == ([(), ()], 2)
+    other = read(META, opaque, mcp(3, "exec-1", "pay", OK, {"n": 2}), printed(4, "c1", **both), DONE)
+    assert [one.arguments for one in calls(other) if one.name == "pay"] == [{"n": 2}, {"n": 1}]
+    partial = listing(("exec_command", {"_codex_executed_tool_call_truncated": {"original_bytes": 9}}), complete=False)
+    cut = read(META, opaque, printed(4, "c1", **partial), DONE)
+    assert ([(one.name, one.arguments) for one in calls(cut)][1:], unread(cut)[0]) == ([("exec_command", None)], ("*",))
+    own = read(META, call(2, "c1", "pay", n=1), item(3, "function_call_output", call_id="c1", output="x", **both), DONE)
+    assert [one.name for one in calls(own)] == ["pay"]  # a call that no script made lists itself
+
+
+def test_a_script_that_goes_on_is_judged_when_it_ends() -> None:
+    text, running = "await tools.exec_command({cmd: 'make'})", printed(3, "c1", "Script running with cell ID 7")
+    ran = completed(6, "CommandExecution", "exec-1", command=["make"], exit_code=0, duration=took(5))
+    trace = read(META, script(1, "c1", text), running, wait(4, "w1", "7"), ran, printed(7, "w1"), DONE)
+    assert [(one.turn, one.name) for one in calls(trace)] == [(0, "exec"), (1, "wait"), (1, "exec_command")]
+    assert unread(trace) == [(), (), ()]
+    late = read(META, script(1, "c1", text), running, wait(4, "w1", "7"), printed(7, "w1"), DONE)
+    assert unread(late) == [(), ("*",), ()]
+    assert unread(read(META, script(1, "c1", text), running, DONE)) == [(), ("*",)]
+    assert unread(read(META, wait(4, "w1", "9"), printed(7, "w1"), DONE)) == [("*",), ()]
+
+
+def test_a_notice_of_a_script_is_not_its_output() -> None:
+    notice = item(3, "custom_tool_call_output", call_id="c1", name="exec", output="so far")
+    trace = read(META, script(2, "c1", "notify('so far')"), notice, printed(4, "c1", "Script failed"), DONE)
+    assert [one.is_error for one in results(trace)] == [True]
+
+
+def test_the_order_of_calls_in_a_script_is_known_from_their_durations() -> None:
+    text = "tools.look(); tools.pay()"
+
+    def second(seconds: int) -> Any:
+        trace = read(
+            META,
+            script(1, "c1", text),
+            mcp(4, "exec-1", "look", OK, seconds=1),
+            mcp(6, "exec-2", "pay", OK, seconds=seconds),
+            printed(7, "c1"),
+            DONE,
+        )
+        return calls(trace)[2].unordered, [one.code for one in trace.problems], story(trace)[3:7]
+
+    names = ["exec", "look", "look", "pay"]
+    for seconds, expected in ((1, ((), [])), (3, (("look",), ["unknown-order"]))):
+        *found, told = second(seconds)
+        assert (tuple(found), [line.split()[2] for line in told]) == (expected, names)
+
+
+def test_an_event_about_an_unknown_kind_of_call_is_reported() -> None:
+    for odd in (completed(3, "TeleportCall", "exec-1"), event(3, "teleport_end", call_id="exec-1")):
+        trace = read(META, script(2, "c1", "1"), odd, printed(4, "c1"), DONE)
+        assert (unread(trace)[0], [one.code for one in trace.problems]) == (("*",), ["unread-content"])
+    for known in (completed(3, "Plan", "p1"), completed(3, "TeleportCall", "c1")):
+        assert unread(read(META, script(2, "c1", "1"), known, printed(4, "c1"), DONE)) == [(), ()]

@@ -1,12 +1,15 @@
 """Codex's rollouts: each line holds an item of OpenAI's Responses API and a time, or an event of the program.
 
-Two logs are interleaved. `response_item` holds the input and the output of the model; `event_msg` repeats most of
-that for the screen, and only its token counts, errors and marks are used. A response ends at its
-token count or at the next input. Counts are repeated and cumulative: an equal sum does not mean another response.
+Two logs are interleaved. `response_item` holds the input and the output of the model. `event_msg` repeats most of that
+for the screen; it has token counts, errors and marks, says which calls failed, and has the calls that a script made
+(see `codex_scripts`). A response ends at its token count or at the next input. Counts are repeated and cumulative: an
+equal sum does not mean another response.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -15,7 +18,9 @@ from bylaw.model.events import Event, Origin, SessionStart, Usage
 from bylaw.traces.assembly.content import AssistantContent, read_arguments
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
-from bylaw.traces.formats.reader import AssemblingReader, LoggedRecords, OpenedFile, add_answer, remember
+from bylaw.traces.formats.codex_events import ended_call
+from bylaw.traces.formats.codex_scripts import EventLogReader, recorded_at
+from bylaw.traces.formats.reader import LoggedRecords, OpenedFile, add_answer, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.responses_items import (
     MARKS,
@@ -42,7 +47,7 @@ def claims(value: Any) -> bool:
 
 
 class _PendingResponse(Struct, eq=False):
-    """The response that is being collected, and the inputs that follow before its tokens are counted."""
+    """The response that is being collected, and what follows it before the next one."""
 
     record: Record
     at: str | None
@@ -52,10 +57,11 @@ class _PendingResponse(Struct, eq=False):
     ended_at: float | None = None
     usage: Usage | None = None
     is_over: bool = False
-    inputs: list[tuple[Record, dict[str, Any]]] = []
+    later: list[Callable[[], None]] = []
+    """adds inputs, and calls and results of the event log"""
 
 
-class CodexReader(AssemblingReader):
+class CodexReader(EventLogReader):
     def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._current: Conversation | None = None
@@ -64,8 +70,6 @@ class CodexReader(AssemblingReader):
         self._pending: _PendingResponse | None = None
         self._input_at: float | None = None
         self._total = 0
-        self._open_calls: dict[str, float | None] = {}
-        """calls without a result, and when they were issued"""
         self._answered: dict[str, None] = {}
         """calls with a result: the same output may be recorded twice"""
         self._is_running = False
@@ -77,7 +81,7 @@ class CodexReader(AssemblingReader):
             payload: Any = value.get("payload") if isinstance(value, dict) else None
             kind = value.get("type") if isinstance(payload, dict) else None
             if kind == "response_item":
-                if _at(record) is None or self._logged.repeats(hash(record.raw), None) is None:
+                if not self._is_repeated(record):
                     self._read_item(record, payload)
             elif kind == "event_msg":
                 self._read_event(record, payload)
@@ -93,8 +97,14 @@ class CodexReader(AssemblingReader):
                 record.bad("wrong-type", f"a line {what}")
         return self._assembler.take()
 
+    def _is_repeated(self, record: Record) -> bool:
+        """Whether the log has this line twice."""
+        return recorded_at(record) is not None and self._logged.repeats(hash(record.raw), None) is not None
+
     def finish(self) -> list[Event]:
         self._respond()
+        self._settle()
+        self._judge_scripts(is_over=True)
         self.complete = not self._is_running
         if self._current is not None:
             self._current.end()
@@ -115,7 +125,7 @@ class CodexReader(AssemblingReader):
         parent = text_field(spawn, "parent_thread_id") or text_field(payload, "parent_thread_id")
         role = text_field(payload, "agent_role", "agent_nickname")
         self._origin = Origin(own) if parent is None else Origin(parent, run=own, parent_run=parent, agent=role)
-        start = SessionStart(origin=self._origin, at=_at(record), source=record.locator(), metadata=self.header)
+        start = SessionStart(origin=self._origin, at=recorded_at(record), source=record.locator(), metadata=self.header)
         self._assembler.add(start)
         instructions = payload.get("base_instructions", payload.get("instructions"))
         instructions = instructions.get("text") if isinstance(instructions, dict) else instructions
@@ -143,7 +153,7 @@ class CodexReader(AssemblingReader):
     def _add_mark(self, record: Record, label: str, data: Any) -> None:
         if self._pending is not None and self._pending.is_over:
             self._respond()
-        self._annotate(self._conversation().origin, record.locator(), label, data, _at(record))
+        self._annotate(self._conversation().origin, record.locator(), label, data, recorded_at(record))
 
     # Items
 
@@ -154,18 +164,19 @@ class CodexReader(AssemblingReader):
                 self._read_output(record, item, kind)
             elif kind in MARKS:
                 self._add_mark(record, kind, item)
-            elif self._pending is not None:
-                self._pending.is_over = True
-                self._pending.inputs.append((record, item))
             else:
-                self._read_input(record, item)
+                if kind in RESULTS:
+                    self._read_script_output(item)
+                if self._pending is not None:
+                    self._pending.is_over = True
+                self._after(partial(self._read_input, record, item))
         except MalformedRecord as error:
             record.malformed(error, ("payload",))
 
     def _read_output(self, record: Record, item: dict[str, Any], kind: str) -> None:
         if self._pending is not None and self._pending.is_over:
             self._respond()
-        pending, at = self._pending, _at(record)
+        pending, at = self._pending, recorded_at(record)
         if pending is None:
             pending = _PendingResponse(record, at, self._input_at, self._model, AssistantContent())
             self._pending = pending
@@ -173,9 +184,9 @@ class CodexReader(AssemblingReader):
         uses = pending.answer.uses
         known = len(uses)
         add_output(item, kind, pending.answer)
-        if len(uses) > known and isinstance(call_id := uses[-1].get("id"), str):
-            remember(self._open_calls, call_id, when)
-            self._answered.pop(call_id, None)
+        if len(uses) > known:
+            self._note_call(record, kind, uses[-1], pending.answer.arguments[-1], when)
+            self._answered.pop(uses[-1].get("id") or "", None)
 
     def _respond(self) -> None:
         """Add the pending response, and the inputs that follow it."""
@@ -195,22 +206,29 @@ class CodexReader(AssemblingReader):
         )
         conversation.add_message({"role": "assistant", "content": pending.answer.blocks})
         self._is_truncated = self._is_truncated or conversation.is_truncated
-        for record, item in pending.inputs:
-            self._read_input(record, item)
+        self._forget_results()
+        for add in pending.later:
+            add()
+        self._judge_scripts()
+
+    def _after(self, add: Callable[[], None]) -> None:
+        """Add something after the response that is being collected."""
+        if self._pending is None:
+            add()
+        else:
+            self._pending.later.append(add)
 
     def _read_input(self, record: Record, item: dict[str, Any]) -> None:
-        conversation, at, source = self._conversation(), _at(record), record.locator()
+        conversation, at, source = self._conversation(), recorded_at(record), record.locator()
         when = moment(at)[0]
         self._input_at = when if when is not None else self._input_at
         if kind_of(item) in RESULTS:
             call_id = call_id_of(item)
             if call_id is not None and call_id in self._answered:
                 return
-            if call_id is not None:
+            if call_id is not None and not self._is_notice(item):
                 remember(self._answered, call_id, None)
-            content, is_error = _output(item.get("output"))
-            took = latency_ms(self._open_calls.pop(call_id or "", None), when)
-            conversation.add_result(source, at, call_id, content, is_error=is_error, latency_ms=took)
+            self._add_output_of(record, call_id, item, *_output(item.get("output")))
         conversation.add_input(message_of(item), source)
 
     # The program's own log
@@ -221,6 +239,9 @@ class CodexReader(AssemblingReader):
             self._count(object_field(payload, "info"))
         elif kind in ("task_started", "task_complete", "turn_aborted"):
             self._is_running = kind == "task_started"
+            self._after(self._settle)
+        elif (ended := ended_call(payload)) is not None and not self._is_repeated(record):
+            self._read_end(record, ended)
         if kind in _ANNOTATIONS or kind.endswith("_approval_request"):
             self._add_mark(record, kind, payload)
 
@@ -242,10 +263,6 @@ class CodexReader(AssemblingReader):
             read=last.get("cached_input_tokens"),
             reasoning=last.get("reasoning_output_tokens"),
         )
-
-
-def _at(record: Record) -> str | None:
-    return text_field(record.value, "timestamp")
 
 
 def _output(recorded: Any) -> tuple[Any, bool | None]:
