@@ -114,6 +114,24 @@ def test_a_tool_of_pydantic_ai_that_asks_for_a_retry_has_failed(tmp_path: Path) 
     assert first.call is not None and first.call.name == "find_order"
 
 
+def test_calls_that_a_provider_runs_itself_are_recorded_from_pydantic_ai(tmp_path: Path) -> None:
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, NativeToolCallPart, NativeToolReturnPart, TextPart
+    from pydantic_ai.models.function import FunctionModel
+
+    asked = NativeToolCallPart("web_search", {"query": "news"}, tool_call_id="s1")
+    found = NativeToolReturnPart("web_search", {"title": "rain"}, tool_call_id="s1")
+    said = ModelResponse(parts=[asked, found, TextPart("It rains.")])
+    with bylaw.record(tmp_path / "run.jsonl") as recording:
+        asyncio.run(Agent(FunctionModel(lambda messages, info: said)).run("What is new?"))
+    trace = read(tmp_path / "run.jsonl")
+    (response,) = responses(trace)
+    (result,) = (one for one in trace.events if isinstance(one, ToolResult))
+    assert [(call.name, call.arguments) for call in response.tool_calls] == [("web_search", {"query": "news"})]
+    assert (response.text, result.call_id, result.content) == ("It rains.", "s1", {"title": "rain"})
+    assert recording.lost == 0
+
+
 def _streamed_by_pydantic_ai(reads_all: bool) -> Any:
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel

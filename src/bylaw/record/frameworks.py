@@ -336,7 +336,7 @@ def _calls_from_pydantic(model: Any, args: Any, kwargs: Any, response: Any) -> l
 
 
 def _pydantic_messages(message: Any) -> Iterator[Json]:
-    from bylaw.traces.formats.pydantic_ai import FAILED  # loads the readers of chats
+    from bylaw.traces.formats.pydantic_ai import FAILED, NOT_CONTENT  # loads the readers of chats
 
     if message.kind == "response":
         text = "".join(part.content for part in message.parts if part.part_kind == "text")
@@ -345,7 +345,9 @@ def _pydantic_messages(message: Any) -> Iterator[Json]:
              "function": {"name": part.tool_name, "arguments": part.args_as_json_str()}}
             for part in message.parts if part.part_kind == "tool-call"
         ]  # fmt: skip
-        yield {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+        own = [block for part in message.parts for block in _native_blocks(part)]
+        content = [*own, *([{"type": "text", "text": text}] if text else ())] if own else text or None
+        yield {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
         return
     if getattr(message, "instructions", None):
         yield {"role": "system", "content": message.instructions}
@@ -360,5 +362,14 @@ def _pydantic_messages(message: Any) -> Iterator[Json]:
         elif part.part_kind == "retry-prompt" and part.tool_name is not None:
             content = part.model_response()
             yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": content, "is_error": True}
-        else:
+        elif part.part_kind not in NOT_CONTENT:
             yield {"role": "user", "content": plain(part.content)}
+
+
+def _native_blocks(part: Any) -> Iterator[Json]:
+    """A call that the provider has run itself, or its result."""
+    if part.part_kind == "builtin-tool-call":
+        given = {} if part.args is None else plain(part.args)
+        yield {"type": "server_tool_use", "id": part.tool_call_id, "name": part.tool_name, "input": given}
+    elif part.part_kind == "builtin-tool-return":
+        yield {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": plain(part.content)}

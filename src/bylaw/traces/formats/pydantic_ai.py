@@ -12,7 +12,7 @@ from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_fiel
 _KINDS = ("request", "response")
 FAILED = frozenset(("failed", "retried", "denied", "interrupted"))
 """outcomes of a call that returned no result"""
-_NOT_CONTENT = frozenset(
+NOT_CONTENT = frozenset(
     ("instruction", "instruction-delta", "instruction-digest", "instruction-baseline", "tool-availability-delta",
      "capability-load-delta", "model-settings-delta")
 )  # fmt: skip
@@ -99,7 +99,7 @@ def _request(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**_result(part), "is_error": True}
         elif kind == "system-prompt":
             yield {"role": "system", "content": part.get("content"), "timestamp": part.get("timestamp")}
-        elif isinstance(part, dict) and kind not in _NOT_CONTENT:
+        elif isinstance(part, dict) and kind not in NOT_CONTENT:
             yield {"role": "user", "content": part.get("content"), "timestamp": part.get("timestamp")}
 
 
