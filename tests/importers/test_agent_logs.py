@@ -286,3 +286,47 @@ def test_opencode_lists_of_events_that_begin_with_those_of_the_server() -> None:
 
     trace = read(events("s1"), events("s2"))
     assert (trace.format, trace.sessions, len(calls(trace))) == ("opencode", ("s1", "s2"), 2)
+
+
+def mlflow(*spans: tuple[str, str, Any, Any]) -> dict[str, Any]:
+    """A trace of spans with a name, a type, inputs and outputs."""
+
+    def span(number: int, name: str, kind: str, given: Any, returned: Any) -> dict[str, Any]:
+        values = {"mlflow.spanType": kind, "mlflow.spanInputs": given, "mlflow.spanOutputs": returned}
+        ids = {"trace_id": "t", "span_id": str(number), "parent_span_id": None if number == 0 else "0"}
+        times = {"start_time_unix_nano": number * 10**9, "end_time_unix_nano": (number + 1) * 10**9}
+        return {**ids, **times, "name": name, "attributes": {key: json.dumps(one) for key, one in values.items()}}
+
+    whole = ("run", "AGENT", {}, {})
+    return {"info": {"trace_id": "t"}, "data": {"spans": [span(*one) for one in numbered([whole, *spans])]}}
+
+
+def numbered(spans: list[tuple[str, str, Any, Any]]) -> list[tuple[int, str, str, Any, Any]]:
+    return [(number, *span) for number, span in enumerate(spans)]
+
+
+def asking(*names: str, tools: tuple[str, ...] = ()) -> tuple[str, str, Any, Any]:
+    calls = [
+        {"id": f"c{at}", "type": "function", "function": {"name": name, "arguments": json.dumps({"n": at})}}
+        for at, name in enumerate(names)
+    ]
+    offered = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
+    given = {"messages": [{"role": "user", "content": "q"}], "tools": offered}
+    answer = {"role": "assistant", "content": "", "tool_calls": calls}
+    return "chat", "CHAT_MODEL", given, {"choices": [{"message": answer}]}
+
+
+@pytest.mark.parametrize(
+    "spans, names",
+    [
+        ([asking("pay", "pay"), ("pay_1", "TOOL", {"n": 1}, "b"), ("pay_2", "TOOL", {"n": 0}, "a")], ["pay", "pay"]),
+        ([("pay_1", "TOOL", {"n": 1}, "b"), ("pay_2", "TOOL", {"n": 0}, "a")], ["pay", "pay"]),
+        ([asking("pay_1"), ("pay_1", "TOOL", {"n": 0}, "a"), ("pay_2", "TOOL", {"n": 5}, "b")], ["pay_1", "pay_2"]),
+        ([asking(tools=("pay_1",)), ("pay_1", "TOOL", {}, "a"), ("pay_2", "TOOL", {}, "b")], ["pay_1", "pay_2"]),
+        ([("log", "TOOL", {}, ""), ("log", "TOOL", {}, ""), ("pay_1", "TOOL", {}, ""), ("pay_2", "TOOL", {}, "")],
+         ["log", "log", "pay_1", "pay_2"]),
+        ([("pay_3", "TOOL", {}, "a"), ("top_10", "TOOL", {}, "b")], ["pay_3", "top_10"]),
+    ],
+)  # fmt: skip
+def test_numbers_that_mlflow_adds_to_names_are_no_part_of_them(spans: list[Any], names: list[str]) -> None:
+    assert [call.name for call in calls(read(mlflow(*spans)))] == names

@@ -135,3 +135,21 @@ def test_messages_that_langchain_did_not_serialise() -> None:
 def test_what_is_broken_is_reported() -> None:
     trace = read(*RUNS, 7, {"id": "x"}, skip_bad=True)
     assert (trace.skipped, len(trace.turns)) == (2, 2)
+
+
+def test_chat_models_are_models() -> None:
+    trace = read(*({**one, "run_type": "chat_model" if one["run_type"] == "llm" else one["run_type"]} for one in RUNS))
+    assert (trace.format, story(trace)) == ("langsmith", STORY)
+    assert story(read({**RUNS[1], "run_type": "chat_model"}))[1:3] == STORY[1:3]
+
+
+def test_the_id_of_the_call_that_a_tool_answers() -> None:
+    both = [{**CALL, "id": id} for id in ("c1", "c2")]
+    asked = run("llm", (1, 2), {}, {"generations": [[{"message": lc("AIMessage", content="", tool_calls=both)}]]})
+    ran = [
+        run("tool", (1, n), {"input": "7"}, {"output": id}, name="refund", extra={"tool_call_id": id})
+        for n, id in ((4, "c2"), (6, "c1"))
+    ]
+    trace = read(RUNS[0], asked, *ran)
+    assert sorted((result.call_id, result.content) for result in results(trace)) == [("c1", "c1"), ("c2", "c2")]
+    assert trace.problems == ()

@@ -89,7 +89,7 @@ class RowReader(SpanReader):
 
     def _emit(self, traces: list[list[Span]]) -> None:
         for spans in traces:
-            called = {name for span in spans if isinstance(span.about, ModelCall) for name in _called_tools(span.about)}
+            called = _all_called_tools(spans)
             for span in spans:
                 values = span.attributes.get("")
                 if span.about is None and span.name in called and isinstance(values, _Values):
@@ -97,6 +97,10 @@ class RowReader(SpanReader):
                         span.name, values.input, values.output, call_id=None, failed=span.error is not None
                     )
         super()._emit(traces)
+
+
+def _all_called_tools(spans: list[Span]) -> set[str]:
+    return {name for span in spans if isinstance(span.about, ModelCall) for name in _called_tools(span.about)}
 
 
 def _called_tools(call: ModelCall) -> list[str]:
@@ -269,6 +273,11 @@ class MlflowReader(SpanReader):
         if span.about is None and _TYPE not in span.attributes:
             interpret(span)  # spans that OpenTelemetry's instrumentations sent to MLflow
 
+    def _emit(self, traces: list[list[Span]]) -> None:
+        for spans in traces:
+            _drop_numbers(spans)
+        super()._emit(traces)
+
     def _trace(self, record: Record, trace: Any) -> None:
         data = parse_if_json(trace.get("data")) if isinstance(trace, dict) else None
         spans = list_field(data, "spans") or list_field(trace, "spans")
@@ -314,6 +323,31 @@ def _mlflow_span(value: dict[str, Any], session: str | None, record: Record) -> 
         whole = _mlflow_model(attributes, inputs, outputs)
         span.about = AgentRun(name=span.name or None, whole=whole if whole.answer is not None else None)
     return span
+
+
+def _drop_numbers(spans: list[Span]) -> None:
+    """Until version 3.5 MLflow numbers spans of one name: `search_1` and `search_2` are two runs of `search`.
+
+    A tool that a model called or was offered by its whole name has that name.
+    """
+    names = {span.name for span in spans}
+    is_unique = len(names) == len(spans)
+    called = _all_called_tools(spans)
+    own = called | _offered_tools(spans)
+    for span in spans:
+        base, _, number = span.name.rpartition("_")
+        if not number.isdecimal() or span.name in own or not isinstance(span.about, (ToolRun, AgentRun)):
+            continue
+        series = {f"{base}_1", f"{base}_2"}
+        is_numbered = is_unique and base not in names and series <= names and own.isdisjoint(series)
+        if span.about.name == span.name and (base in called or is_numbered):
+            span.about.name = base
+
+
+def _offered_tools(spans: list[Span]) -> set[str | None]:
+    lists = [span.about.tools for span in spans if isinstance(span.about, ModelCall)]
+    tools = [tool for found in lists if isinstance(found, list) for tool in found if isinstance(tool, dict)]
+    return {text_field(object_field(tool, "function") or tool, "name") for tool in tools}
 
 
 def _mlflow_tool(span: str, function: str) -> str:

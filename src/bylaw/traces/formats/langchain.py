@@ -235,7 +235,9 @@ def _outer(message: dict[str, Any]) -> dict[str, Any]:
 # conversation is named in the metadata.
 
 
-_RUN_TYPES = frozenset(("tool", "chain", "llm", "retriever", "embedding", "prompt", "parser"))
+_MODELS = frozenset(("llm", "chat_model"))
+"""tracers of LangChain that keep the whole message say the latter"""
+_RUN_TYPES = frozenset(("tool", "chain", "retriever", "embedding", "prompt", "parser")) | _MODELS
 _THREAD = ("thread_id", "session_id", "conversation_id")
 _UNDECODED: Undecoded = {"inputs": frozenset(("messages",))}
 _ID = 36
@@ -324,7 +326,7 @@ def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -
     )
     span.trace = span.trace or span.id
     inputs, outputs = _mapping(run.get("inputs")), _mapping(run.get("outputs"))
-    if run["run_type"] == "llm":
+    if run["run_type"] in _MODELS:
         span.about = _model(run, inputs, outputs, metadata)
     elif run["run_type"] == "tool":
         span.about = _tool(run, inputs, outputs, span)
@@ -412,6 +414,7 @@ def _usage(run: dict[str, Any], outputs: dict[str, Any], answer: dict[str, Any] 
 def _tool(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], span: Span) -> ToolRun:
     whole = {key: decode_whole(value) for key, value in inputs.items()} if "messages" in inputs else inputs
     only = whole["input"] if whole.keys() == {"input"} else whole
-    call_id = text_field(_metadata(run), "tool_call_id", "toolCallId")
+    extra = object_field({"": parse_if_json(run.get("extra"))}, "")
+    call_id = text_field(extra, "tool_call_id") or text_field(_metadata(run), "tool_call_id", "toolCallId")
     output = outputs.get("output", outputs or None)
     return ToolRun.recorded(span.name, only, output, call_id=call_id, failed=span.error is not None)
