@@ -432,3 +432,39 @@ def test_agents_by_their_spans() -> None:
     inner = responses(trace)[1].origin
     assert (inner.run, inner.parent_run, inner.agent, inner.parent_agent) == ("helper", "boss", "helper", "boss")
     assert [result.turn for result in results(trace)] == [0]
+
+
+def ran(tool_type: str, name: str, given: str, result: str = "", **rest: Any) -> dict[str, Any]:
+    block = {"type": "tool_use", "tool_type": tool_type, "id": f"id {name}", "name": name, "arguments": given}
+    return {**block, "context": None, "result": result, "error": None, **rest}
+
+
+@pytest.mark.parametrize("has_events", [True, False])
+def test_calls_that_the_provider_ran_have_arguments_and_results(has_events: bool) -> None:
+    blocks = [
+        ran("mcp_call", "mcp_list_tools", "", "[]", context="shop"),
+        ran("mcp_call", "refund", '{"n": 1}', "sent", context="shop"),
+        ran("mcp_call", "cancel", '{"n": 2}', error="refused", context="shop"),
+        ran("web_search", "open_page", '{"url": "u"}'),
+        ran("code_execution", "python", "print(1)", "1\n", id=""),
+        ran("code_execution", "python", "print(2)", "2\n", id=""),
+        {"type": "text", "text": "done"},
+    ]
+    answer = {"content": blocks}
+    whole = {"role": "assistant", **answer}
+    trace = read(sample(model(1, [USER], answer)) if has_events else sample(messages=[USER, whole]))
+    assert [(call.name, call.namespace, call.arguments, call.raw_arguments) for call in calls(trace)] == [
+        ("refund", "shop", {"n": 1}, '{"n": 1}'),
+        ("cancel", "shop", {"n": 2}, '{"n": 2}'),
+        ("web_search", None, {"url": "u"}, '{"url": "u"}'),
+        ("python", None, None, "print(1)"),
+        ("python", None, None, "print(2)"),
+    ]
+    assert [(result.name, result.content, result.is_error) for result in results(trace)] == [
+        ("refund", "sent", False),
+        ("cancel", "refused", True),
+        ("web_search", "", False),
+        ("python", "1\n", False),
+        ("python", "2\n", False),
+    ]
+    assert (responses(trace)[0].text, responses(trace)[0].unread, trace.problems) == ("done", (), ())

@@ -15,6 +15,7 @@ import msgspec
 
 from bylaw.model.events import Event
 from bylaw.traces.assembly.conversation import Conversation, Settings
+from bylaw.traces.formats.bodies import has_calls, read_answer
 from bylaw.traces.formats.chat import ChatReader, call_of
 from bylaw.traces.formats.messages import chat_message
 from bylaw.traces.formats.record import Path, Record, list_field, object_field, records_of, text_field
@@ -302,14 +303,23 @@ def _history(history: list[Any]) -> Iterator[Any]:
 
 
 def _mini(messages: list[Any]) -> Iterator[Any]:
-    """mini-SWE-agent: commands in fenced blocks or in `extra`, and what they print in the next user's message."""
+    """mini-SWE-agent: commands in fenced blocks or in `extra`, and what they print in the next user's message.
+
+    Version 2 has calls and results, as messages or as items of OpenAI's Responses API.
+    """
     waiting: list[str] = []
     for number, one in enumerate(messages):
         if not isinstance(one, dict):
             yield one
             continue
+        if one.get("object") == "response":
+            one = read_answer(one) or one
+        elif one.get("type") == "function_call_output":
+            one = {**one, "role": "tool", "tool_call_id": one.get("call_id"), "content": one.get("output")}
         role, extra = one.get("role"), object_field(one, "extra")
-        if role == "assistant" and not one.get("tool_calls"):
+        code = extra.get("returncode")
+        failed = code != 0 if type(code) is int else None
+        if role == "assistant" and not has_calls(one):
             text = one.get("content")
             found = [
                 text_field(action, "command", "action")
@@ -322,8 +332,8 @@ def _mini(messages: list[Any]) -> Iterator[Any]:
             calls = [call_of(id, SHELL, {"command": command}) for id, command in zip(waiting, commands, strict=True)]
             yield {**one, **({"tool_calls": calls} if calls else {})}
         elif role == "user" and waiting:
-            code = extra.get("returncode")
-            failed = code != 0 if type(code) is int else None
             yield {"role": "tool", "tool_call_id": waiting.pop(0), "content": one.get("content"), "is_error": failed}
+        elif role == "tool" and failed is not None:
+            yield {**one, "is_error": failed}
         elif role != "exit":
             yield one

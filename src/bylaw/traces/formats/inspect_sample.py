@@ -21,12 +21,16 @@ from msgspec import Struct
 
 from bylaw.model.events import Locator
 from bylaw.traces.formats.messages import chat_messages
-from bylaw.traces.formats.record import Record, type_name
+from bylaw.traces.formats.record import Record, text_field, type_name
 from bylaw.traces.formats.spans.span import RecordedInput
 from bylaw.traces.records.problems import Place
 
 MOST = 256 << 20
 """characters of all texts that are inserted"""
+_SEARCHES = frozenset(("search", "open_page", "find", "find_in_page"))
+"""what a search of OpenAI does: inspect_ai has it for the name of the tool"""
+_LISTING = "mcp_list_tools"
+"""not a call: the provider asked a server of MCP for its tools"""
 _MOST_LEVELS = 50
 _SCHEME = "attachment://"
 _NAME = re.compile(_SCHEME + "([0-9a-fA-F]{1,64})")
@@ -169,7 +173,7 @@ def _rename_keys(message: dict[str, Any]) -> dict[str, Any]:
     content, error = message.get("content"), message.get("error")
     changed: dict[str, Any] = {}
     if isinstance(content, list):
-        changed["content"] = [_thought(block) for block in content]
+        changed["content"] = [part for block in content for part in _parts(block)]
     if message.get("role") == "tool":
         changed["name"] = message.get("function")
         if error is not None:
@@ -178,10 +182,25 @@ def _rename_keys(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, **changed} if changed else message
 
 
-def _thought(block: Any) -> Any:
-    if isinstance(block, dict) and block.get("type") == "reasoning":
-        return {**block, "type": "thinking", "text": block.get("reasoning")}
-    return block
+def _parts(block: Any) -> Iterator[Any]:
+    """A block in the usual form. A call that the provider ran has its result inside, which is a block of its own."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind == "reasoning":
+        yield {**block, "type": "thinking", "text": block.get("reasoning")}
+    elif kind != "tool_use" or "input" in block or "arguments" not in block:
+        yield block
+    elif block.get("name") == _LISTING:
+        yield {**block, "type": "mcp_tool_listing"}
+    else:
+        used, server, error = block.get("tool_type"), text_field(block, "context"), error_text(block.get("error"))
+        name = used if used == "web_search" and block.get("name") in _SEARCHES else block.get("name")
+        use = "mcp_tool_use" if used == "mcp_call" else "server_tool_use"
+        call = {"type": use, "id": block.get("id"), "name": name, "input": block["arguments"]}
+        yield call if server is None else {**call, "server_name": server}
+        content = block.get("result") or error or block.get("result")
+        if content is not None:
+            failed = error is not None
+            yield {"type": "tool_result", "tool_use_id": block.get("id"), "content": content, "is_error": failed}
 
 
 _PIECE = re.compile(r"(samples/.+_epoch_\d+)/(?:(sample)|(events|messages|attachments)/(\d{1,12}))\.json")
