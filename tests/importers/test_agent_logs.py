@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.model.events import Trace
+from bylaw.model.events import Annotation, Trace
 from tests.importers.support import calls, read, results, story
 from tests.importers.test_unread import codes
 
@@ -86,7 +86,7 @@ CALLED = [{"id": "c", "name": "refund", "arguments": "{}"}]
         ({"type": "FutureMessage", "content": "x", "tool_calls": CALLED}, ["*"]),
         ({"type": "FutureEvent", "content": {"name": "refund"}}, ["*"]),
         ({"type": "FutureEvent", "content": ["a", "b"]}, []),
-        ({"type": "ToolCallSummaryMessage", "content": "x", "results": CALLED}, []),
+        ({"type": "ToolCallSummaryMessage", "content": "x"}, []),
         ({"type": "MemoryQueryEvent", "content": [{"content": "x", "mime_type": "text/plain"}]}, []),
         ({"type": "SelectSpeakerEvent", "content": ["a"]}, []),
     ],
@@ -330,3 +330,36 @@ def asking(*names: str, tools: tuple[str, ...] = ()) -> tuple[str, str, Any, Any
 )  # fmt: skip
 def test_numbers_that_mlflow_adds_to_names_are_no_part_of_them(spans: list[Any], names: list[str]) -> None:
     assert [call.name for call in calls(read(mlflow(*spans)))] == names
+
+
+def test_a_summary_of_autogen_holds_calls_that_stand_nowhere_else() -> None:
+    def message(kind: str, content: Any, **rest: Any) -> dict[str, Any]:
+        return {"type": kind, "source": "bob", "content": content, "models_usage": None, **rest}
+
+    def both(id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        returned = {"content": id, "name": "pay", "call_id": id, "is_error": id == "c2"}
+        return {"id": id, "name": "pay", "arguments": json.dumps({"n": id})}, returned
+
+    def summary(*ids: str) -> dict[str, Any]:
+        given, returned = zip(*map(both, ids), strict=True)
+        return message("ToolCallSummaryMessage", "\n".join(ids), tool_calls=list(given), results=list(returned))
+
+    (one, first), (three, _) = both("c1"), both("c3")
+    asked, ran = message("ToolCallRequestEvent", [one]), message("ToolCallExecutionEvent", [first])
+    trace = read({"messages": [asked, ran, summary("c1"), summary("c2")]})
+    assert pairs(trace) == [("pay", {"n": "c1"}, "c1"), ("pay", {"n": "c2"}, "c2")]
+    assert [result.is_error for result in results(trace)] == [False, True]
+    waiting = message("ToolCallRequestEvent", [three])
+    assert pairs(read({"messages": [waiting, summary("c3")]})) == [("pay", {"n": "c3"}, "c3")]
+
+
+def test_an_event_of_adk_that_is_an_error_is_told() -> None:
+    about = {"invocationId": "i", "timestamp": 1.0}
+    asked = {**about, "author": "user", "content": {"role": "user", "parts": [{"text": "q"}]}}
+    failed = {**about, "id": "e", "author": "a", "errorCode": "MALFORMED_FUNCTION_CALL", "errorMessage": "bad"}
+    state = {**about, "author": "a", "actions": {"stateDelta": {"n": 1}}}
+    said = {**about, "author": "a", "content": {"role": "model", "parts": [{"text": "hi"}]}}
+    trace = read({"id": "s", "appName": "x", "events": [asked, failed, failed, state, said]})
+    told = [(event.label, event.data, event.origin.agent) for event in trace.events if isinstance(event, Annotation)]
+    assert told == [("error", {"errorCode": "MALFORMED_FUNCTION_CALL", "errorMessage": "bad"}, "a")]
+    assert [turn.response.text for turn in trace.turns] == ["hi"]

@@ -8,7 +8,7 @@ from typing import Any
 from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation
 from bylaw.traces.formats.chat import ChatReader
-from bylaw.traces.formats.chat_message import ASSISTANT
+from bylaw.traces.formats.chat_message import ASSISTANT, item_of, time_of
 from bylaw.traces.formats.gemini import CallOrder, is_content
 from bylaw.traces.formats.messages import chat_message
 from bylaw.traces.formats.reader import LOGGED_TWICE, LoggedRecords, OpenedFile
@@ -16,6 +16,7 @@ from bylaw.traces.formats.record import Path, Record, list_field, object_field, 
 
 _INVOCATIONS = ("invocationId", "invocation_id")
 _METADATA = ("app_name", "appName", "user_id", "userId", "state")
+_ERRORS = ("errorCode", "error_code", "errorMessage", "error_message")
 _CASES, _RESULTS = "eval_cases", "eval_case_results"
 
 
@@ -66,8 +67,11 @@ class AdkReader(ChatReader):
             record.bad("wrong-type", f"an event is an object, not {type_name(event)}", path)
             return
         content = event.get("content")
-        if event.get("partial") is True or content is None:
-            return  # the whole text follows; or the event only changes state
+        if event.get("partial") is True:
+            return  # the whole text follows
+        if content is None:
+            self._read_error(conversation, record, event, path)
+            return
         if not isinstance(content, dict) or not isinstance(content.get("parts") or [], list):
             record.bad("wrong-type", "the `content` of an event is an object with a list `parts`", (*path, "content"))
             return
@@ -86,6 +90,14 @@ class AdkReader(ChatReader):
             if message["role"] == ASSISTANT:
                 message |= _outer(event)
             super().read_item(conversation, record, {**message, "timestamp": event.get("timestamp")}, path)
+
+    def _read_error(self, conversation: Conversation, record: Record, event: dict[str, Any], path: Path) -> None:
+        """An event without content only changes state, or tells why the model gave no answer."""
+        error = {key: event[key] for key in _ERRORS if event.get(key) is not None}
+        if error and not self._is_logged(conversation, record, event, path):
+            if (author := text_field(event, "author")) is not None:
+                conversation.speak_as(author)
+            self._annotate(conversation.origin, record.locator(item_of(path)), "error", error, time_of(event))
 
     def _is_logged(self, conversation: Conversation, record: Record, event: dict[str, Any], path: Path) -> bool:
         """Whether an event with this id was read before."""

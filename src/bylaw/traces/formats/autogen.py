@@ -9,22 +9,23 @@ from typing import Any
 import msgspec
 
 from bylaw.traces.assembly.content import CODE_EXECUTION
-from bylaw.traces.assembly.conversation import MOST_MESSAGES
+from bylaw.traces.assembly.conversation import MOST_MESSAGES, Conversation
 from bylaw.traces.formats.call_signs import looks_like_call
 from bylaw.traces.formats.chat import AnswerPart, GatheringReader, call_of
-from bylaw.traces.formats.reader import OpenedFile
+from bylaw.traces.formats.reader import OpenedFile, remember
 from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
 _THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent"
+_SUMMARY = "ToolCallSummaryMessage"
 _CHUNK = "ModelClientStreamingChunkEvent"
 _CODE, _CODE_RESULT = "CodeGenerationEvent", "CodeExecutionEvent"
 _QUIET = frozenset(
-    ("ToolCallSummaryMessage", "HandoffMessage", _CHUNK, "MemoryQueryEvent", "SelectSpeakerEvent", "SelectorEvent",
+    (_SUMMARY, "HandoffMessage", _CHUNK, "MemoryQueryEvent", "SelectSpeakerEvent", "SelectorEvent",
      "UserInputRequestedEvent")
 )  # fmt: skip
 """types that tell how the team works, or repeat results"""
 _TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage"))
-_OWN = frozenset((_THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage", "FunctionExecutionResultMessage"))
+_OWN = frozenset((_THOUGHT, _REQUEST, _EXECUTION, _SUMMARY, "FunctionExecutionResultMessage"))
 """types that no other framework has"""
 _MOST_LEVELS = 9
 """teams inside agents of teams"""
@@ -81,6 +82,12 @@ class AutoGenReader(GatheringReader):
         super().__init__(opened)
         self._streamed: deque[Any] = deque(maxlen=MOST_MESSAGES)
         """messages that were a record each: the result that ends a stream repeats them"""
+        self._seen: dict[bytes, None] = {}
+        """calls and results, which summaries repeat"""
+
+    def _begin(self, *args: Any, **options: Any) -> Conversation:
+        self._seen = {}
+        return super()._begin(*args, **options)
 
     def read_record(self, record: Record) -> None:
         value = record.value
@@ -107,13 +114,20 @@ class AutoGenReader(GatheringReader):
         answer = {"role": "assistant", **outer}
         if kind == _THOUGHT:
             yield AnswerPart({**answer, "content": [{"type": "thinking", "text": content}]}, source or "", source)
+        elif kind == _SUMMARY:
+            calls, results = self._new_of(list_field(event, "tool_calls")), self._new_of(list_field(event, "results"))
+            if calls:
+                yield from self._whole({**answer, "content": [], "tool_calls": [_call(one) for one in calls]}, source)
+            yield from (AnswerPart(_result(one, outer["timestamp"]), None, source) for one in results)
         elif kind == _REQUEST or (kind == "AssistantMessage" and isinstance(content, list)):
+            self._new_of(_listed(content))
             thought = event.get("thought")
             blocks = [{"type": "thinking", "text": thought}] if isinstance(thought, str) else []
             yield from self._whole(
                 {**answer, "content": blocks, "tool_calls": [_call(one) for one in _listed(content)]}, source
             )
         elif kind in (_EXECUTION, "FunctionExecutionResultMessage"):
+            self._new_of(_listed(content))
             yield from (AnswerPart(_result(one, outer["timestamp"]), None, source) for one in _listed(content))
         elif kind == "AssistantMessage" or (kind in _TEXTS and not _is_user(source)):
             yield from self._whole({**answer, "content": _text(content)}, source)
@@ -136,6 +150,14 @@ class AutoGenReader(GatheringReader):
             yield from self._whole(
                 {**answer, "content": [{"type": kind, "content": content}]}, source
             )  # reported as unread
+
+    def _new_of(self, values: list[Any]) -> list[Any]:
+        """Those that were not read before."""
+        keys = [msgspec.json.encode(value, order="deterministic") for value in values]
+        new = [value for value, key in zip(values, keys, strict=True) if key not in self._seen]
+        for key in keys:
+            remember(self._seen, key, None)
+        return new
 
     def _whole(self, message: dict[str, Any], source: str | None) -> Iterator[AnswerPart]:
         """An answer of which no more follows; a thought before it is part of it."""
