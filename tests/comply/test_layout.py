@@ -15,6 +15,7 @@ from tests.support.yaml_files import load_yaml
 
 TOOLS = toolset()
 SCOPES = load_yaml((Path(__file__).parent / "scopes.yaml").read_text("utf-8"))
+LISTS = load_yaml((Path(__file__).parent / "lists.yaml").read_text("utf-8"))
 CERTAINTY = load_yaml((Path(__file__).parent / "certainty.yaml").read_text("utf-8"))
 NO_DROP = ["no_call drop_table"]
 
@@ -26,6 +27,18 @@ def read(prompt: str) -> list[str]:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["prompt"]) for case in SCOPES])
 def test_a_sentence_holds_where_its_prompt_says(case: dict[str, Any]) -> None:
     assert read(case["prompt"]) == case["want"]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["prompt"]) for case in LISTS])
+def test_a_list_forbids_demands_or_orders_what_it_says(case: dict[str, Any]) -> None:
+    assert read(case["prompt"]) == case["want"]
+
+
+def test_a_rule_of_a_list_quotes_the_words_of_the_prompt() -> None:
+    (rule,) = extract_rules("Never call these tools:\n- drop_table\n", tools=TOOLS)
+    assert rule.description == rule.items[0].item["description"] == "Never call these tools: drop_table"
+    (rule,) = extract_rules("Follow these steps:\n1. Call get_order.\n2. Call send_email.\n", tools=TOOLS)
+    assert rule.description == rule.items[0].item["description"] == "Call get_order. … Call send_email."
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["prompt"]) for case in CERTAINTY])

@@ -244,7 +244,7 @@ def test_a_chain_is_in_order() -> None:
 
 
 def steps(*texts: str, introduction: str = "") -> list[str]:
-    statements = [Statement(text, 0, len(text), numbered=True) for text in texts]
+    statements = [Statement(text, 0, len(text), number=at) for at, text in enumerate(texts, 1)]
     return [
         short for rule in read_steps(statements, Tools(TOOLS), introduction=introduction) for short in in_short(rule)
     ]

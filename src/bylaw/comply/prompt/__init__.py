@@ -140,10 +140,13 @@ def extract_rules(
     banned = {name for one in open_bans for name in _tools_called(one)}  # `touch-ups are free, do not call A`
     found = [[_contrast(rule, wanted, banned) for rule in some] for some in found]
     rules = [rule for some in found for rule in some]
+    lists = [(one.parts, [rule for rule in some if _is_order(rule)]) for one, some in zip(read, found, strict=True)]
     for introduction, steps in _step_lists(read):
         ordered = read_steps(steps, every, introduction=introduction)
         names = {step.start for step in steps if ordered and step.text.strip(" .;`*") in every.specs}
         rules = [rule for rule in rules if rule.start not in names] + ordered  # a step that is only a name is read here
+        lists.append((tuple(steps), ordered))
+    rules = _leave_other_tasks_open(rules, lists)
     if unread := statements[MAX_STATEMENTS:]:
         rules.append(
             PromptRule(
@@ -238,7 +241,8 @@ def _wanted_calls(found: Sequence[list[PromptRule]], read: Sequence[Statement], 
     """Of the tools that are forbidden, those that another sentence tells or allows the agent to call."""
     forbidden = set[str]().union(*(_forbidden_tools(rule) for some in found for rule in some))
     wanted = set[str]()
-    for statement, rules in zip(read, found, strict=True) if forbidden else ():
+    parts = ((part, list[PromptRule]()) for one in read if one.junction == "chain" for part in one.parts)
+    for statement, rules in (*zip(read, found, strict=True), *parts) if forbidden else ():
         text = " ".join(statement.text[:MAX_SENTENCE].split())
         names = forbidden.intersection(_NAME.findall(text)) - wanted
         if not names or (rules and all(map(_forbidden_tools, rules))):
@@ -304,23 +308,67 @@ def _leave_open(rule: PromptRule, why: str) -> PromptRule:
     return replace(rule, items=(), undecided=rule.undecided or why)
 
 
+def _is_order(rule: PromptRule) -> bool:
+    return any(one.item["kind"] == "must_call_before" for one in rule.items)
+
+
+def _leave_other_tasks_open(
+    rules: Sequence[PromptRule], lists: Sequence[tuple[Sequence[Statement], Sequence[PromptRule]]]
+) -> list[PromptRule]:
+    """Leave an order of steps open if another list has its call without it: each list is the way of one task."""
+    places: dict[str, dict[int, set[str]]] = {}
+    """each tool with the lists that call it, and the calls that come before it there"""
+    for number, (_, ordered) in enumerate(lists):
+        for rule in ordered:
+            for tool in _tools_called(rule.required_action or ""):
+                places.setdefault(tool, {}).setdefault(number, set())
+            for tool in _tools_called(rule.trigger):
+                places.setdefault(tool, {}).setdefault(number, set()).add(rule.required_action or "")
+    starts = {part.start: number for number, (parts, _) in enumerate(lists) for part in parts}
+    why = "another list of steps makes this call without it"
+    return [
+        _leave_open(rule, why)
+        if rule.start in starts
+        and _is_order(rule)
+        and any(
+            (rule.required_action or "") not in needed
+            for tool in _tools_called(rule.trigger)
+            for needed in places.get(tool, {}).values()
+        )
+        else rule
+        for rule in rules
+    ]
+
+
 def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
-    """Numbered items that follow each other, with the sentence before them, outside the sections of tools."""
-    introduction, steps, block = "", list[Statement](), 0
+    """Numbered items that follow each other, with the sentence before them, outside the sections of tools.
+
+    A sentence between two steps does not end the list if the numbers go on; nor does one behind a list that has an
+    introduction, whose last step is then the first here.
+    """
+    introduction, steps, block, between = "", list[Statement](), 0, ""
     for statement in statements:
-        if statement.block != block:  # a heading ends what stands above it
-            if len(steps) > 1:
-                yield introduction, steps
-            introduction, steps, block = "", [], statement.block
-        if statement.numbered and statement.tool is None:
-            if statement.leads:
-                steps.append(statement)
-            elif steps and takes_back(statement.text[:MAX_SENTENCE], is_tied=True):
+        is_step = statement.number and statement.tool is None
+        if is_step and not statement.leads:
+            if steps and takes_back(statement.text[:MAX_SENTENCE], is_tied=True):
                 steps[-1].follows_condition = True  # `Call A. Skip this if …`
             continue
-        if len(steps) > 1:
-            yield introduction, steps
-        introduction, steps = statement.text, []
+        last = steps[-1].number if steps else -1
+        is_next = statement.number == last + 1 or (statement.number == last and not between)
+        if statement.block != block or (is_step and not is_next):  # a heading ends what stands above it
+            if len(steps) > 1:
+                yield introduction, steps
+            introduction, steps = between if statement.block == block else "", []
+            block, between = statement.block, ""
+        if is_step:
+            steps.append(statement)
+            between = ""
+        else:
+            between = statement.text
+        if statement.junction == "chain" and statement.parts[-1].number:
+            if len(steps) > 1:
+                yield introduction, steps
+            introduction, steps = statement.text, [one for one in statement.parts if one.leads][-1:]
     if len(steps) > 1:
         yield introduction, steps
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bylaw.comply.prompt.clauses import Literal
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
+    NO_TIME,
     ArgTest,
     Draft,
     Reading,
@@ -278,7 +279,7 @@ def read_required_text(view: View) -> Reading | None:
     if any(_PLACEHOLDER.search(text) for text in texts.literals):
         return Reading(name=name, undecided="the text to say has a part that is filled in")
     if not _SAYS_WHERE.search(shape):
-        return Reading(name=name, undecided="it does not say when")
+        return Reading(name=name, undecided=NO_TIME)
     groups = [texts] if _ANY_OF.search(shape) else [Texts((text,)) for text in texts.literals]
     drafts = tuple(_require(shape, one) for one in groups)
     return Reading(name=name, drafts=drafts, required=f"say: {texts}", ceiling=EVERY_ANSWER)

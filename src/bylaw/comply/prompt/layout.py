@@ -52,7 +52,7 @@ _STRUCK = re.compile(r"~~[^~\n]{1,2000}~~")
 _MARKUP = re.compile(r"\*\*|__|`")
 _FORBIDS = any_case(
     r"\b(?:(?:is|are|be) )?(?:not (?:be )?(?:allowed|permitted|used|called)|forbidden|prohibited|banned|blocked"
-    r"|disallowed|off[- ]limits|(?:must|may|should|shall|do|can)(?: not|not| never)|don't|mustn't|can't|never|not"
+    r"|disallowed|off[- ]limits|(?:must|may|should|shall|do|can)(?: not|not| never)|don'?ts?|mustn't|can't|never|not"
     r"|no|deny ?list|black ?list)\b"
 )
 _FORBIDS_AGENT = any_case(
@@ -60,6 +60,22 @@ _FORBIDS_AGENT = any_case(
     r"| never)|don't|mustn't|can't|shouldn't|never|avoid|refrain from)\b"
     r"(?! (?:have|need|know|forget|hesitate|fail|see)\b)"
 )
+_BAN = any_case(
+    r"\b(?:forbidden|prohibited|banned|blocked|disallowed|off[- ]limits|avoid|refrain from|deny ?list|black ?list|never"
+    r"|(?:under|in|at|on) no (?:circumstances?|case|time|point|account)"
+    r"|(?:(?:is|are|be|must|may|should|shall|can|do|does|will) ?)?not(?= (?:allowed|permitted|be|to|call|use|run|invoke"
+    r"|do|ever|perform|execute)\b|\W*$)|(?:mustn|can|shouldn|won)'t|don'?ts?|no[- ]go|no(?= (?:calls?|use) (?:of|to)\b)"
+    r")\b(?<!or not)"
+)
+_BAN_WORDS = any_case(
+    r"\b(?:the|these|those|this|that|which|following|tools?|functions?|apis?|endpoints?|calls?|call(?:ed|ing)|us(?:e|ed|ing)"
+    r"|run(?:ning)?|invok(?:e|ed|ing)|execut(?:e|ed|ing)|do(?:ing|ne)?|perform(?:ed|ing)?|you|your|we|agents?|assistants?"
+    r"|ai|bots?|model|are|is|be|must|may|should|shall|can|will|allowed|permitted|strictly|absolutely|explicitly|expressly"
+    r"|completely|totally|always|ever|any|all|one|of|in|under|at|on|for|to|from|circumstances?|cases?|reasons?|time"
+    r"|please|also|things?|actions?|operations?|commands?|list(?:ed)?|below|here|it|and|or|important|critical|warning|note"
+    r"|rules?|hard|destructive|dangerous|irreversible|risky|safety|security|whatsoever|what|anything)\b"
+)
+"""words beside a ban that change nothing; any other word may limit it, or turn it round"""
 _RULE_HEADING = any_case(r"\W*(?:never|do not|don't|always|you must|no)\b")
 _ABOUT_A_TOOL = any_case(
     r"(?:\W|\d|\b(?:the|tools?|functions?|using|usage|rules?|of|for|how|to|use|an?|and|or|policy|with|about|examples?"
@@ -91,15 +107,16 @@ class Statement(Struct):
     end: int
     tool: str | None = None
     """the tool whose section it is in"""
-    numbered: bool = False
+    number: int = 0
+    """of a step `3. x`, or of the step that it is a sentence of"""
     leads: bool = True
     """the first sentence of its item or paragraph"""
     junction: Junction | None = None
     """set if the sentence introduces a list"""
     parts: tuple[Statement, ...] = ()
     """the items of that list"""
-    forbidden: bool = False
-    """an item of a list such as `Forbidden tools:`"""
+    forbidden: str = ""
+    """the introduction or heading that forbids it, if it names a tool: `Forbidden tools:`"""
     under: str = ""
     """the heading or introduction that says when it holds: `In plan mode`"""
     denied: str = ""
@@ -124,7 +141,7 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
     _mark_lists(lines, tools)
     for line, below in pairwise([*lines, lines[-1]]):
         named = _find_section_tool(line.text, tools) if line.role != "blank" and not line.listed else None
-        if line.numbered and not line.introduces and not (below.role == "item" and below.indent > line.indent):
+        if line.number and not line.introduces and not (below.role == "item" and below.indent > line.indent):
             named = None  # a step
         if line.role != "heading" and named is None:
             block.append(line)
@@ -169,9 +186,20 @@ def _mark_lists(lines: list[Line], tools: Collection[str]) -> None:
         elif line.role == "item" and introduction and _begins_with_tool(line.text, tools):
             denials = _FORBIDS.findall(introduction)
             is_section = below.role in ("item", "text") and below.indent > line.indent
-            line.forbidden = len(denials) == 1 and not _CONDITIONAL.search(introduction)
+            line.forbidden = introduction if len(denials) == 1 and forbids_items(introduction) else ""
             demands = denials or _junction_of(introduction) or find_marker(introduction)
             line.listed = bool(line.forbidden or (demands and not is_section and _find_section_tool(line.text, tools)))
+
+
+def forbids_items(introduction: str) -> bool:
+    """Whether an introduction forbids each item of its list, and says nothing else.
+
+    `Never call these tools:` does. `Never guess, use these:`, `tools that never fail:`, `never in production:` do not.
+    """
+    plain = plain_text(introduction)
+    if _CONDITIONAL.search(plain) or not _BAN.search(plain):
+        return False
+    return not re.search(r"\w", _BAN_WORDS.sub(" ", _BAN.sub(" ", plain)))
 
 
 def _begins_with_tool(text: str, tools: Collection[str]) -> bool:
@@ -247,9 +275,9 @@ def _statements(
         Statement(
             *piece,
             tool,
-            line.numbered and not line.listed,
+            0 if line.listed else line.number,
             leads=number == 0,
-            forbidden=line.forbidden and number == 0,
+            forbidden=line.forbidden if number == 0 else "",
             under=under,
             denied=line.denied,
             is_below=is_below,
@@ -278,6 +306,11 @@ def _statements(
     else:
         yield from made
         yield from items
+
+
+def goes_on(step: Statement, below: Statement) -> bool:
+    """Whether a step belongs to the list of the one above it; many write `1.` in front of each."""
+    return below.number in (step.number, step.number + 1)
 
 
 def _sentences(text: str, start: int) -> Iterator[tuple[str, int, int]]:

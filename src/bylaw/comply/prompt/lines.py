@@ -132,7 +132,8 @@ class Line(Struct):
     text: str
     start: int
     indent: int = 0
-    numbered: bool = False
+    number: int = 0
+    """of an item `3. x`"""
     level: float = 0
     """of a heading: 1 to 6, 7 for a line in bold, below 1 for a tag"""
     under: str = ""
@@ -143,8 +144,8 @@ class Line(Struct):
     """the heading above it that forbids what it lists: `Don'ts`"""
     children: list[Line] = []
     """the items below it"""
-    forbidden: bool = False
-    """an item that names a tool below `Forbidden tools:`"""
+    forbidden: str = ""
+    """the introduction or heading that forbids it, if it names a tool: `Forbidden tools:`"""
     listed: bool = False
     """an item that is the name of a tool and opens no section"""
 
@@ -249,6 +250,8 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
     shown = ""
     """the tag whose content is left out"""
     rows = prompt.splitlines(keepends=True)
+    header = ""
+    """of the table, if its last column says what the cells are about: `Needs approval`"""
     for number, raw in enumerate(rows):
         begin, start = start, start + len(raw)
         if begin < resume:
@@ -269,7 +272,13 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
         if "<" not in raw and "{" not in raw:
             if not shown:
                 above, below = (rows[at] if 0 <= at < len(rows) else "" for at in (number - 1, number + 1))
-                yield from _under(conditions, _plain_lines(raw, begin, below, above=above))
+                if _ROW_RULE.fullmatch(below.strip()):
+                    cells = raw.strip().strip("|").split("|")[1:]
+                    header = next((cell.strip() for cell in cells if topic_words(cell)), "")
+                header = header if raw.lstrip()[:1] == "|" else ""
+                yield from _under(
+                    [*conditions, header] if header else conditions, _plain_lines(raw, begin, below, above=above)
+                )
         else:
             for tag, piece, at in _split_at_tags(raw, closed):
                 name, _, more = tag.partition("\0")
@@ -374,8 +383,9 @@ def _plain_lines(raw: str, begin: int, below: str, *, above: str = ".", is_item:
     ):
         yield Line("heading", text.strip("[]:"), offset + text.startswith("["), indent, level=7)
     elif item := _ITEM.match(text):
-        is_number = item["mark"].strip("().").isdigit()
-        yield Line("item", _spell_out_key(item["text"]), offset + item.start("text"), indent, is_number)
+        mark = item["mark"].strip("().")
+        number = int(mark) if mark.isdecimal() else 0
+        yield Line("item", _spell_out_key(item["text"]), offset + item.start("text"), indent, number)
     else:
         yield Line("item" if is_item else "text", _spell_out_key(text), offset, indent)
 

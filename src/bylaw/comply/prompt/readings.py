@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.comply.model import Aspect, Tier
 from bylaw.comply.prompt.binding import (
@@ -24,11 +25,13 @@ from bylaw.comply.prompt.binding import (
     strip_class_words,
 )
 from bylaw.comply.prompt.clauses import Clause, ClausePart, Literal, Sentence
-from bylaw.comply.prompt.markers import Marker
+from bylaw.comply.prompt.markers import Marker, denies_skipping
 from bylaw.comply.prompt.messages import describe_arguments, name_same, name_tools
 from bylaw.comply.prompt.vocabulary import any_case, number_of, root_set, roots
 
 HOW = "it also says how often or how soon"
+EACH_OR_ALL = "it may mean each of these calls or all of them"
+NO_TIME = "it does not say when"
 NO_TOOL = "it names no known tool"
 OPEN = "open wording: no event shows whether it was followed"
 SEVERAL_CONDITIONS = "it has several conditions"
@@ -307,6 +310,8 @@ class View:
         if text not in self._bound:
             self._bound[text] = only_database_tools(text, bind(text, self.sentence, likeness=False))
         found = self._bound[text]
+        if found.is_choice and denies_skipping(self.marker):  # `never skip A or B`
+            found = replace(found, is_choice=False)
         if found or not likeness:
             return found
         if text not in self._alike:
