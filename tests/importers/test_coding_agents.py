@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bylaw.traces import find_traces, load_trace
 from tests.importers.support import calls, read, results
 
 
@@ -35,3 +40,105 @@ def test_mini_swe_agent_with_items_of_the_responses_api() -> None:
     trace = mini(answer, output, asked)
     assert [(one.name, one.arguments) for one in calls(trace)] == [("bash", {"command": "ls"})]
     assert [(one.content, one.is_error) for one in results(trace)] == [("no", True)]
+
+
+# OpenHands
+
+
+def sdk(number: int, kind: str, source: str = "agent", **rest: Any) -> dict[str, Any]:
+    return {"id": f"e{number}", "timestamp": f"2026-01-01T00:00:{number:02}", "source": source, "kind": kind, **rest}
+
+
+def action(number: int, id: str, command: str) -> dict[str, Any]:
+    call = {"id": id, "name": "terminal", "arguments": json.dumps({"command": command})}
+    return sdk(number, "ActionEvent", tool_name="terminal", tool_call_id=id, tool_call=call, thought=[])
+
+
+def observed(number: int, id: str, text: str) -> dict[str, Any]:
+    seen = {"content": [{"type": "text", "text": text}], "is_error": False}
+    return sdk(number, "ObservationEvent", "environment", tool_call_id=id, observation=seen)
+
+
+def other_call(number: int, id: str, **rest: Any) -> dict[str, Any]:
+    return sdk(number, "ACPToolCallEvent", tool_call_id=id, title="Run it", **rest)
+
+
+EVENTS = [
+    sdk(0, "ConversationStateUpdateEvent", "environment", key="execution_status", value="running"),
+    sdk(1, "MessageEvent", "user", llm_message={"role": "user", "content": [{"type": "text", "text": "go"}]}),
+    action(2, "c1", "ls"),
+    observed(3, "c1", "a"),
+    action(4, "c2", "rm"),
+    observed(5, "c2", "b"),
+]
+
+
+def stored(folder: Path, events: list[Any], state: Any = None) -> Path:
+    (folder / "events").mkdir(parents=True)
+    for number, one in enumerate(events):
+        if one is not None:
+            (folder / "events" / f"event-{number:05}-0000000{number}.json").write_text(json.dumps(one))
+    if state is not None:
+        (folder / "base_state.json").write_text(json.dumps(state))
+    return folder
+
+
+@pytest.mark.parametrize("pattern", ["", "events", "events/*.json"])
+def test_the_folder_of_a_session_is_one_trace(tmp_path: Path, pattern: str) -> None:
+    state = {"id": "s1", "agent": {"llm": {"model": "m1"}}, "execution_status": "finished"}
+    folder = stored(tmp_path / "one", EVENTS, state)
+    (name,) = find_traces([os.path.join(folder, pattern)])
+    trace = load_trace(name)
+    assert (trace.format, trace.sessions, trace.complete, trace.notes) == (
+        "openhands",
+        ("s1",),
+        True,
+        ("1 request has no response",),
+    )
+    assert [(one.turn, one.arguments) for one in calls(trace)] == [(0, {"command": "ls"}), (1, {"command": "rm"})]
+    assert [one.content for one in results(trace)] == [[{"type": "text", "text": "a"}], [{"type": "text", "text": "b"}]]
+    assert {one.source.file for one in calls(trace) if one.source} == {
+        str(folder / "events" / f"event-0000{number}-0000000{number}.json") for number in (2, 4)
+    }
+
+
+def test_all_events_may_be_named_and_sessions_stay_apart(tmp_path: Path) -> None:
+    folders = [stored(tmp_path / name, EVENTS) for name in ("one", "two")]
+    first = [str(folder / "events" / "event-00000-00000000.json") for folder in folders]
+    assert find_traces([str(tmp_path)]) == first
+    assert find_traces(sorted(map(str, (folders[0] / "events").iterdir()))) == first[:1]
+
+
+def test_a_part_of_a_session_is_incomplete(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "one", EVENTS)
+    (name,) = find_traces([str(folder / "events" / "event-00004-00000004.json")])
+    trace = load_trace(name)
+    assert ([one.arguments for one in calls(trace)], trace.complete) == ([{"command": "rm"}], False)
+    assert trace.notes == ("this is one event of a session: the folder of its events is read as a whole",)
+    (name,) = find_traces([str(stored(tmp_path / "two", [EVENTS[1], None, *EVENTS[2:4]]))])
+    trace = load_trace(name)
+    assert (len(calls(trace)), trace.complete) == (1, False)
+    assert "1 event of the session is missing: there is no file with this number" in trace.notes
+    (name,) = find_traces([str(stored(tmp_path / "three", EVENTS, {"id": "s", "execution_status": "running"}))])
+    assert load_trace(name).complete is False
+
+
+def test_an_event_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.json"
+    outside.write_text(json.dumps(action(9, "c9", "steal")))
+    folder = stored(tmp_path / "one", EVENTS)
+    (folder / "events" / "event-00006-00000006.json").symlink_to(outside)
+    assert len(calls(load_trace(folder / "events" / "event-00000-00000000.json"))) == 2
+
+
+def test_calls_of_another_agent_are_read() -> None:
+    trace = read(
+        EVENTS[1],
+        other_call(2, "a1", tool_kind="execute", status="in_progress", raw_input={"command": "rm"}),
+        other_call(3, "a1", tool_kind="execute", status="failed", raw_output="no", is_error=True),
+        other_call(4, "a1", tool_kind="execute", status="failed", raw_output="no", is_error=True),
+        other_call(5, "a2", tool_kind="other", status="completed", raw_input={"n": 1}, content=[{"type": "x"}]),
+    )
+    assert [(one.name, one.arguments) for one in calls(trace)] == [("execute", {"command": "rm"}), ("Run it", {"n": 1})]
+    assert [(one.content, one.is_error) for one in results(trace)] == [("no", True), ([{"type": "x"}], None)]
+    assert trace.problems == ()

@@ -1,7 +1,8 @@
 """Finds trace files: names, folders, globs, and `-` for standard input.
 
 Some files are parts of others, and are read with these. INVARIANT: a file is left out only if the reader of another
-file reads it, going by the content of that file, and the user did not name it.
+file reads it, going by the content of that file, and the user did not name it. An event of a session of OpenHands is
+left out even if it is named, because `events/*.json` in a shell names all of them.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def find_traces(patterns: Sequence[str]) -> list[str]:
             problems.append(problem)
     if problems:
         raise InputError(problems)
-    named, parts = set(patterns), _parts_among(found)
-    return [name for name in found if name in named or os.path.abspath(name) not in parts]
+    named, parts, events = set(patterns), _parts_among(found), _events_among(found)
+    kept = (name for name in found if name in named or os.path.abspath(name) not in parts)
+    return [name for name in kept if os.path.abspath(name) not in events]
 
 
 def _parts_among(names: Iterable[str]) -> set[str]:
@@ -56,6 +58,26 @@ def _parts_among(names: Iterable[str]) -> set[str]:
         if os.path.basename(path).startswith("session-") and os.path.dirname(path) in inner:
             found |= paths.intersection(_gemini_parts(path, look(path)))
     return found
+
+
+def _events_among(names: Iterable[str]) -> set[str]:
+    """The same for the files of a session of OpenHands: the first event is read with all others."""
+    folders = {os.path.dirname(path): path for path in map(os.path.abspath, names) if _is_event(path)}
+    if not folders:
+        return set()
+    from bylaw.traces.formats.openhands import event_files, state_file
+
+    found: set[str] = set()
+    paths = set(map(os.path.abspath, names))
+    for path in folders.values():
+        first, *others = event_files(path) or [path]
+        if first in paths and detect(_sample(first)) == "openhands":
+            found |= {*others, state_file(first)}
+    return found
+
+
+def _is_event(path: str) -> bool:
+    return os.path.basename(path).startswith("event-") and path.endswith(".json")
 
 
 def _gemini_parts(path: str, values: list[Any]) -> Iterable[str]:
