@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.importers.support import calls, read, responses, results, story
 
 
@@ -107,3 +109,53 @@ def test_a_generation_whose_output_is_items_has_all_calls_of_them() -> None:
         ("c2", {"order": 8}, 0),
     ]
     assert {result.call_id: result.content for result in results(trace)} == {"c1": "done", "c2": "no"}
+
+
+def issued(*uses: tuple[str, str, str]) -> dict[str, Any]:
+    listed = [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": given}} for id, name, given in uses
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": listed}
+
+
+def waits_and_resumes(*, turns: bool, model: bool) -> list[dict[str, Any]]:
+    """`mail` runs at once, `refund` waits for an approval, and runs in the run that resumes."""
+    first, second = ("t1", "t2") if turns else ("a", "b")
+    spans = [
+        span("a", 0, None, type="agent", name="shop"),
+        span("f1", 2, first, type="function", name="mail", input="{}", output="sent"),
+        span("f2", 2, first, type="function", name="refund", input='{"order": 7}', output=None),
+        span("b", 10, None, type="agent", name="shop"),
+        span("f3", 11, "b", type="function", name="refund", input='{"order": 7}', output="done"),
+    ]
+    if turns:
+        spans += [span("t1", 1, "a", type="custom", name="turn"), span("t2", 12, "b", type="custom", name="turn")]
+    if model:
+        asks, says = (
+            issued(("c1", "mail", "{}"), ("c2", "refund", '{"order": 7}')),
+            {"role": "assistant", "content": "ok"},
+        )
+        spans.append(span("g1", 1, first, type="generation", model="m", input=[USER], output=[asks]))
+        spans.append(span("g2", 13, second, type="generation", model="m", input=[USER], output=[says]))
+    return spans
+
+
+@pytest.mark.parametrize(("turns", "model"), [(True, True), (False, True), (True, False)])
+def test_a_call_that_waited_for_an_approval_counts_once(turns: bool, model: bool) -> None:
+    trace = read(*waits_and_resumes(turns=turns, model=model))
+    assert [call.name for call in calls(trace)] == ["mail", "refund"]
+    assert [(result.name, result.content, result.origin.run) for result in results(trace)] == [
+        ("mail", "sent", "a"),
+        ("refund", "done", "a"),
+    ]
+    assert trace.problems == ()
+
+
+def test_two_calls_with_one_input_are_two() -> None:
+    """A tool may return nothing; a call that the model of the second run issued is another one."""
+    spans = waits_and_resumes(turns=True, model=False)
+    spans[4]["parent_id"], spans[4]["started_at"] = "t2", "2026-01-01T00:00:14+00:00"
+    assert [call.name for call in calls(read(*spans))] == ["mail", "refund", "refund"]
+    other = waits_and_resumes(turns=True, model=False)
+    other[4]["span_data"]["input"] = '{"order": 8}'
+    assert [call.name for call in calls(read(*other))] == ["mail", "refund", "refund"]

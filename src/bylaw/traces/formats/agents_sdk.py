@@ -5,8 +5,12 @@ Spans of functions have no call id, so they are matched to answers by name. `gro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
+from msgspec import UNSET
 
 from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
@@ -31,6 +35,8 @@ from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
 
 _MARKS = ("handoff", "guardrail")
+_TURN = "turn"
+"""the name of the spans that newer versions have around the answer of a model and the calls in it"""
 _UNDECODED: Undecoded = {"span_data": frozenset(("input",))}
 
 
@@ -64,6 +70,11 @@ class AgentsSdkReader(SpanReader):
 
     def interpret(self, span: Span) -> None:
         span.session = self._groups.get(span.trace)
+
+    def _emit(self, traces: list[list[Span]]) -> None:
+        for spans in traces:
+            _join_approved(spans)
+        super()._emit(traces)
 
     def _part(self, record: Record, part: Any, size: int) -> None:
         if not isinstance(part, dict):
@@ -102,6 +113,38 @@ def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
         rest = {key: decode_whole(value) for key, value in data.items() if key != "type"}
         span.about = SpanAnnotation(label=str(kind), data=rest)
     return span
+
+
+def _join_approved(spans: list[Span]) -> None:
+    """A call that waits for an approval has a span without an output, and another one in the run that resumes.
+
+    A resumed run executes such calls before it asks the model: their spans are directly below that of the agent, and
+    before all its turns. Such a span is moved to where the call was issued.
+    """
+    asked = [span for span in spans if isinstance(span.about, ModelCall) or span.name == _TURN]
+    agents = {span.id: span for span in spans if isinstance(span.about, AgentRun)}
+    above = {span.id: span.parent or "" for span in spans}
+    begun = {span.parent: _start(span) for span in sorted(asked, key=_start, reverse=True)}
+    waiting: dict[tuple[str, str, bytes], dict[str, list[Span]]] = {}
+    for span in sorted(spans, key=_start) if asked else ():
+        tool, parent = span.about, span.parent or ""
+        agent = agents.get(parent) or agents.get(above.get(parent, ""))
+        if not isinstance(tool, ToolRun) or agent is None:
+            continue
+        runs = waiting.setdefault((agent.name, tool.name, msgspec.json.encode(tool.given, order="deterministic")), {})
+        if parent == agent.id and _start(span) < begun.get(parent, math.inf):
+            run = next((run for run in reversed(runs) if run != agent.id), None)
+            if run is not None:
+                earlier = runs[run].pop()
+                span.parent, earlier.about = earlier.parent, None
+                if not runs[run]:
+                    del runs[run]
+        if tool.result in (None, UNSET) and not tool.is_error:
+            runs.setdefault(agent.id, []).append(span)
+
+
+def _start(span: Span) -> float:
+    return span.start or 0.0
 
 
 def _tool(data: dict[str, Any], span: Span) -> ToolRun:
