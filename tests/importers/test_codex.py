@@ -295,6 +295,28 @@ def test_a_call_is_read_once_however_many_events_tell_its_end() -> None:
     assert ([one.name for one in calls(trace)], len(results(trace))) == (["exec", "mail"], 2)
 
 
+def test_arguments_that_are_text() -> None:
+    trace = read(META, script(2, "c1", "tools.pay()"), mcp(3, "exec-1", "pay", OK, "{"), printed(4, "c1"), DONE)
+    assert [(one.arguments, one.raw_arguments) for one in calls(trace)][1:] == [(None, "{")]
+
+
+@pytest.mark.parametrize("odd", [None, 7, [], {}, "x", [[]], {"Err": []}, {"Ok": 7}])
+def test_odd_values_in_the_event_log_do_no_harm(odd: Any) -> None:
+    about = {"executed_tool_calls": odd if odd else [odd], "tool_calls_complete": True}
+    lines = [
+        event(3, "mcp_tool_call_end", call_id=odd, invocation=odd, duration=odd, result=odd, error=odd),
+        event(3, "mcp_tool_call_end", call_id="exec-1", invocation=odd, duration={"secs": 10**400}, result=odd),
+        event(3, "exec_command_end", call_id="exec-2", command=odd, cwd=odd, source=odd, exit_code=odd),
+        event(3, "dynamic_tool_call_response", call_id="exec-3", tool=odd, arguments=odd, success=odd, error=odd),
+        event(3, "item_completed", item=odd),
+        completed(3, "CollabAgentToolCall", "exec-4", tool=odd, status=odd),
+        printed(4, "c1", internal_chat_message_metadata_passthrough=about),
+    ]
+    trace = read(META, script(2, "c1", "tools.pay()"), *lines, DONE)
+    assert "exec_command" in [one.name for one in calls(trace)]
+    assert unread(trace)[0] == ("*",)
+
+
 def test_what_the_user_ran_is_no_call() -> None:
     mine = event(2, "exec_command_end", call_id="u1", command=["rm"], exit_code=0, source="user_shell")
     item_of_mine = completed(2, "CommandExecution", "u2", command=["rm"], exit_code=0, source="userShell")
@@ -307,6 +329,8 @@ def test_a_search_of_the_provider_has_an_item_and_an_event() -> None:
     for both in ([ended, found], [found, ended], [found, counted(3, 5, output_tokens=5), ended]):
         trace = read(META, *both, DONE, event(51, "task_complete"))
         assert [one.arguments for one in calls(trace)] == [action]
+    tasks = [said(1, "assistant", "hm"), event(1, "task_complete"), event(2, "task_started"), said(2, "user", "go")]
+    assert len(calls(read(META, *tasks, ended, found, DONE, event(51, "task_complete")))) == 1
     alone = read(META, said(1, "assistant", "hm"), ended, event(3, "task_complete"))
     assert [one.arguments for one in calls(alone)] == [action]
 

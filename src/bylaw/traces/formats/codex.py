@@ -239,7 +239,7 @@ class CodexReader(EventLogReader):
             self._count(object_field(payload, "info"))
         elif kind in ("task_started", "task_complete", "turn_aborted"):
             self._is_running = kind == "task_started"
-            self._after(self._settle)
+            self._settle()
         elif (ended := ended_call(payload)) is not None and not self._is_repeated(record):
             self._read_end(record, ended)
         if kind in _ANNOTATIONS or kind.endswith("_approval_request"):

@@ -14,15 +14,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.traces.assembly.content import EVERYTHING, read_arguments
+from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.session_buffer import is_same_value
-from bylaw.traces.formats.record import list_field, object_field, text_field
+from bylaw.traces.formats.record import list_field, object_field, snake, text_field
 
 NESTED = "exec-"
 """how the ids of calls that a script made begin"""
 PROVIDER_TOOLS = frozenset(("web_search", "image_generation"))
 """tools that the provider of the model runs, unless a script called them: their items may have no id"""
-_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_MOST_SECONDS = 10**9
 _SHELL_WORDS = 3
 """a shell, its option, and the command"""
 _TRUNCATED, _ESCAPED = "_codex_executed_tool_call_truncated", "_codex_executed_tool_call_raw"
@@ -40,6 +40,7 @@ class EndedCall(Struct, frozen=True):
     id: str | None
     name: str
     arguments: Any = None
+    """as recorded: an object, or text"""
     server: str | None = None
     content: Any = None
     is_error: bool | None = None
@@ -64,7 +65,7 @@ def ended_call(payload: dict[str, Any]) -> EndedCall | None:
     if is_item:
         event = object_field(payload, "item")
         kind = text_field(event, "type") or ""
-    event = {_snake(key): value for key, value in event.items()}
+    event = snake(event)
     call_id = text_field(event, "call_id", "id")
     if (read := _READERS.get(kind)) is not None:
         return read(event, call_id)
@@ -77,7 +78,7 @@ def listed_calls(output: dict[str, Any]) -> tuple[list[EndedCall], bool]:
     about = object_field(output, "internal_chat_message_metadata_passthrough")
     calls: list[EndedCall] = []
     for one in list_field(about, "executed_tool_calls"):
-        if (name := text_field(one, "name")) is None:
+        if not isinstance(one, dict) or (name := text_field(one, "name")) is None:
             return calls, False
         arguments = one.get("arguments")
         if isinstance(arguments, dict):
@@ -94,14 +95,16 @@ def key_of(name: str) -> str:
     return _ALIASES.get(name, name)
 
 
-def _snake(key: str) -> str:
-    return _CAPITAL.sub(r"_\1", key).lower()
+def _word(event: dict[str, Any], key: str) -> str:
+    """A word in snake case, whichever way it is recorded."""
+    return next(iter(snake({text_field(event, key) or "": None})))
 
 
 def _seconds(event: dict[str, Any]) -> float | None:
     took = object_field(event, "duration")
     whole, nanos = took.get("secs"), took.get("nanos", 0)
-    return whole + nanos / 1e9 if type(whole) is int and type(nanos) is int else None
+    is_known = type(whole) is int and type(nanos) is int and 0 <= whole < _MOST_SECONDS and 0 <= nanos < 10**9
+    return whole + nanos / 1e9 if is_known else None
 
 
 def _has_failed(event: dict[str, Any], flag: Any = None) -> bool | None:
@@ -125,14 +128,14 @@ def _mcp(event: dict[str, Any], call_id: str | None) -> EndedCall:
     returned = object_field(returned, "Ok") or returned
     failed = returned.get("isError", returned.get("is_error", False if returned else None))
     if error is not None:
-        content, failed = error if isinstance(error, str) else text_field(error, "message") or error, True
+        content, failed = object_field({"": error}, "").get("message", error), True
     else:
         structured = returned.get("structuredContent", returned.get("structured_content"))
         content = returned.get("content") or structured
     return EndedCall(
         call_id,
         text_field(about, "tool") or EVERYTHING[0],
-        read_arguments(about.get("arguments"))[0],
+        about.get("arguments"),
         text_field(about, "server"),
         content,
         failed if isinstance(failed, bool) else _has_failed(event),
@@ -145,7 +148,7 @@ def _dynamic(event: dict[str, Any], call_id: str | None) -> EndedCall:
     return EndedCall(
         call_id,
         text_field(event, "tool") or EVERYTHING[0],
-        read_arguments(event.get("arguments"))[0],
+        event.get("arguments"),
         text_field(event, "namespace"),
         event.get("content_items") if content is None else content,
         _has_failed(event, event.get("success")),
@@ -155,7 +158,7 @@ def _dynamic(event: dict[str, Any], call_id: str | None) -> EndedCall:
 
 
 def _command(event: dict[str, Any], call_id: str | None) -> EndedCall | None:
-    source = _snake(text_field(event, "source") or "")
+    source = _word(event, "source")
     if source == "user_shell":
         return None  # the user's own
     words = event.get("command")
@@ -198,7 +201,7 @@ def _other(name: str, *given: str) -> Callable[[dict[str, Any], str | None], End
 
 
 def _agent(event: dict[str, Any], call_id: str | None) -> EndedCall:
-    name = _snake(text_field(event, "tool") or EVERYTHING[0])
+    name = _word(event, "tool") or EVERYTHING[0]
     failed = _has_failed(event)
     arguments = _given(event, "prompt", "model", "receiver_thread_ids")
     return EndedCall(call_id, name, arguments, content=event.get("agents_states"), is_error=failed)

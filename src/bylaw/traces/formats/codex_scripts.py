@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.model.events import Locator, ToolCall
-from bylaw.traces.assembly.content import EVERYTHING
+from bylaw.traces.assembly.content import EVERYTHING, read_arguments
 from bylaw.traces.assembly.conversation import Conversation
 from bylaw.traces.formats.codex_events import NESTED, PROVIDER_TOOLS, EndedCall, key_of, listed_calls
 from bylaw.traces.formats.reader import MOST_RECENT, AssemblingReader, OpenedFile, remember
@@ -179,8 +179,12 @@ class EventLogReader(AssemblingReader, ABC):
         """A task began or ended, so no item follows for the events before it."""
         for waiting in self._unpaired.values():
             for record, ended in filter(None, waiting):
-                self._add_ended(record, ended)
+                self._after(partial(self._add_ended, record, ended))
             waiting.clear()
+        self._after(self._add_open_ends)
+
+    def _add_open_ends(self) -> None:
+        """Calls that have no output have the result that the event log has."""
         for call_id, (record, ended) in self._ends.items():
             if call_id in self._open_calls:
                 self._add_end(record, call_id, ended)
@@ -208,6 +212,7 @@ class EventLogReader(AssemblingReader, ABC):
 
     def _add_call(self, record: Record, ended: EndedCall, call_id: str, start: float | None) -> None:
         origin, source = self._conversation().origin, record.locator()
+        arguments, raw = read_arguments(ended.arguments)
         loose = {name for end, name in self._results if start is None or end is None or end > start}
         call = ToolCall(
             origin=origin,
@@ -216,7 +221,8 @@ class EventLogReader(AssemblingReader, ABC):
             name=ended.name,
             namespace=ended.server,
             call_id=call_id,
-            arguments=ended.arguments,
+            arguments=arguments,
+            raw_arguments=raw,
             unordered=tuple(sorted(loose)),
         )
         remember(self._calls, call_id, ended.name, _MOST_CALLS)
