@@ -153,3 +153,21 @@ def test_the_id_of_the_call_that_a_tool_answers() -> None:
     trace = read(RUNS[0], asked, *ran)
     assert sorted((result.call_id, result.content) for result in results(trace)) == [("c1", "c1"), ("c2", "c2")]
     assert trace.problems == ()
+
+
+def test_calls_in_runs_of_unknown_types_are_read_once() -> None:
+    unknown = [{**one, "run_type": "generation" if one["run_type"] == "llm" else one["run_type"]} for one in RUNS[:3]]
+    trace = read(*unknown)
+    assert story(trace) == STORY[:4]
+    assert trace.notes == ("runs of the type `generation` hold calls, and are read as a model's",)
+    around = run("agent", (1,), {}, {"messages": [HUMAN, ANSWER, RETURNED]}, extra=META)
+    assert story(read(around, *RUNS[1:])) == STORY
+
+
+@pytest.mark.parametrize("kind", ["llm", "generation"])
+def test_outputs_that_no_key_names_as_the_answer(kind: str) -> None:
+    trace = read(RUNS[0], run(kind, (1, 2), {}, {"content": "", "tool_calls": [CALL]}))
+    assert [(call.name, call.arguments) for call in calls(trace)] == [("refund", {"order": 7})]
+    odd = read(RUNS[0], run(kind, (1, 2), {}, {"decision": {"toolCalls": {"refund": 7}}}))
+    assert [response.unread for response in responses(odd)] == [("*",)]
+    assert {problem.code for problem in odd.problems} == {"unread-content"}

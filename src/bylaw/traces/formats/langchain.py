@@ -13,6 +13,7 @@ from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import answer_of
+from bylaw.traces.formats.call_signs import looks_like_call
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.chat_message import ASSISTANT, read_assistant
 from bylaw.traces.formats.messages import chat_message, parse_if_json
@@ -238,6 +239,8 @@ def _outer(message: dict[str, Any]) -> dict[str, Any]:
 _MODELS = frozenset(("llm", "chat_model"))
 """tracers of LangChain that keep the whole message say the latter"""
 _RUN_TYPES = frozenset(("tool", "chain", "retriever", "embedding", "prompt", "parser")) | _MODELS
+_MESSAGE = frozenset(("role", "lc", "tool_calls"))
+"""keys of a message that is an output without a name"""
 _THREAD = ("thread_id", "session_id", "conversation_id")
 _UNDECODED: Undecoded = {"inputs": frozenset(("messages",))}
 _ID = 36
@@ -262,6 +265,8 @@ class LangSmithReader(SpanReader):
         super().__init__(opened)
         self._posted: dict[str, dict[str, Any]] = {}
         """runs that a later batch may complete"""
+        self._unknown: set[str] = set()
+        """types of runs that are read as a model's"""
 
     def read_block(self, block: Block) -> None:
         for record in records_of(block, self._problems, _UNDECODED):
@@ -273,6 +278,21 @@ class LangSmithReader(SpanReader):
             listed = runs if isinstance(runs, list) else [runs]
             for run in listed:
                 self._runs(record, run, len(record.raw) // max(1, len(listed)))
+
+    def _emit(self, traces: list[list[Span]]) -> None:
+        for spans in traces:
+            above = {span.parent for span in spans}
+            for span in spans:
+                run = span.attributes.get("")
+                if run is not None and span.id not in above:  # what is inside of others tells more
+                    self._unknown.add(run["run_type"])
+                    span.about = _model(run, _mapping(run.get("inputs")), _mapping(run.get("outputs")), _metadata(run))
+        super()._emit(traces)
+
+    def notes(self) -> list[str]:
+        types = ", ".join(f"`{name}`" for name in sorted(self._unknown))
+        unknown = [f"runs of the type {types} hold calls, and are read as a model's"] if types else []
+        return [*super().notes(), *unknown]
 
     def _batch(self, record: Record, batch: dict[str, Any]) -> None:
         """The requests of a client to LangSmith: new runs, and later their results."""
@@ -330,6 +350,8 @@ def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -
         span.about = _model(run, inputs, outputs, metadata)
     elif run["run_type"] == "tool":
         span.about = _tool(run, inputs, outputs, span)
+    elif run["run_type"] not in _RUN_TYPES and looks_like_call(outputs):
+        span.attributes = {"": run}
     return span
 
 
@@ -348,6 +370,8 @@ def _metadata(run: dict[str, Any]) -> dict[str, Any]:
 def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], metadata: dict[str, Any]) -> ModelCall:
     output, generation = _output(outputs)
     answer = answer_of(output) if output is not None else None
+    if answer is None and looks_like_call(outputs):
+        answer = {"role": ASSISTANT, "content": None, "toolCalls": outputs}  # reported as unread
     info = generation.get("generation_info")
     response_metadata = (answer or {}).get("response_metadata")
     parts = [part for part in (info, response_metadata, generation) if isinstance(part, dict)]
@@ -378,7 +402,7 @@ def _output(outputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
             return first.get("message", first.get("text")), first
     if isinstance(outputs.get("messages"), list) and outputs["messages"]:
         return outputs["messages"][-1], {}
-    if "role" in outputs or "lc" in outputs or outputs.get("object") == "response":
+    if not _MESSAGE.isdisjoint(outputs) or outputs.get("object") == "response":
         return outputs, {}
     return outputs.get("message", outputs.get("output")), {}
 
