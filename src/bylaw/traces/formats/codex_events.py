@@ -22,6 +22,7 @@ NESTED = "exec-"
 """how the ids of calls that a script made begin"""
 PROVIDER_TOOLS = frozenset(("web_search", "image_generation"))
 """tools that the provider of the model runs, unless a script called them: their items may have no id"""
+_FILE_URL = "file://"
 _MOST_SECONDS = 10**9
 _SHELL_WORDS = 3
 """a shell, its option, and the command"""
@@ -166,7 +167,7 @@ def _command(event: dict[str, Any], call_id: str | None) -> EndedCall | None:
         is_shell = len(words) == _SHELL_WORDS and words[1].startswith(("-", "/"))
         words = words[2] if is_shell else shlex.join(words)
     printed = [event[key] for key in ("aggregated_output", "formatted_output", "stdout") if event.get(key)]
-    name, arguments = "exec_command", {"cmd": words, "workdir": event.get("cwd")}
+    name, arguments = "exec_command", {"cmd": words, "workdir": _path(event.get("cwd"))}
     if source == "unified_exec_interaction" and event.get("interaction_input"):
         name, arguments = "write_stdin", {"session_id": event.get("process_id"), "chars": event["interaction_input"]}
     return EndedCall(
@@ -177,6 +178,15 @@ def _command(event: dict[str, Any], call_id: str | None) -> EndedCall | None:
         is_error=_has_failed(event),
         seconds=_seconds(event),
     )
+
+
+def _path(recorded: Any) -> Any:
+    """A path as calls have it: newer versions record the URL of the file."""
+    if not isinstance(recorded, str) or not recorded.startswith(_FILE_URL):
+        return recorded
+    from urllib.parse import unquote  # only a few rollouts need it
+
+    return unquote(recorded.removeprefix(_FILE_URL))
 
 
 def _patch(event: dict[str, Any], call_id: str | None) -> EndedCall:

@@ -31,8 +31,8 @@ _MOST_CALLS = 1 << 16
 _USED_TOOL = re.compile(
     r"\btools\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.\s*)?\[\s*(?:\"([^\"\\]+)\"|'([^'\\]+)')\s*\])"
 )
-_OTHER_WAY = re.compile(r"\b(?:tools|codex|globalThis|eval|Function|constructor)\b|\\u")
-"""how else a script may come by a tool: any of these words counts, also inside a text"""
+_OTHER_WAY = re.compile(r"\b(?:tools|codex|globalThis|eval|Function|constructor)\b|\\u(?:00[4-7]|\{)")
+"""how else a script may come by a tool: any of these words counts, also inside a text, and a letter as an escape"""
 _STATUS = re.compile(r"Script (completed|failed|terminated|running)\b(?: with cell ID (\S+))?")
 _HAS_FAILED = {"completed": False, "failed": True}
 _UNRECORDED = "calls that a script of `{}` may have made are not recorded"
