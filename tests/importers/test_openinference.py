@@ -112,6 +112,10 @@ def test_a_failed_tool() -> None:
     failed = {"status": {"status_code": "ERROR", "description": "no such order"}, "status_code": None}
     trace = read(span("a", 0, LLM), span("b", 1, {**TOOL, "output.value": None}, **failed))
     assert [(result.content, result.is_error) for result in results(trace)] == [("no such order", True)]
+    raised = {"name": "exception", "attributes": {"exception.type": "KeyError", "exception.message": "no order 7"}}
+    failed = {"status": {"status_code": "ERROR"}, "status_code": None, "events": [raised]}
+    trace = read(span("a", 0, LLM), span("b", 1, {**TOOL, "output.value": None}, **failed))
+    assert [(result.content, result.is_error) for result in results(trace)] == [("no order 7", True)]
 
 
 def test_text_where_there_are_no_messages() -> None:

@@ -76,9 +76,7 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
     return span
 
 
-def _recorded_span(
-    row: dict[str, Any], span: Span, signs: tuple[str, ...]
-) -> ModelCall | ToolRun | AgentRun | SpanAnnotation | None:
+def _recorded_span(row: dict[str, Any], span: Span, signs: tuple[str, ...]) -> object:
     """What the span said that Langfuse got from another recorder: its attributes are stored in the metadata.
 
     `signs`: only if one of these is in them, because they are long and most say nothing new.

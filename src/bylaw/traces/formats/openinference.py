@@ -13,8 +13,9 @@ from typing import Any
 from bylaw.model.events import Locator
 from bylaw.traces.formats.record import Record, records_of, type_name
 from bylaw.traces.formats.spans import genai
-from bylaw.traces.formats.spans.attributes import duration, first, moment, text
+from bylaw.traces.formats.spans.attributes import duration, failure, first, moment, text
 from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.recorders import unread_tool
 from bylaw.traces.formats.spans.span import Span
 from bylaw.traces.formats.spans.vocabularies import flat, interpret
 from bylaw.traces.records.lines import Block
@@ -69,6 +70,8 @@ class OpenInferenceReader(SpanReader):
 
     def interpret(self, span: Span) -> None:
         interpret(span)
+        if span.about is None:
+            span.about = unread_tool(span)
 
     def _tree(self, record: Record, value: Any, path: tuple[str | int, ...], trace: str) -> None:
         waiting: list[tuple[Any, tuple[str | int, ...], str | None]] = [(value, path, None)]
@@ -103,6 +106,7 @@ def _nest_row(row: dict[str, Any]) -> dict[str, Any]:
 
 def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) -> Span:
     ids = next((value[key] for key in _CONTEXTS if isinstance(value.get(key), dict)), value)
+    events = list(_events(value.get("events")))
     attributes = flat(next(value[key] for key in _ATTRIBUTES if isinstance(value.get(key), dict)))
     start, at = moment(first(value, "start_time", "timestamp", "startTime", "start_timestamp"))
     end, ended_at = moment(first(value, "end_time", "endTime", "end_timestamp"))
@@ -127,9 +131,9 @@ def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) 
         at=at,
         ended_at=end if ended_at is None else ended_at,
         attributes=attributes,
-        events=list(_events(value.get("events"))),
+        events=events,
         links=tuple(_links(value.get("links"))),
-        error=_error(value, attributes),
+        error=_error(value, events, attributes),
         # Python's recorder does not say what it dropped, but then the span has as many as it may
         dropped=max(0, dropped[0]) if dropped else int(len(attributes) == _MOST_ATTRIBUTES),
         source=Locator(file, line, f"span {span_id}" if span_id else None),
@@ -152,11 +156,11 @@ def _events(events: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield name, attributes if isinstance(attributes, dict) else {}
 
 
-def _error(value: dict[str, Any], attributes: dict[str, Any]) -> str | None:
+def _error(value: dict[str, Any], events: list[tuple[str, dict[str, Any]]], attributes: dict[str, Any]) -> str | None:
     status = value.get("status")
     fields = status if isinstance(status, dict) else value
     code = fields.get("status_code", fields.get("code", fields.get("otel_status_code", status)))
     if code == 2 or (isinstance(code, str) and code.rpartition(".")[2].upper() == "ERROR"):
         message = text(fields, "description", "status_message", "otel_status_message", "message")
-        return message or text(attributes, "exception.message", "error.type") or "error"
+        return message or failure(events, attributes)
     return text(attributes, "error.type")

@@ -40,8 +40,9 @@ from bylaw.traces.formats.roundtrip_slots import (
     decode_slots,
 )
 from bylaw.traces.formats.spans import genai
-from bylaw.traces.formats.spans.attributes import nanoseconds, text
+from bylaw.traces.formats.spans.attributes import failure, nanoseconds, text
 from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.recorders import unread_event, unread_tool
 from bylaw.traces.formats.spans.span import Span
 from bylaw.traces.formats.spans.vocabularies import interpret
 from bylaw.traces.records.jsontext import REFUSED, decode_deferred
@@ -112,7 +113,10 @@ class OtlpReader(SpanReader):
             self._add(export, place, len(raw))
 
     def interpret(self, span: Span) -> None:
-        interpret(span)
+        if span.about is None:
+            interpret(span)
+        if span.about is None:
+            span.about = unread_tool(span)
 
     def _add(self, export: Export, place: int | Place, size: int) -> None:
         spans = [
@@ -130,6 +134,7 @@ class OtlpReader(SpanReader):
 
     def _span(self, wire: WireSpan, place: int | Place) -> Span:
         attributes = mapping(wire.attributes)
+        events = [(event.name, mapping(event.attributes)) for event in wire.events]
         start, end = nanoseconds(wire.startTimeUnixNano), nanoseconds(wire.endTimeUnixNano)
         return Span(
             id=wire.spanId,
@@ -142,9 +147,9 @@ class OtlpReader(SpanReader):
             at=start,
             ended_at=end,
             attributes=attributes,
-            events=[(event.name, mapping(event.attributes)) for event in wire.events],
+            events=events,
             links=tuple(link.spanId for link in wire.links),
-            error=_error(wire, attributes),
+            error=_error(wire, events, attributes),
             dropped=(wire.droppedAttributesCount or 0) + (wire.droppedEventsCount or 0),
             source=self._locator(place, wire.spanId),
         )
@@ -152,10 +157,24 @@ class OtlpReader(SpanReader):
     def _log(self, wire: LogRecord, place: int | Place, size: int) -> None:
         attributes = mapping(wire.attributes)
         name = wire.eventName or text(attributes, "event.name") or ""
+        at = nanoseconds(wire.timeUnixNano) or nanoseconds(wire.observedTimeUnixNano)
         if name not in genai.EVENT_NAMES:
+            if (tool := unread_event(name, attributes)) is not None:
+                self._forest.add(
+                    Span(
+                        id="",
+                        parent=wire.spanId or None,
+                        trace=wire.traceId,
+                        session=text(attributes, genai.SESSION, "session.id", "conversation.id"),
+                        start=at,
+                        at=at,
+                        source=self._locator(place, wire.spanId),
+                        about=tool,
+                    ),
+                    size,
+                )
             return
         body = plain(wire.body)
-        at = nanoseconds(wire.timeUnixNano) or nanoseconds(wire.observedTimeUnixNano)
         part = Span(
             id=wire.spanId,
             trace=wire.traceId,
@@ -171,12 +190,11 @@ class OtlpReader(SpanReader):
         return Locator(self._problems.file, placed(place).line, f"span {span}" if span else None)
 
 
-def _error(wire: WireSpan, attributes: dict[str, Any]) -> str | None:
+def _error(wire: WireSpan, events: list[tuple[str, dict[str, Any]]], attributes: dict[str, Any]) -> str | None:
     status = wire.status
-    kind = text(attributes, "error.type")
     if status is not None and status.code in (2, "STATUS_CODE_ERROR", "2"):
-        return status.message or kind or "error"
-    return kind
+        return status.message or failure(events, attributes)
+    return text(attributes, "error.type")
 
 
 # Spans that Bylaw exported: the events are in slots, and their long parts in the attributes that others read. Most

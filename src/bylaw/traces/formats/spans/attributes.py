@@ -95,6 +95,13 @@ def text(attributes: dict[str, Any], *keys: str) -> str | None:
     return None
 
 
+def failure(events: list[tuple[str, dict[str, Any]]], attributes: dict[str, Any]) -> str:
+    """What is known of a failure whose status has no message: the exception, its type, or only that it failed."""
+    raised: dict[str, Any] = next((found for name, found in reversed(events) if name == "exception"), {})
+    message = text(raised, "exception.message") or text(attributes, "exception.message", "error.type")
+    return message or text(raised, "exception.type") or "error"
+
+
 _DURATION = re.compile(r"(?:P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)")
 
 

@@ -9,13 +9,42 @@ from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import answer_in_list, answer_of, has_calls
 from bylaw.traces.formats.messages import chat_messages, first_answer, parse_if_json
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
-from bylaw.traces.formats.spans.span import AgentRun, ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun
+from bylaw.traces.formats.spans.recorders import (
+    ARGUMENTS,
+    CALL_IDS,
+    EXECUTION,
+    HAS_CALL,
+    MERGED,
+    MODEL_INPUTS,
+    MODEL_KINDS,
+    RESULTS,
+    TOOL_KINDS,
+    TOOL_NAMES,
+    first_value,
+    held_answer,
+    held_model,
+    held_usage,
+    kind_of,
+    tool_name,
+)
+from bylaw.traces.formats.spans.span import (
+    AgentRun,
+    ModelCall,
+    RecordedInput,
+    Span,
+    SpanAnnotation,
+    ToolRun,
+    UnreadTool,
+)
 
 SESSION = "gen_ai.conversation.id"
 DETAILS = "gen_ai.client.inference.operation.details"
 """the event that carries the content of a call, separate from its span"""
-_MODEL = frozenset(("chat", "generate_content", "text_completion", "fetch_response"))
+_MODEL = frozenset(("chat", "generate_content", "text_completion", "fetch_response", "llm_call"))
+_TOOL = frozenset(("execute_tool", "tool", "tool_call", "call_tool", "tool.execute"))
 _AGENT = frozenset(("invoke_agent", "invoke_workflow", "create_agent"))
+_KNOWN = _MODEL | _AGENT | {"execute_tool"}
+"""operations that leave no question what a span is; the span of a tool has its name"""
 _MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -24,27 +53,6 @@ _MESSAGE_EVENTS = {
 }
 _CHOICE = "gen_ai.choice"
 _CONTENT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
-_ARGUMENTS = (
-    "gen_ai.tool.call.arguments",
-    "gen_ai.tool.arguments",
-    "tool_arguments",
-    "gcp.vertex.agent.tool_call_args",
-    "traceloop.entity.input",
-    "input.value",
-    "gen_ai.prompt",
-)
-_RESULT = (
-    "gen_ai.tool.call.result",
-    "gen_ai.tool.result",
-    "tool_response",
-    "gcp.vertex.agent.tool_response",
-    "traceloop.entity.output",
-    "output.value",
-    "gen_ai.completion",
-)
-"""what recorders wrote before there were names for it, and some still do"""
-_MERGED = "(merged tools)"
-"""ADK's span for the results of parallel calls together, beside the span of each"""
 _CONVERSE = frozenset(("text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"))
 """the only key of each block in the messages that Strands writes as text"""
 _CACHE_READ = (
@@ -67,6 +75,8 @@ _REASONING = (
 )
 _CALL_KEY = re.compile(r"(?:completion|output|response|choice|generation).*(?:tool|function)_?calls?", re.IGNORECASE)
 _EMPTY = ("[]", "{}", "null", "None")
+_FAILED = frozenset(("error", "failed", "failure", "false"))
+_SUCCEEDED = frozenset(("success", "ok", "true"))
 _MOST_CHARACTERS = 200
 """of a key that are looked at"""
 EVENT_NAMES = frozenset((DETAILS, _CHOICE, *_MESSAGE_EVENTS, *_CONTENT_EVENTS))
@@ -89,22 +99,26 @@ def interpret(span: Span) -> bool:
     """Set what a span is about; False if it uses another vocabulary."""
     attributes = _merge_events(span)
     operation = text(attributes, "gen_ai.operation.name")
-    tool = text(attributes, "gen_ai.tool.name")
+    tool = text(attributes, *TOOL_NAMES)
     method = text(attributes, "mcp.method.name")
+    is_known = operation is not None and operation in _KNOWN
+    kind, is_named = (None, is_known) if is_known else kind_of(span, attributes)
     span.session = span.session or text(attributes, SESSION)
     span.agent = text(attributes, "gen_ai.agent.name", "gen_ai.agent.id")
-    if operation is None and tool is None and text(attributes, "traceloop.span.kind") == "tool":
-        tool = text(attributes, "traceloop.entity.name")  # before there were names for it
-    if tool == _MERGED:
+    if tool == MERGED:
         return True
-    if operation == "execute_tool" or (operation is None and tool) or method == "tools/call":
-        name = tool or span.name.removeprefix("execute_tool ").removeprefix("tools/call ")
-        span.about = _tool(span, attributes, name)
+    if (
+        operation in _TOOL
+        or method == "tools/call"
+        or (operation is None and (tool or kind == EXECUTION))
+        or kind in TOOL_KINDS
+    ):
+        span.about = _tool(span, attributes, kind, is_named=is_named or method == "tools/call")
     elif operation in _AGENT:
         whole = _model(span, attributes)
         named = span.agent or span.name.removeprefix("invoke_agent ").removeprefix("invoke_workflow ") or None
         span.about = AgentRun(name=named, whole=whole if whole.answer is not None else None)
-    elif operation in _MODEL or (operation is None and _calls_model(span, attributes)):
+    elif operation in _MODEL or (operation is None and (kind in MODEL_KINDS or _calls_model(span, attributes))):
         span.about = _model(span, attributes)
     elif operation in ("apply_guardrail", "run_guardrail"):
         span.about = SpanAnnotation(label="guardrail", data=attributes)
@@ -139,11 +153,13 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
     messages, answer, event_reason = _content(span, attributes)
     reasons = parse_if_json(attributes.get("gen_ai.response.finish_reasons"))
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
-    answer_reason = (answer or {}).get("finish_reason")
+    answer_reason = (answer or {}).get("finish_reason") or attributes.get("stop_reason")
+    if answer_reason is None and attributes.get(HAS_CALL) is True:
+        answer_reason = "tool_use"
     params = {_PARAMS[key]: attributes[key] for key in _PARAMS if attributes.get(key) is not None}
     tools = parse_if_json(first(attributes, "gen_ai.tool.definitions"))
     return ModelCall(
-        model=text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
+        model=text(attributes, "gen_ai.response.model", "gen_ai.request.model") or held_model(attributes),
         messages=messages,
         params=params or None,
         tools=tools if isinstance(tools, list) else None,
@@ -151,7 +167,7 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
         stop_reason=next(
             (found for found in (reason, answer_reason, event_reason) if isinstance(found, str) and found), None
         ),
-        usage=_usage(attributes),
+        usage=_usage(attributes) or held_usage(attributes),
         response_id=text(attributes, "gen_ai.response.id"),
     )
 
@@ -163,10 +179,12 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | No
     system = parse_if_json(attributes.get("gen_ai.system_instructions"))
     if recorded is None:
         recorded = unflatten(attributes, "gen_ai.prompt")
+    if recorded is None:
+        recorded = first_value(attributes, MODEL_INPUTS)
     recorded_messages, choice, reason = _message_events(span) if span.events else ([], None, None)
     answer = answer_in_list(outputs) or first_answer(chat_messages(outputs, "assistant"))
     if answer is None or not has_calls(answer):  # LiteLLM writes its text here and its calls there
-        answer = _merge_answers(answer, _completion(attributes), choice)
+        answer = _merge_answers(answer, _completion(attributes), choice, held_answer(attributes))
         if (answer is None or not has_calls(answer)) and (unread := _unread_calls(attributes)):
             answer = {"role": "assistant", "content": None, **(answer or {}), "toolCalls": unread}  # reported as unread
     recorded = recorded_messages or None if recorded is None else recorded
@@ -194,6 +212,7 @@ def _unread_calls(attributes: dict[str, Any]) -> dict[str, Any]:
         key: value
         for key, value in attributes.items()
         if "call" in key.lower()
+        and key != HAS_CALL
         and value
         and value not in _EMPTY
         and _CALL_KEY.search(key[:_MOST_CHARACTERS]) is not None
@@ -256,8 +275,14 @@ def _usage(attributes: dict[str, Any]) -> Any:
     )
 
 
-def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
-    given, result = first(attributes, *_ARGUMENTS), first(attributes, *_RESULT)
+def _tool(span: Span, attributes: dict[str, Any], kind: str | None, *, is_named: bool) -> ToolRun | UnreadTool:
+    name = "" if kind == EXECUTION else tool_name(span, attributes, is_named=is_named)
+    call_id = text(attributes, *CALL_IDS)
+    if not name and call_id is None and kind != EXECUTION:
+        return UnreadTool(name=span.name, is_named=False)
+    given, result = first_value(attributes, ARGUMENTS), first_value(attributes, RESULTS)
+    if given is None and "agentops.span.kind" in attributes:
+        given = attributes.get("tool.parameters")  # a schema in the words of others
     for event, body in span.events:  # Strands records them as messages
         if event == "gen_ai.tool.message" and given is None:
             given = body.get("content")
@@ -265,17 +290,25 @@ def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
             result = _blocks(body.get("message"))
             if isinstance(result, list) and len(result) == 1 and isinstance(result[0].get("text"), str):
                 result = result[0]["text"]
-    if (
-        "langsmith.span.kind" in attributes
-        and isinstance(found := parse_if_json(result), dict)
-        and found.keys() == {"output"}
-    ):
-        result = found["output"]  # LangSmith wraps what is no object
-    return ToolRun.recorded(
+    if "langsmith.span.kind" in attributes:
+        given, result = _unwrap_langsmith(given, result)
+    status = str(first(attributes, "gen_ai.tool.status", "success")).lower()
+    run = ToolRun.recorded(
         name,
         given,
         result,
         namespace=text(attributes, "mcp.server.name"),
-        call_id=text(attributes, "gen_ai.tool.call.id"),
-        failed=span.error is not None or attributes.get("error.type") is not None,
+        call_id=call_id,
+        failed=span.error is not None or attributes.get("error.type") is not None or status in _FAILED,
     )
+    if run.is_error is None and status in _SUCCEEDED:
+        run.is_error = False
+    return run
+
+
+def _unwrap_langsmith(given: Any, result: Any) -> tuple[Any, Any]:
+    """LangSmith wraps what is no object. Of text that is no object nobody knows which parameter it is."""
+    inputs, outputs = parse_if_json(given), parse_if_json(result)
+    if isinstance(inputs, dict) and inputs.keys() == {"input"} and isinstance(inputs["input"], str):
+        given = inputs["input"]
+    return given, outputs["output"] if isinstance(outputs, dict) and outputs.keys() == {"output"} else result

@@ -11,7 +11,7 @@ from bylaw.model.events import Event, Origin
 from bylaw.traces.formats.bodies import has_calls
 from bylaw.traces.formats.reader import AssemblingReader, OpenedFile
 from bylaw.traces.formats.spans.session import SessionSpans
-from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun, UnreadTool
 from bylaw.traces.records.lines import Block
 
 MOST_HELD = 128 << 20
@@ -168,7 +168,15 @@ class Tree:
                     inner.setdefault(outer.id, []).append(span)
             elif isinstance(span.about, ToolRun):
                 near = next((one for one in self._above(span) if one.about is not None), None)
-                if near is not None and near is not span and _absorb_tool(near.about, span.about):
+                if near is None or near is span:
+                    continue
+                if _absorb_tool(near.about, span.about):
+                    span.about = None
+                elif isinstance(near.about, UnreadTool) and _is_told(near.about, span.about):
+                    near.about = None
+            elif isinstance(span.about, UnreadTool):
+                near = next((one for one in self._above(span) if one.about is not None), None)
+                if near is not None and _is_told(span.about, near.about):
                     span.about = None
         for outer_id, spans in sorted(inner.items(), key=lambda item: -self._depth(item[1][0])):
             outer = self._by_id[outer_id]
@@ -245,7 +253,7 @@ def _absorb_model(outer: ModelCall, inner: ModelCall) -> None:
 
 def _absorb_tool(outer: object, inner: ToolRun) -> bool:
     """Let the outer span fill in what it lacks. False if the spans are different calls."""
-    if not isinstance(outer, ToolRun) or outer.name != inner.name:
+    if not isinstance(outer, ToolRun) or (outer.name != inner.name and inner.name):
         return False
     if None not in (outer.call_id, inner.call_id) and outer.call_id != inner.call_id:
         return False  # a tool that calls itself
@@ -257,6 +265,11 @@ def _absorb_tool(outer: object, inner: ToolRun) -> bool:
     outer.namespace = outer.namespace or inner.namespace
     outer.is_error = outer.is_error or inner.is_error
     return True
+
+
+def _is_told(unread: UnreadTool, other: object) -> bool:
+    """Whether the span around it, or the one inside, tells of the same run in words that are read."""
+    return isinstance(other, (ToolRun, UnreadTool)) and (not unread.is_named or unread.name == other.name)
 
 
 class SpanReader(AssemblingReader, ABC):

@@ -8,6 +8,7 @@ first, the call names the tool of that result as unordered.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -38,12 +39,14 @@ from bylaw.traces.formats.call_signs import (
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
-from bylaw.traces.formats.spans.span import ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun
+from bylaw.traces.formats.spans.span import ModelCall, RecordedInput, Span, SpanAnnotation, ToolRun, UnreadTool
 from bylaw.traces.records.problems import Problems
 
 DROPPED = "the recorder dropped {} attributes or events of this span, because there were too many"
 DROPPED_HELP = "raise `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`; rules that they may decide are inconclusive"
 NAMELESS = "this call of a tool has no name, so no rule can look for it; rules about calls are inconclusive"
+UNREAD_RUN = "this looks like a run of the tool `{}`, in words that are not read; rules about it are inconclusive"
+UNREAD_ANY = "this looks like a run of a tool, in words that are not read; rules about calls are inconclusive"
 _CUT = "cut"
 """the type of a block that holds the start of an answer"""
 _RESULT, _ANSWER, _CALL, _OTHER, _LATE = range(5)
@@ -59,12 +62,25 @@ class SessionSpans:
         self._turns: list[Turn] = []
         self._runs: list[Run] = []
         self._runs_by_id: dict[str, list[Run]] = {}
+        self._attempts: dict[tuple[str | None, int], Run] = {}
+        """the last run of each call, by its id and its turn; an attempt after the first one has no turn"""
         self._emitted: set[str] = set()
         """ids of models' spans"""
         self._latest: dict[Origin, str] = {}
         """each agent's latest of these"""
         self._early: dict[str, list[Run]] = {}
         """runs that ended before the answer that issued them began, because their clocks differ"""
+        self._known: Counter[str] | None = None
+        """how often each tool was called; counted only if something was not read"""
+        self._open: Counter[str] = Counter()
+        """how many of these calls have no span"""
+        self._signs: Counter[tuple[str, str]] = Counter()
+        """how often something that was not read told of a tool, by its name and the kind of record"""
+        self._told: set[str] = set()
+        self._telling: dict[Origin, None] | None = None
+        """agents with an answer; that of the session's last answer comes last"""
+        self._unread: SessionBuffer | None = None
+        """where the session stands, if nothing of it is read"""
         self._inputs: dict[str, Result] | None = None
         """results in the answers and inputs of models, by the id of the call"""
 
@@ -89,12 +105,15 @@ class SessionSpans:
                 has_unknown = has_unknown or span.start is None or span.end is None
                 steps.append((when, _CALL, number, self._add_call, run))
                 steps.append((ended, _RESULT if ended > when else _LATE, number, self._add_result, run))
+            elif type(about) is UnreadTool:
+                steps.append((when, _CALL, number, self._add_unread, (span, about, origin)))
             else:
                 steps.append((when, _OTHER, number, self._add_other, (span, origin)))
         self._join()
         steps.sort()  # no two are equal in their first three parts
         if len(self._runs) > 1 and (has_unknown or not starts.isdisjoint(ends)):
-            for run in mark_unordered([what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL)]):
+            told = [what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL) and type(what) is not tuple]
+            for run in mark_unordered(told):
                 if self._assembler.has_unordered:  # reported once for the whole file
                     break
                 self._assembler.has_unordered = True
@@ -104,6 +123,8 @@ class SessionSpans:
                 self._problems.warn_of(run.span.source, "unknown-order", message, help)
         for _, _, _, step, what in steps:
             step(what)
+        if self._unread is not None:
+            self._assembler.end_session(self._unread, complete=False)
 
     def _join(self) -> None:
         """Find the turn of each run. Those with ids first, so that none without takes another's call."""
@@ -121,6 +142,7 @@ class SessionSpans:
                 self._problems.warn_of(run.span.source, "guessed-call", GUESSED.format(run.tool.name), GUESSED_HELP)
             if run.tool.call_id is not None:
                 self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
+                self._attempts[run.tool.call_id, id(run.turn)] = run
 
     # A model's span
 
@@ -258,7 +280,7 @@ class SessionSpans:
             return
         if not tool.name:
             self._problems.warn_of(span.source, "unread-content", NAMELESS)
-            self._assembler.lack_call(self._assembler.buffer_for(run.origin), EVERYTHING[0])
+            self._lack_call(run.origin, EVERYTHING[0], span)
             return
         tool.call_id = tool.call_id or span.id
         call = ToolCall(
@@ -274,6 +296,42 @@ class SessionSpans:
         )
         self._assembler.call(self._assembler.buffer_for(run.origin), self._latest.get(run.origin), call)
 
+    def _add_unread(self, what: tuple[Span, UnreadTool, Origin]) -> None:
+        """A call that is not read, unless as many calls of the tool are known as this kind of record tells of.
+
+        A span may be the run of a call that only an answer holds, a log record tells of any call once more.
+        """
+        span, tool, origin = what
+        if self._known is None:
+            issued = (str(use["name"]) for turn in self._turns if turn.answer is not None for use in turn.answer.uses)
+            self._known = Counter(issued)
+            self._open = self._known - Counter(run.tool.name for run in self._runs if run.turn is not None)
+            self._known.update(run.tool.name for run in self._runs if run.turn is None)
+        known = self._known if tool.told_by else self._open
+        name = tool.name if tool.is_named else ""
+        self._signs[name, tool.told_by] += 1
+        if self._signs[name, tool.told_by] <= (known[name] if name else known.total()):
+            return
+        if name not in self._told:  # once for each tool
+            self._told.add(name)
+            self._problems.warn_of(span.source, "unread-content", UNREAD_RUN.format(name) if name else UNREAD_ANY)
+        self._lack_call(origin, name or EVERYTHING[0], span)
+
+    def _lack_call(self, origin: Origin, tool: str, span: Span) -> None:
+        """A call could not be read: an answer of its agent tells it, or else one of the session."""
+        if self._telling is None:
+            origins = [run.origin for run in self._runs if run.tool.name]
+            origins += [turn.origin for turn in self._turns if turn.answer is not None or turn.span.error is None]
+            self._telling = dict.fromkeys(origins)
+        if self._telling:
+            origin = origin if origin in self._telling else next(reversed(self._telling))
+            self._assembler.lack_call(self._assembler.buffer_for(origin), tool)
+        elif self._unread is None:  # nothing of the session is read
+            self._unread = buffer = self._assembler.buffer_for(origin)
+            turn = self._assembler.turns
+            response = Response(origin=origin, turn=turn, at=span.at, source=span.source, unread=EVERYTHING)
+            self._assembler.response(buffer, span.id, response)
+
     def _add_result(self, run: Run) -> None:
         if run.has_result or not run.is_over:
             return
@@ -285,7 +343,7 @@ class SessionSpans:
     def _emit_result(self, run: Run) -> None:
         run.has_result = True
         span, tool = run.span, run.tool
-        shown = self._result_in_inputs(tool.call_id) if tool.result is UNSET else None
+        shown = self._result_in_inputs(tool.call_id) if tool.result is UNSET and self._is_last(run) else None
         content = tool.result if shown is None else shown.content
         origin = run.origin if run.turn is None else run.turn.origin
         self._assembler.result(
@@ -303,6 +361,11 @@ class SessionSpans:
             ),
             tool.given,
         )
+
+    def _is_last(self, run: Run) -> bool:
+        """Whether no later attempt at the call is recorded: what a model was shown is the result of the last one."""
+        last, again = (self._attempts.get((run.tool.call_id, turn)) for turn in (id(run.turn), id(None)))
+        return last in (run, None) and (again in (run, None) or again.when < run.when)
 
     def _result_in_inputs(self, call_id: str | None) -> Result | None:
         """The result that some model's span holds, for a tool's span without one."""

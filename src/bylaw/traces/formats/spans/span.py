@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable, Container, Iterator
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ from bylaw.traces.assembly.content import Result, foreign_result, only_part, rea
 from bylaw.traces.assembly.session_buffer import is_same_value
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.messages import chat_message, list_messages, parse_if_json
-from bylaw.traces.formats.record import MalformedRecord, text_field
+from bylaw.traces.formats.record import MalformedRecord, object_field, text_field
 from bylaw.traces.formats.spans.attributes import Element, latency_ms
 from bylaw.traces.records.jsontext import REFUSED, decode_whole
 
@@ -171,6 +173,11 @@ class ToolRun(Struct, kw_only=True):
     ) -> ToolRun:
         """The execution that a span records, however its values are wrapped. The result may name its call."""
         given, raw = tool_arguments(arguments)
+        if isinstance(given, dict) and given.keys() == _MCP_CALL and given["tool_name"] == name:  # OpenLLMetry's of MCP
+            given, raw = tool_arguments(given["arguments"] or {})
+            output = parse_if_json(result)
+            if isinstance(output, dict) and output.keys() == {"result"}:
+                result = output["result"]
         found = tool_result(result)
         is_error = None if found is None else found.is_error
         return cls(
@@ -182,6 +189,16 @@ class ToolRun(Struct, kw_only=True):
             result=UNSET if found is None else found.content,
             is_error=True if failed or is_error else is_error,
         )
+
+
+class UnreadTool(Struct, kw_only=True):
+    """What seems to be the run of a tool, in words that are not read."""
+
+    name: str
+    is_named: bool = True
+    """the name is the tool's, and not only that of the span"""
+    told_by: str = ""
+    """the log record's event, if it is none of a span"""
 
 
 class AgentRun(Struct, kw_only=True):
@@ -223,7 +240,7 @@ class Span(Struct, kw_only=True, eq=False):
     dropped: int = 0
     """attributes and events that the recorder left out, because there were too many"""
     source: Locator
-    about: ModelCall | ToolRun | AgentRun | SpanAnnotation | None = None
+    about: ModelCall | ToolRun | UnreadTool | AgentRun | SpanAnnotation | None = None
 
     @property
     def latency_ms(self) -> float | None:
@@ -236,8 +253,13 @@ class Span(Struct, kw_only=True, eq=False):
 _MOST_LAYERS = 4
 _LANGCHAIN_INPUT = frozenset(("input_str", "inputs", "tags", "metadata", "kwargs"))
 _LANGCHAIN_OUTPUT = frozenset(("output", "kwargs"))
+_MCP_CALL = frozenset(("tool_name", "arguments"))
+_MCP_RESULT = frozenset(("result", "is_error"))
 _PYTHON_CALL = frozenset(("args", "kwargs", "sanitize_inputs_outputs"))
 """how smolagents records the call of a tool's function"""
+_MOST_LITERAL = 1 << 16
+"""characters of a value in Python's notation"""
+_MOST_LEVELS = 50
 _MCP = frozenset(("content", "isError", "is_error", "structuredContent", "_meta"))
 
 
@@ -247,10 +269,11 @@ def inner_arguments(arguments: Any) -> Any:
         return arguments
     keys = arguments.keys()
     if keys == {"input"}:  # LangSmith, and what passes through it
-        return parse_if_json(arguments["input"]) if isinstance(parse_if_json(arguments["input"]), dict) else arguments
+        inner = _parse_text(arguments["input"])
+        return inner if isinstance(inner, dict) or _begins_object(inner) else arguments
     if "input_str" in keys and keys <= _LANGCHAIN_INPUT:  # LangChain's callback, as OpenLLMetry records it
         inputs = arguments.get("inputs")
-        return inputs if isinstance(inputs, dict) else parse_if_json(arguments["input_str"])
+        return inputs if isinstance(inputs, dict) else _parse_text(arguments["input_str"])
     if keys == {"kwargs"} and isinstance(arguments["kwargs"], dict):  # LlamaIndex
         return arguments["kwargs"]
     if {"args", "kwargs"} <= keys:  # Python's own: if all are named, `kwargs` are the arguments
@@ -267,6 +290,9 @@ def has_same_arguments(left: Any, right: Any) -> bool:
     inner, other = _innermost(left), _innermost(right)
     if is_same_value(inner, other):
         return True
+    for call, whole in ((inner, other), (other, inner)):
+        if _has_positional(call) and isinstance(whole, dict):
+            return is_same_value([*call["args"], *object_field(call, "kwargs").values()], list(whole.values()))
     # LangChain shows a tool with one parameter only its value
     for value, whole in ((inner, other), (other, inner)):
         if not isinstance(value, dict) and isinstance(whole, dict) and len(whole) == 1:
@@ -278,7 +304,7 @@ def has_same_arguments(left: Any, right: Any) -> bool:
 
 def _innermost(arguments: Any) -> Any:
     for _ in range(_MOST_LAYERS):
-        inner = inner_arguments(parse_if_json(arguments))
+        inner = inner_arguments(_parse_text(arguments))
         if inner is arguments:
             break
         arguments = inner
@@ -288,8 +314,45 @@ def _innermost(arguments: Any) -> Any:
 def tool_arguments(recorded: Any) -> tuple[Any, str | None]:
     """The arguments that a tool's span recorded, parsed, and their text if that is what was recorded."""
     arguments, raw = read_arguments(recorded)
+    if isinstance(found := _parse_text(raw if arguments is None else arguments), dict):
+        arguments = found
     inner = inner_arguments(arguments)
+    if inner is not arguments and isinstance(inner, str):
+        return None, inner
+    if _has_positional(inner):  # nobody knows the names of these
+        return None, raw or msgspec.json.encode(inner).decode()
     return (arguments, raw) if inner is arguments else (inner, None)
+
+
+def _has_positional(arguments: Any) -> bool:
+    """Whether these are the arguments of a Python function, some of which are not named."""
+    is_call = isinstance(arguments, dict) and {"args", "kwargs"} <= arguments.keys() <= _PYTHON_CALL
+    return is_call and isinstance(arguments["args"], list) and bool(arguments["args"])
+
+
+def _begins_object(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] == "{"
+
+
+def _parse_text(value: Any) -> Any:
+    """Text that holds JSON, or an object in Python's notation, parsed; any other value as it is."""
+    found = parse_if_json(value)
+    if found is not value or not _begins_object(value) or len(value) > _MOST_LITERAL:
+        return found
+    try:
+        found = literal_eval(value.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return value
+    return found if _is_json(found) else value
+
+
+def _is_json(value: Any, level: int = 0) -> bool:
+    if isinstance(value, dict):
+        items = value.items()
+        return level < _MOST_LEVELS and all(isinstance(key, str) and _is_json(one, level + 1) for key, one in items)
+    if isinstance(value, list):
+        return level < _MOST_LEVELS and all(_is_json(one, level + 1) for one in value)
+    return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and isfinite(value))
 
 
 def tool_result(recorded: Any | UnsetType) -> Result | None:
@@ -321,6 +384,8 @@ def _unwrap_result(value: Any) -> Any:
     if {"raw_output", "tool_name", "is_error"} <= value.keys():  # LlamaIndex
         failed = value["is_error"]
         return Result(None, text_field(value, "tool_name"), value["raw_output"], failed if failed is True else None)
+    if value.keys() == _MCP_RESULT and isinstance(value["is_error"], bool):  # OpenLLMetry's of MCP
+        return Result(None, None, value["result"], value["is_error"])
     if value.keys() == {"id", "name", "response"}:  # ADK
         return Result(value["id"], value["name"], value["response"], None)
     if isinstance(value.get("content"), list) and value.keys() <= _MCP:
