@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ _CALLING = r"\b(?:[Cc]all(?:s|ing)?|[Ii]nvok(?:e|ing)|[Uu]s(?:e|ing)|[Rr]un(?:ni
 _CALLED_BEHIND = r" (?:tool|function|call)\b| (?:can|may|must|should)(?: \w+)? be (?:called|used|invoked)\b"
 _SNAKE = r"\b[a-z]+_\w+\b"
 _AND = r"(?:,? (?:and|or) |, )"
+_THEN = r"(?:,? (?:and )?then |,? followed by | ?and/or )"
 _NO_OBJECT = r"(?=\s*(?:$|[.,;:!)]|(?:and|or|first|then|once|twice|together)\b))"
 """`call lookup and backup` names two tools, `call lookup and backup the table` one"""
 _AROUND = " \t,.;:!`*\"'()"
@@ -89,6 +90,12 @@ class Bound(Struct, frozen=True):
     """by its exact name or an alias, not by ordinary words"""
     is_choice: bool = False
     """any one of them is enough: `A or B`"""
+    one_of: tuple[str, ...] = ()
+    """of these one is enough, beside all the others: `A and either B or C`"""
+    is_mixed: bool = False
+    """`and` and `or` join them, and which belongs to which is not clear: `A and B or C`"""
+    order: Literal["none", "all", "some"] = "none"
+    """whether they are called one after the other: `A, then B`; of `A and B, then C` only some are"""
 
     def __bool__(self) -> bool:
         return bool(self.tools)
@@ -104,16 +111,27 @@ class Bound(Struct, frozen=True):
     @property
     def calls(self) -> str:
         """As the trigger, the required or the forbidden action of a rule."""
-        return f"call_tool: {(' or ' if self.is_choice else ', ').join(self.tools)}"
+        return f"call_tool: {', '.join(' or '.join(group) for group in self.groups)}"
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
-        """The demands on these tools: one on each tool, or one on all of them if they are a choice."""
-        return [self.tools] if self.is_choice else [(tool,) for tool in self.tools]
+        """The demands on these tools: one on each tool, and one on all of those that are a choice."""
+        one_of = self.tools if self.is_choice else self.one_of
+        return [*((tool,) for tool in self.tools if tool not in one_of), *([one_of] if one_of else [])]
+
+    @property
+    def unclear(self) -> str:
+        """Why it is not known what is demanded of several tools; empty if it is known."""
+        if len(self.tools) > 1 and self.is_mixed:
+            return "it joins tools by `and` and by `or`"
+        return "it gives an order of some of its tools" if len(self.tools) > 1 and self.order == "some" else ""
 
     def without(self, *others: str) -> Bound:
         """The same without these tools, and without `any tool`."""
-        return replace(self, tools=tuple(tool for tool in self.tools if tool not in others and tool != "*"))
+        tools, one_of = (
+            tuple(tool for tool in some if tool not in others and tool != "*") for some in (self.tools, self.one_of)
+        )
+        return replace(self, tools=tools, one_of=one_of)
 
 
 def bind(phrase: str, sentence: Sentence, *, likeness: bool = True) -> Bound:
@@ -121,9 +139,7 @@ def bind(phrase: str, sentence: Sentence, *, likeness: bool = True) -> Bound:
     found = _bind(phrase, sentence)
     if not found and likeness:
         return bind_by_likeness(phrase, sentence.tools)
-    return (
-        replace(found, is_choice=_CHOICE.search(lower_in_place(phrase)) is not None) if len(found.tools) > 1 else found
-    )
+    return _join(found, phrase) if len(found.tools) > 1 else found
 
 
 def _bind(phrase: str, sentence: Sentence) -> Bound:
@@ -175,10 +191,53 @@ def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:
         return found.start() if found else None
     marked = re.search(
         rf"{_CALLING}(?P<a>{pattern})|(?P<b>{pattern})(?:{_CALLED_BEHIND})|(?P<c>{pattern}){_AND}{_SNAKE}"
-        rf"|{_SNAKE}{_AND}(?P<d>{pattern})|{_CALLING}(?:\w+{_AND})+(?P<e>{pattern})(?:{_NO_OBJECT})",
+        rf"|{_SNAKE}{_AND}(?P<d>{pattern})|{_CALLING}(?:\w+{_AND})+(?P<e>{pattern})(?:{_NO_OBJECT})"
+        rf"|{_SNAKE}{_THEN}(?P<f>{pattern})(?:{_NO_OBJECT})",
         phrase,
     )
     return marked.start(marked.lastgroup or 0) if marked else None
+
+
+# -- how tools are joined ----------------------------------------------------------------------------------------------
+
+_JOINING = any_case(
+    r"(?P<o>\band\s*/\s*or\b|\bor\b|/)|(?P<t>\b(?:then|followed by|afterwards?|next|after (?:that|which)|subsequently"
+    r"|thereafter)\b)|(?P<a>\b(?:and|plus|as well as|along with|together with)\b|[&+])|(?P<x>\beither\b)"
+    r"|(?P<e>\b(?:one|any) of\b)|(?P<b>\bboth\b)|(?P<p>\((?!\)))|(?P<c>,)|(?P<word>[\w-]+(?:\.[\w-]+)*)"
+)
+"""Words that join tools. The letter of each kind, and `T` for a tool, make the form of a phrase, as below."""
+_ANY_ONE = re.compile(r"[ex]?T(?:[oc]T)*oT|eT(?:[ac]T)+|xT(?:cT)+")
+"""`A or B`, `any of A, B and C`"""
+_ALL_AND_ONE = re.compile(r"b?T(?:[ac]T)*a(?:[xp](?P<or>T(?:[oc]T)*oT)|e(?P<of>T(?:[oca]T)+))")
+"""`A and either B or C`"""
+_ONE_BY_ONE = re.compile(r"T(?:tT)+")
+
+
+def _join(bound: Bound, phrase: str) -> Bound:
+    """The tools as the words between their names join them; without their names, words may stand anywhere."""
+    letters, names = "", list[str]()
+    for found in _JOINING.finditer(phrase):
+        if found.lastgroup != "word":
+            letters += found.lastgroup or ""
+        elif found[0] in bound.tools:
+            letters, names = f"{letters}T", [*names, found[0]]
+    if not set(bound.tools) <= set(names):
+        is_mixed = bound.is_named and len(bound.tools) > 2 and "a" in letters and "o" in letters
+        is_choice = not is_mixed and _CHOICE.search(lower_in_place(phrase)) is not None
+        return replace(bound, is_choice=is_choice, is_mixed=is_mixed, order="some" if "t" in letters else "none")
+    front = letters[: letters.index("T")]
+    form = re.sub(r"[^exb]", "", front[-1:]) + letters[len(front) : letters.rindex("T") + 1]
+    form = re.sub(r"c+(?=[ao])", "", re.sub(r"[ca]*t[ca]*", "t", form))
+    if some := _ALL_AND_ONE.fullmatch(form):
+        return replace(bound, one_of=tuple(names[-(some["or"] or some["of"]).count("T") :]))
+    form = form.replace("p", "")
+    if _ANY_ONE.fullmatch(form):
+        return replace(bound, is_choice=True)
+    order: Literal["none", "all", "some"] = "some" if "t" in form else "none"
+    if _ONE_BY_ONE.fullmatch(form) and len(set(names)) == len(names):
+        order = "all"
+    is_mixed = any(re.search(r"[oex]", part) and not _ANY_ONE.fullmatch(part) for part in form.split("t"))
+    return replace(bound, is_mixed=is_mixed, order=order)
 
 
 # -- by class ----------------------------------------------------------------------------------------------------------

@@ -315,10 +315,13 @@ _ADVERB = any_case(r"\w+ly|then|next|afterwards?|however|also|again|instead|too|
 def why_tools_missing(view: View, text: str) -> str:
     """Why a list of tools is open: it has quoted text, code or single words that may name tools which are not known.
 
+    Or it joins its tools by `and` and by `or`.
     `call lookup and verify_identity`: a rule about `verify_identity` alone would be less than what is said.
     """
     if quoted := QUOTED_WORD.search(text):
         return narrowing_reason(quoted[0])
+    if (found := view.bind(text, likeness=False)).is_mixed:
+        return found.unclear
     for code in view.texts():
         is_name = code.is_code and _NAME.fullmatch(code.text) and code.text in text
         if is_name and not view.bind(code.text, likeness=False):
@@ -326,7 +329,7 @@ def why_tools_missing(view: View, text: str) -> str:
     pieces = _JOINTS.split(_ARGUMENTS.sub("", text))
     for at in range(0, len(pieces), 2):
         around = "".join(pieces[max(at - 1, 0) : at] + pieces[at + 1 : at + 2]).lower()
-        is_listed = ("and" in around or "or" in around) or 0 < at < len(pieces) - 1
+        is_listed = any(word in around for word in ("and", "or", "then")) or 0 < at < len(pieces) - 1
         words = view.narrowing(pieces[at], Bound()).split()
         if len(pieces) == 1 or len(words) != 1 or view.bind(pieces[at], likeness=False) or _ADVERB.fullmatch(words[0]):
             continue

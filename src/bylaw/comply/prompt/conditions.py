@@ -294,6 +294,7 @@ def shared_ids(first: Sequence[str], second: Sequence[str], sentence: Sentence) 
 
 # -- parts that depend on a clause -------------------------------------------------------------------------------------
 
+EACH_OR_ALL = "it may mean each of these calls or all of them"
 EXCEPTIONS = ("unless", "without", "until", "before", "iff")
 """conjunctions of parts that say when a forbidden action is allowed after all"""
 _FAILS = any_case(
@@ -331,6 +332,11 @@ class Condition(Struct, frozen=True):
     @property
     def is_read(self) -> bool:
         return bool(self.tests or self.state or self.tools or self.agreed or self.said)
+
+    @property
+    def joins_causes(self) -> bool:
+        """`after A and B`: after each of them, or after both?"""
+        return self.tools.is_named and len(self.tools.groups) > 1
 
     @property
     def reason(self) -> str:

@@ -157,6 +157,16 @@ def is_denied_twice(marker: Marker, before: str, behind: str) -> bool:
     return _DENIES.search(rest) is not None or bool(is_partial)
 
 
+def denies_skipping(marker: Marker) -> bool:
+    """`never skip A or B`: both are demanded."""
+    return _DOUBLE_NEGATIVE.fullmatch(marker.word) is not None and not marker.word.endswith(" to")
+
+
+def denies_forgetting(marker: Marker) -> bool:
+    """`never forget to call A or B`: both, or one of them."""
+    return _DOUBLE_NEGATIVE.fullmatch(marker.word) is not None and marker.word.endswith(" to")
+
+
 def only_describes(text: str) -> bool:
     text = lower_in_place(text)
     return _MAY_DESCRIBE.search(text) is not None and _DESCRIBES.search(text) is not None

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.answers import read_answer_form
 from bylaw.comply.prompt.binding import Bound
-from bylaw.comply.prompt.clauses import Clause
+from bylaw.comply.prompt.clauses import Clause, ClausePart
 from bylaw.comply.prompt.commands import read_absolute_paths, read_command
-from bylaw.comply.prompt.conditions import Constraint, find_bound, find_choice, find_range, read_condition
+from bylaw.comply.prompt.conditions import Condition, Constraint, find_bound, find_choice, find_range, read_condition
 from bylaw.comply.prompt.counts import (
     find_count_of_calls,
     limit_calls,
@@ -21,19 +21,15 @@ from bylaw.comply.prompt.counts import (
     require_calls,
 )
 from bylaw.comply.prompt.dialogue import asks_user, read_required_text
+from bylaw.comply.prompt.markers import denies_forgetting
 from bylaw.comply.prompt.messages import name_tools
-from bylaw.comply.prompt.order import (
-    allow_only,
-    read_before,
-    read_means,
-    read_precedence,
-    read_sequence,
-    read_trigger,
-    require_agreement,
-)
-from bylaw.comply.prompt.prohibitions import OTHERS_TOO, find_state_in_main, forbid_calls, only_these
+from bylaw.comply.prompt.order import SUCCEEDS, read_before, read_means, read_precedence, read_sequence, read_trigger
+from bylaw.comply.prompt.prior_calls import allow_only, require_agreement, require_before
+from bylaw.comply.prompt.prohibitions import AT_ONCE, OTHERS_TOO, find_state_in_main, forbid_calls, only_these
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
+    HOW,
+    NO_TIME,
     NO_TOOL,
     OPEN,
     SEVERAL_CONDITIONS,
@@ -63,6 +59,9 @@ _CLOSING = any_case(
     r"\b(?:end|finish|conclude)\b(?: \w+){0,4}? (?:by|with)\b|\bas (?:your|the) (?:last|final) (?:action"
     r"|step|call)\b|\bat the end\b"
 )
+_ONLY = any_case(r"\bonly\b")
+_ONLY_THEN = any_case(r"\bonly then\s*,")
+"""`after A, and only then, call B` also forbids B before"""
 _EVERY_TURN = any_case(r"\b(?:in |on |at |for )?(?:every|each) (?:turn|response|step)\b")
 _REQUESTS = any_case(
     r"\b(?:any |all |every )?(?:user |customer )?(?:requests?|demands?|attempts?|ask(?:s|ed)?|wants?"
@@ -71,6 +70,10 @@ _REQUESTS = any_case(
 
 
 def read_obligation(view: View) -> Reading:
+    if any(_ONLY.search(part.text) for part in view.clause.parts) or _ONLY_THEN.search(view.sentence.masked):
+        return Reading(name=view.name, undecided="`only` belongs to its condition")
+    if denies_forgetting(view.marker) and view.bind(view.main).is_choice:
+        return Reading(name=view.name, undecided="it denies a choice")
     return (
         _read_refusal(view)
         or read_one_call_at_a_time(view)
@@ -171,6 +174,15 @@ def _read_first(view: View, tools: Bound) -> Reading | None:
     opening = _OPENING.search(view.main)
     if opening is None:
         return None
+    section = view.sentence.section
+    if opening[0].lower() == "first" and section and section not in tools.tools:  # `issue_refund: call A first`
+        extra = view.extra(_OPENING.sub(" ", view.bare), tools)
+        is_open = extra or view.clause.parts
+        why = narrowing_reason(extra) if extra else SEVERAL_CONDITIONS
+        before = require_before(view, tools, Bound((section,), is_named=True))
+        return Reading(name=view.name, undecided=why) if is_open else before
+    if view.marker.word.startswith(("requir", "need")):  # `requires A first`: what does?
+        return Reading(name=view.name, undecided=OPEN)
     if opening[0].lower() == "first" and view.marker.severity == "medium":  # `give a hint first`: before what?
         return Reading(name=view.name, undecided=OPEN)
     if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
@@ -203,10 +215,12 @@ def _read_every_turn(view: View, tools: Bound) -> Reading | None:
 def _always(view: View, tools: Bound) -> Reading:
     """`always call A`; decided only if the sentence says nothing else."""
     extra = view.extra(view.bare, tools)
+    if tools.unclear:
+        return Reading(name=f"call {tools.names}", undecided=tools.unclear)
     if extra or view.clause.parts:
         return Reading(name=f"call {tools.names}", undecided=narrowing_reason(extra))
     if view.marker.severity in ("medium", "low"):
-        return Reading(name=f"call {tools.names}", undecided="it does not say when")
+        return Reading(name=f"call {tools.names}", undecided=NO_TIME)
     drafts = (formula(f"F {atom(group)}", "call", f"{name_tools(group)} was never called") for group in tools.groups)
     return _call(_less_certain(tools), f"always {tools.names}", *drafts)
 
@@ -231,6 +245,8 @@ _USE = any_case(
 )
 _ABLE = any_case(r"\b(?:can|able to|have access to|has access to)\b")
 """`you can only use A` may say which tools there are"""
+_TOOLS_THERE_ARE = "it may only say which tools there are"
+_FIRST_WORD = any_case(r"\W*(?:(?:the|both|either|tools?|functions?)\W+)*([\w.-]*\w)")
 _WHO = any_case(r"\bonly\s+(?P<who>[\w' -]+?)\s+(?:may|can|should|are allowed to|is allowed to|shall|must)\b")
 
 
@@ -272,9 +288,49 @@ def _read_condition(view: View) -> Reading | None:
     if extra := view.extra(view.bare, tools):
         return Reading(name=f"only {tools.names}", undecided=narrowing_reason(extra))
     condition = read_condition(view, parts[0], tools)
+    if _belongs_to_tools(view, parts[0], tools):
+        return _allow_only_these(view, tools, condition)
+    if parts[0].word in ("before", "until", "unless", "without"):  # `only call A before B`: no A later, or no other?
+        return Reading(name=f"only {tools.names}", undecided="it may forbid these calls or all others")
     if not condition.is_read or (condition.tools.is_named and OTHERS_TOO.search(parts[0].text)):
         return Reading(name=f"only then {tools.names}", undecided=condition.reason)
     return allow_only(view, tools, condition)
+
+
+def _belongs_to_tools(view: View, part: ClausePart, tools: Bound) -> bool:
+    """Whether `only` limits which tools are called: `after B, only call A`, `only A may be called before B`.
+
+    `call A only after B`, `only call A after B` and `only after B, call A` limit when A is called.
+    """
+    if view.sentence.masked[view.marker.start : view.marker.end].lower() != view.marker.word:
+        return False  # it is part of the conjunction
+    first = _FIRST_WORD.match(view.action)
+    return part.start < view.clause.main.start or (first is not None and first[1] in tools.tools)
+
+
+def _allow_only_these(view: View, tools: Bound, condition: Condition) -> Reading:
+    """`before B, only call A`: until a call of B, no other tool."""
+    part, other = condition.part, condition.tools
+    name = f"only {tools.names} {part.word} {other.names}"
+    is_read = len(other.tools) == 1 and not other.is_any and not condition.failed and not condition.is_negated
+    if not is_read or not tools.is_named or part.word not in ("before", "until", "after") or not _USE.search(view.main):
+        return Reading(name=name, undecided="it forbids all other calls under a condition")
+    if narrowing := view.narrowing(part.text, other):
+        return Reading(name=name, undecided=narrowing_reason(narrowing))
+    if _ABLE.search(view.subject) or AT_ONCE.search(part.conjunction):
+        return Reading(name=name, undecided=HOW if AT_ONCE.search(part.conjunction) else _TOOLS_THERE_ARE)
+    done = f"{atom(other.tools, of='result')[:-1]}, error = false)" if SUCCEEDS.search(part.text) else atom(other.tools)
+    allowed, is_after = (tools.tools, "!Y O") if part.word == "after" else ((*tools.tools, *other.tools), "O")
+    when = "after" if part.word == "after" else "before"
+    message = f"{when} {name_tools(other.tools)}, only {name_tools(tools.tools)} may be called"
+    return Reading(
+        name=name,
+        drafts=(formula(f"G (tool(*) -> ({atom(allowed)} | {is_after} {done}))", "call", message),),
+        trigger=f"{when} {view.quote(part)}",
+        forbidden="call_tool: any other",
+        bounds=(tools, other),
+        ceiling=EVERY_ANSWER,
+    )
 
 
 def _read_state(view: View) -> Reading | None:
@@ -310,5 +366,5 @@ def _read_nothing_else(view: View) -> Reading | None:
     if (who and not view.bind(who["who"], likeness=False)) or view.extra(view.bare, tools):
         return None
     if _ABLE.search(view.subject):
-        return Reading(name=f"only {tools.names}", undecided="it may only say which tools there are")
+        return Reading(name=f"only {tools.names}", undecided=_TOOLS_THERE_ARE)
     return only_these(tools)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, why_tools_missing
 from bylaw.comply.prompt.clauses import ClausePart
-from bylaw.comply.prompt.conditions import Condition, find_bound, read_condition, require_positive_result, shared_ids
-from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, find_texts, require_agreement_before
+from bylaw.comply.prompt.conditions import EACH_OR_ALL, find_bound, read_condition
+from bylaw.comply.prompt.dialogue import asks_user, find_texts
 from bylaw.comply.prompt.markers import imperative_at
 from bylaw.comply.prompt.messages import name_tools
+from bylaw.comply.prompt.prior_calls import PRONOUN, allow_only, points_at_thing, require_agreement, require_before
 from bylaw.comply.prompt.readings import (
     HOW,
     NO_TOOL,
@@ -25,13 +25,10 @@ from bylaw.comply.prompt.readings import (
     Reading,
     View,
     atom,
-    called_before,
     calls_with,
     formula,
-    holds,
     is_known,
     narrowing_reason,
-    opposite,
 )
 from bylaw.comply.prompt.vocabulary import any_case, roots
 
@@ -52,8 +49,7 @@ _HOW = any_case(
 )
 """words by which an order says more than that one call comes before another"""
 _FIRST = any_case(r"\b(?:first|beforehand|before that|in advance)\b")
-_PRONOUN = any_case(r"\b(?:on|to|for|of|with|in) (?:it|them|that|this|those|these)\b")
-_SAME = any_case(r"\bsame\b")
+_FOR_IT = any_case(r"\b(?:on|for|of) it\b")
 _OR = any_case(r"\bor\b")
 _PIECES = any_case(r"[,(]|\b(?:and|or)\b")
 _EACH_THING = any_case(
@@ -74,10 +70,9 @@ _MORE = any_case(r"\d|\b(?:over|above|under|below|(?:more|less|fewer|larger|high
 _ALL = any_case(r"\W*(?:all|both)\b|.*\b(?:the first|again)\b")
 """`when all orders are cancelled`: not after each of them"""
 _EVERY = any_case(r"\W*(?:each|every)\b.*\b(?:is|are|was|were|has|have)\b")
-PRONOUN = "it does not say which values the two calls share"
 ANOTHER = "it also demands another action before the call"
 _AND = any_case(r"\band\b|,")
-_SUCCEEDS = any_case(r"\b(?:succeeds?|succeeded|successful(?:ly)?|passes|passed|works|worked)\b")
+SUCCEEDS = any_case(r"\b(?:succeeds?|succeeded|successful(?:ly)?|passes|passed|works|worked)\b")
 _CALLING = any_case(r"^\W*(?:you )?(?:are )?(?:call|use|invoke|run|calling|using|invoking|running)\b")
 _OR_AFTER = any_case(r"\b(?:and|or) (?:\w+ly |right |just )?(?:after|once|when|while)\b")
 """`before A or after B, call C`"""
@@ -88,17 +83,6 @@ _SEES_TO = any_case(
     r"|look(?:ed)? up|preced)\w*"
 )
 """verbs for a check that must precede an action"""
-_SAME_THING = any_case(
-    r"\b(?:same|each|every|corresponding|(?<!in )that (?:order|user|account|customer|item|file|booking|reservation"
-    r"|id))\b|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
-)
-"""both calls are about the same thing"""
-_AUXILIARIES = any_case(r"\b(?:(?:has|have|had|was|were|is)n't|was|were)\b")
-_EACH_TIME = any_case(
-    r"\b(?:before|prior to|ahead of) (?:(?:any and )?(?:each|every)(?: (?:time|new|single))?)\b|\b(?:each|every) time\b"
-)
-"""one call before does not cover all later ones"""
-_IN_ORDER = any_case(r"\bin (?:that|this|the given|exactly this|exactly that) (?:order|sequence)\b")
 
 
 # -- both halves in the main part --------------------------------------------------------------------------------------
@@ -110,6 +94,8 @@ def read_sequence(view: View) -> Reading | None:
         return None
     for pattern in (_FIRST_THEN, _THEN):
         if (found := pattern.search(view.main)) and not view.clause.parts:
+            if _FOLLOWS.search(found["first"]) or _PRECEDES.search(found["first"]):  # `B requires A1, then A2`
+                continue
             first, second = view.bind(found["first"], likeness=False), view.bind(found["then"], likeness=False)
             if second and (narrowing := view.narrowing(found["then"], second)):
                 return _undecided_narrowing(second, narrowing)
@@ -126,16 +112,15 @@ def read_sequence(view: View) -> Reading | None:
 
 def _require_followed(view: View, subject: str, first: Bound, second: Bound) -> Reading:
     """`every A must be followed by B`."""
-    if first.is_any or second.is_any or (narrowing := view.narrowing(subject, first)):
-        return Reading(name=view.name, undecided=OPEN if first.is_any or second.is_any else narrowing_reason(narrowing))
+    narrowing = view.narrowing(subject, first)
+    if first.is_any or second.is_any or narrowing or second.unclear:
+        why = second.unclear or (narrowing_reason(narrowing) if narrowing else OPEN)
+        return Reading(name=view.name, undecided=why)
     is_each = _EACH.match(subject) is not None
     return Reading(
         name=f"{second.names} after {first.names}",
-        drafts=tuple(
-            _follow(
-                atom(first.tools), group, f"{name_tools(first.tools)} was called" if is_each else "", is_each=is_each
-            )
-            for group in second.groups
+        drafts=_follow_all(
+            atom(first.tools), second, f"{name_tools(first.tools)} was called" if is_each else "", is_each=is_each
         ),
         trigger=first.calls,
         required=second.calls,
@@ -183,9 +168,11 @@ def read_means(view: View) -> Reading | None:
             return Reading(name=view.name, undecided=why)
         if _SEES_TO.search(demand):
             return require_before(view, means, subject, tests)
+        if means.unclear or means.order != "none":
+            return Reading(name=view.name, undecided=means.unclear or HOW)
         return Reading(
             name=f"{means.names} with {subject.names}",
-            drafts=(_follow(atom(subject.tools), means.tools, is_beside=True),),
+            drafts=_follow_all(atom(subject.tools), means, is_beside=True),
             trigger=subject.calls,
             required=means.calls,
             bounds=(subject, means),
@@ -201,6 +188,16 @@ def _tests(text: str, tools: Bound, view: View) -> tuple[ArgTest, ...]:
 def _undecided_narrowing(tools: Bound, words: str) -> Reading:
     """`before cancelling a gift order` speaks of fewer calls than all; the trace does not say which."""
     return Reading(name=f"before {tools.names}", undecided=narrowing_reason(words))
+
+
+_OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in": "in"}
+
+
+def _opposite(tests: Sequence[ArgTest]) -> tuple[ArgTest, ...]:
+    """`unless the amount is under 20` → `amount >= 20`; none where the tests are several, or have no opposite."""
+    return tuple(
+        (param, _OPPOSITE[sign], value) for param, sign, value in tests if len(tests) == 1 and sign in _OPPOSITE
+    )
 
 
 # -- a part with `before` ----------------------------------------------------------------------------------------------
@@ -219,7 +216,7 @@ def read_before(view: View) -> Reading | None:
     tests = _tests(part.text, second, view)
     for other in (one for one in view.clause.parts if one is not part):
         condition = read_condition(view, other, second)
-        limits = opposite(condition.tests) if other.word == "unless" else condition.tests
+        limits = _opposite(condition.tests) if other.word == "unless" else condition.tests
         if not limits or other.word not in ("if", "iff", "unless"):
             return Reading(name=view.name, undecided=condition.reason)
         tests = (*tests, *limits)
@@ -228,7 +225,7 @@ def read_before(view: View) -> Reading | None:
     if _HOW.search(f"{view.main} {part.conjunction}"):
         return Reading(name=view.name, undecided=HOW)
     first = view.bind(view.main, likeness=False).without(*second.tools)
-    if first.is_named and (why := _why_open(view, view.main, part.text, first, second)):
+    if first.is_named and (why := _why_open(view, view.main, part.text)):
         return Reading(name=view.name, undecided=why)
     if first and (first.is_named or not asks_user(view.main)):
         if about := _says_more(view, first, second):
@@ -257,10 +254,9 @@ def read_before(view: View) -> Reading | None:
     return Reading(name=view.name, undecided=OPEN)
 
 
-def _why_open(view: View, main: str, behind: str, first: Bound, second: Bound) -> str:
+def _why_open(view: View, main: str, behind: str) -> str:
     """`call A (or ask for a PIN)` and `before you call B on it` say more than that A comes before B."""
-    is_same = _SAME.search(behind) and not all(shared_ids(one, second.tools, view.sentence) for one in first.groups)
-    if is_same or _PRONOUN.search(behind):
+    if points_at_thing(behind):
         return PRONOUN
     if each := _EACH_THING.search(main):
         return narrowing_reason(each[0])
@@ -305,13 +301,15 @@ def read_trigger(view: View) -> Reading | None:
         if part.word in ("after", "if") and condition.tools and not tools.is_any:
             if narrowing := view.narrowing(part.text, condition.tools):
                 return _undecided_narrowing(tools, narrowing)
+            if condition.joins_causes:
+                return Reading(name=view.name, undecided=EACH_OR_ALL)
             if _HOW.search(f"{view.main} {part.conjunction}"):
                 return Reading(name=view.name, undecided=HOW)
             is_when_all = _ALL.match(part.text) or (part.word == "if" and _EVERY.match(part.text))
             if about := part.text if is_when_all else _says_more(view, tools, condition.tools):
                 return Reading(name=view.name, undecided=narrowing_reason(about.strip()))
             cause = condition.trigger
-            if not condition.failed and _SUCCEEDS.search(part.text):
+            if not condition.failed and SUCCEEDS.search(part.text):
                 cause = f"{atom(condition.tools.tools, of='result')[:-1]}, error = false)"
             failed = f"{name_tools(condition.tools.tools)} failed" if condition.failed else ""
             return _require_after(view, part, tools, cause, condition.tools, happened=failed)
@@ -326,20 +324,35 @@ def _require_after(
     view: View, part: ClausePart, tools: Bound, cause: str, *cause_tools: Bound, happened: str = ""
 ) -> Reading:
     """Each cause is followed by a call at some point. `happened`: the cause in words, if its event does not tell it."""
-    if why := why_tools_missing(view, view.main):
-        return Reading(name=view.name, undecided=why)
+    why = why_tools_missing(view, view.main) or tools.unclear or (PRONOUN if _FOR_IT.search(view.main) else "")
     is_each = bool(cause_tools and _EACH.match(part.text))
     if is_each and not happened:
         happened = f"{name_tools(cause_tools[0].tools)} was called"
     is_beside = bool(cause_tools and part.word == "if" and _CALLING.search(part.text))
+    if why or (tools.order == "all" and (is_each or is_beside)):
+        return Reading(name=view.name, undecided=why or HOW)
     return Reading(
         name=f"after {view.quote(part)} call {tools.names}",
-        drafts=tuple(_follow(cause, group, happened, is_each=is_each, is_beside=is_beside) for group in tools.groups),
+        drafts=_follow_all(cause, tools, happened, is_each=is_each, is_beside=is_beside),
         trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
         ceiling=LESS_THAN_CERTAIN if is_each else 1.0 if cause_tools else STATE_CONFIDENCE,
     )
+
+
+def _follow_all(
+    cause: str, tools: Bound, happened: str = "", *, is_each: bool = False, is_beside: bool = False
+) -> tuple[Draft, ...]:
+    """A call of each of the tools, or of one of those that are a choice; and one after the other if it says so."""
+    drafts = [_follow(cause, group, happened, is_each=is_each, is_beside=is_beside) for group in tools.groups]
+    if tools.order == "all":
+        ahead = f"F {atom(tools.groups[-1])}"
+        for group in reversed(tools.groups[:-1]):  # `after A, call B, then C`: F (B & F C)
+            ahead = f"F ({atom(group)} & {ahead})"
+        message = f"{', '.join(map(name_tools, tools.groups))} were not called after it, in this order"
+        drafts.insert(0, formula(f"G ({cause} -> {ahead})", "order", message))
+    return tuple(drafts)
 
 
 def _follow(
@@ -366,84 +379,3 @@ def _read_approval(view: View, part: ClausePart, first: Bound) -> Reading | None
     if bound is None or not bound.tests:
         return None
     return require_before(view, first, second, bound.tests, ceiling=0.7)
-
-
-# -- calls that need something before them -----------------------------------------------------------------------------
-
-
-def require_before(
-    view: View, first: Bound, second: Bound, tests: tuple[ArgTest, ...] = (), *, ceiling: float = 1.0
-) -> Reading:
-    """`call verify_identity before issue_refund`: each of the first tools, or one of them if they are a choice."""
-    drafts = []
-    anew = _EACH_TIME.search(view.whole) is not None
-    if len(first.groups) > 1 and _IN_ORDER.search(view.whole):
-        behind = f"O {atom(first.groups[0])}"
-        for group in first.groups[1:]:  # `preceded by A and B, in that order`: O (B & O A)
-            behind = f"O ({atom(group)} & {behind})"
-        message = f"{', '.join(map(name_tools, first.groups))} were not called before it, in this order"
-        drafts.append(formula(f"G ({atom(second.tools, tests)} -> {behind})", "order", message))
-    for group, (names, more) in product(first.groups, view.calls_meant(second)):
-        joined, limits = _shared_id_names(group, second, view), (*tests, *more)
-        drafts.append(called_before(group, names, tests=limits, joined=joined, anew=anew))
-        drafts += require_positive_result(view, group, names, limits, joined)
-    return Reading(
-        name=f"{first.names} before {second.names}",
-        drafts=tuple(drafts),
-        trigger=calls_with(second, tests),
-        required=first.calls,
-        bounds=(first, second),
-        ceiling=ceiling,
-    )
-
-
-def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ()) -> Reading:
-    """`ask the user to confirm before you cancel an order`."""
-    return Reading(
-        name=f"confirm before {' '.join(tools.tools[:3])}",
-        drafts=tuple(require_agreement_before(names, (*tests, *more)) for names, more in view.calls_meant(tools)),
-        trigger=calls_with(tools, tests),
-        required="confirm_with_user",
-        bounds=(tools,),
-        ceiling=AGREEMENT_CONFIDENCE,
-    )
-
-
-def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgTest, ...] = ()) -> Reading:
-    """`cancel an order only if its status is "pending"`: calls of these tools (with these arguments) need it."""
-    is_readable = not condition.is_negated or condition.part.word == "if"
-    if is_readable and condition.tools and not condition.failed:
-        ids = [
-            (param, "present", None) for one in condition.tools.groups for param in _shared_id_names(one, tools, view)
-        ]
-        if narrowing := view.narrowing(_AUXILIARIES.sub(" ", condition.part.text), condition.tools, ids):
-            return Reading(name=f"limit {tools.names}", undecided=narrowing_reason(narrowing))
-        return require_before(view, condition.tools, tools, tests)
-    if is_readable and condition.agreed:
-        return require_agreement(view, tools, tests)
-    draft = _allow_only(tools, condition) if is_readable and not tests else None
-    if draft is None:
-        return Reading(name=f"limit {tools.names}", undecided=condition.reason)
-    return Reading(
-        name=f"only then {tools.names}",
-        drafts=(draft,),
-        trigger=view.when_not(condition.part),
-        forbidden=tools.calls,
-        bounds=(tools,),
-        ceiling=1.0 if condition.tests else STATE_CONFIDENCE,
-    )
-
-
-def _shared_id_names(first: tuple[str, ...], second: Bound, view: View) -> tuple[str, ...]:
-    return shared_ids(first, second.tools, view.sentence) if _SAME_THING.search(view.whole) else ()
-
-
-def _allow_only(tools: Bound, condition: Condition) -> Draft | None:
-    if condition.tests:
-        return holds(tools.tools, condition.tests)
-    if condition.state:
-        return condition.state.only(tools.tools)
-    if condition.said:
-        message = f"no message of the user before it shows this: {condition.quote}"
-        return formula(f"G ({atom(tools.tools)} -> O {condition.said})", "dialogue", message)
-    return None

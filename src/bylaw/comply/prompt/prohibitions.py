@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from bylaw.comply.prompt.answers import read_answer_form
 from bylaw.comply.prompt.binding import Bound, strip_class_words
 from bylaw.comply.prompt.commands import read_command
 from bylaw.comply.prompt.conditions import (
+    EACH_OR_ALL,
     EXCEPTIONS,
     Condition,
     find_bound,
@@ -21,8 +23,8 @@ from bylaw.comply.prompt.conditions import (
 )
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_turn_shape
 from bylaw.comply.prompt.dialogue import SPEAKS, read_forbidden_text
-from bylaw.comply.prompt.messages import name_tools
-from bylaw.comply.prompt.order import allow_only
+from bylaw.comply.prompt.messages import name_same, name_tools
+from bylaw.comply.prompt.prior_calls import PRONOUN, SAME, allow_only, find_joined, points_at_thing
 from bylaw.comply.prompt.readings import (
     EVERY_ANSWER,
     HOW,
@@ -66,7 +68,7 @@ _PEOPLE = any_case(
 )
 _BETWEEN = word_set("and or nor either neither the a an tool tools function functions call calls not use also both any")
 """words between tools that are forbidden alike"""
-_AT_ONCE = any_case(r"\b(?:immediately|right|directly|straight|just|shortly|soon)\b")
+AT_ONCE = any_case(r"\b(?:immediately|right|directly|straight|just|shortly|soon)\b")
 """`never call A right after B` allows A later on"""
 _OTHER_TOOL = any_case(r"\b(?:other|another|further) (?:tool|function|api)")
 _MERELY = any_case(r"\b(?:only|just|simply|merely|solely|purely) (?:to|for|so|because|since|as|on)\b.*")
@@ -300,10 +302,19 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
         return _forbid(tools, never(tools.tools, condition.tests), trigger=trigger)
     if condition.state:
         return _forbid(tools, condition.state.never(tools.tools), trigger=trigger, ceiling=STATE_CONFIDENCE)
-    if condition.tools and (narrowing := view.narrowing(condition.part.text, condition.tools)):
+    joined = find_joined(condition.tools.tools, tools, view) if condition.tools and SAME.search(view.whole) else ()
+    ids = [(param, "present", None) for param in joined]
+    if condition.tools and (narrowing := view.narrowing(condition.part.text, condition.tools, ids)):
         return _undecided_narrowing(tools, narrowing)
-    if condition.tools and _AT_ONCE.search(f"{view.main} {condition.part.conjunction}"):
+    if condition.tools and AT_ONCE.search(f"{view.main} {condition.part.conjunction}"):
         return _undecided_reading(tools, HOW)
+    if condition.tools and (why := _why_causes_open(view, condition, joined)):
+        return _undecided_reading(tools, why)
+    if condition.tools and joined:
+        message = f"{name_tools(condition.tools.tools)} was called before it{name_same(joined)}"
+        before = atom(condition.tools.tools, joined=joined)
+        draft = formula(f"G ({atom(tools.tools, joined=joined)} -> !Y O {before})", "order", message)
+        return _forbid(tools, draft, trigger=trigger, causes=(condition.tools,))
     if condition.tools:
         call, own = atom(tools.tools), condition.tools.tools
         is_other = tools.is_any and _OTHER_TOOL.search(view.main)
@@ -322,6 +333,14 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
         draft = formula(f"G ({atom(tools.tools)} -> !O {condition.said})", "dialogue", message)
         return _forbid(tools, draft, trigger=trigger, ceiling=STATE_CONFIDENCE)
     return _undecided_reading(tools, condition.reason)
+
+
+def _why_causes_open(view: View, condition: Condition, joined: Sequence[str]) -> str:
+    """`never call A after B on it`, or `after B and C`, says more than that A comes after one of them."""
+    if condition.joins_causes:
+        return EACH_OR_ALL
+    is_same = SAME.search(view.whole) is not None
+    return PRONOUN if points_at_thing(condition.part.text) or (is_same and (not joined or condition.failed)) else ""
 
 
 def forbid_outright(tools: Bound) -> Reading:

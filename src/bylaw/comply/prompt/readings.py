@@ -30,7 +30,6 @@ from bylaw.comply.prompt.messages import describe_arguments, name_same, name_too
 from bylaw.comply.prompt.vocabulary import any_case, number_of, root_set, roots
 
 HOW = "it also says how often or how soon"
-EACH_OR_ALL = "it may mean each of these calls or all of them"
 NO_TIME = "it does not say when"
 NO_TOOL = "it names no known tool"
 OPEN = "open wording: no event shows whether it was followed"
@@ -408,14 +407,6 @@ def described_state(text: str, bound: Bound, *, is_condition: bool = False) -> s
 
 QUOTED_WORD = re.compile(r"(?<!\w)['\"\u2018\u201c]?(?P<blank>_+)['\"\u2019\u201d]?(?!\w)")
 """quoted text in a masked sentence"""
-_OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in": "in"}
-
-
-def opposite(tests: Sequence[ArgTest]) -> tuple[ArgTest, ...]:
-    """`unless the amount is under 20` → `amount >= 20`; none where the tests are several, or have no opposite."""
-    return tuple(
-        (param, _OPPOSITE[sign], value) for param, sign, value in tests if len(tests) == 1 and sign in _OPPOSITE
-    )
 
 
 def in_words(tests: Sequence[ArgTest]) -> str:

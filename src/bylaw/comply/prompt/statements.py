@@ -29,10 +29,10 @@ from bylaw.comply.prompt.unread_sentences import (
     is_passed_over,
     only_permits,
     read_label,
-    read_wording,
     unread_reading,
 )
 from bylaw.comply.prompt.vocabulary import Tools, any_case, roots
+from bylaw.comply.prompt.wording import read_wording
 
 _OF_ITS_STEP = "it may hold for its step only"
 NO_EVENT = "it ties a tool to something that no event shows"
