@@ -163,3 +163,10 @@ def test_a_folder_holds_each_session_once(tmp_path: Path) -> None:
     assert load_trace(inner).notes == (note,)
     path.unlink()
     assert find_traces([str(tmp_path)]) == [str(inner)]
+
+
+def test_events_name_the_line_of_their_message(tmp_path: Path) -> None:
+    path = session(tmp_path, STARTS, {"$set": {"messages": [STARTS]}}, answer("g2", "done"))
+    subagent(tmp_path, "one", answer("a1", "found"))
+    places = [str(response.source).removeprefix(str(tmp_path)) for response in responses(load_trace(path))]
+    assert places == [f"/{path.name}:3", "/s1/one.jsonl:3", f"/{path.name}:5"]

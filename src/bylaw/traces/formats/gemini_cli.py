@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from bylaw.model.events import Event, Origin
 from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation, Settings
@@ -74,12 +76,20 @@ def subagent_files(path: str | None, session: Any) -> dict[str, str]:
     return {id: file for id, file in found.items() if is_file(file)}
 
 
+class _Placed(Struct, frozen=True):
+    """A message, and where it stands."""
+
+    message: Any
+    record: Record
+    path: Path
+
+
 class _Log:
     """The lines of one session."""
 
     def __init__(self) -> None:
         self.head: dict[str, Any] = {}
-        self._messages: dict[str | int, Any] = {}
+        self._messages: dict[str | int, _Placed] = {}
         """by their ids, or by their number if they have none"""
         self._count = 0
 
@@ -89,28 +99,36 @@ class _Log:
             self.head = {**self.head, **value}
         elif "$set" in value:
             self.head = {**self.head, **object_field(value, "$set")}
-            for message in list_field(value["$set"], "messages"):
-                self._put(message)
+            for index, message in enumerate(list_field(value["$set"], "messages")):
+                self._put(_Placed(message, record, ("$set", "messages", index)))
         elif "$rewindTo" in value:
             known = list(self._messages)
             at = known.index(value["$rewindTo"]) if value["$rewindTo"] in known else len(known)
             for key in known[at:]:
-                if not list_field(self._messages[key], "toolCalls"):
+                if not _has_calls(self._messages[key].message):
                     del self._messages[key]
         elif isinstance(value.get("type"), str):
-            self._put(value)
+            self._put(_Placed(value, record, ()))
         else:
             record.bad("wrong-type", "this is no message of a session")
 
-    def _put(self, message: Any) -> None:
+    def _put(self, new: _Placed) -> None:
         self._count += 1
-        key = (text_field(message, "id") if isinstance(message, dict) else None) or self._count
+        key = (text_field(new.message, "id") if isinstance(new.message, dict) else None) or self._count
         known = self._messages.get(key)
-        self._messages[key] = message if known is None else _rewritten(known, message)
+        if known is not None:
+            place = known if new.path else new  # a copy of the history tells nothing new
+            new = _Placed(_rewritten(known.message, new.message), place.record, place.path)
+        self._messages[key] = new
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[_Placed]:
         found, self._messages = list(self._messages.values()), {}
         return found
+
+
+def _has_calls(message: Any) -> bool:
+    parts = list_field(message, "content")
+    return bool(list_field(message, "toolCalls")) or any(object_field(part, "functionCall") for part in parts)
 
 
 def _rewritten(known: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +154,7 @@ class _Known:
     def __init__(self, messages: list[Any]) -> None:
         calls = [call for message in messages for call in _calls(message)]
         self.calls = {text_field(call, "id") for call in calls}
-        self.answered = {text_field(call, "id") for call in calls if call.get("result") is not None}
+        self.answered = {text_field(call, "id") for call in calls if call.get("result")}
         self.has_models = any(isinstance(message, dict) and message.get("model") for message in messages)
 
     def is_inserted(self, message: dict[str, Any]) -> bool:
@@ -151,7 +169,8 @@ class GeminiCliReader(ChatReader):
         self._first: Any = None
         """the session that the file begins with: its subagents are read, whatever it is called later on"""
         self._log = _Log()
-        self._last: Record | None = None
+        self._places: list[_Placed] = []
+        """of the messages that are being read, in a file with one record a line"""
         self._known = _Known([])
         self._files: dict[str, str] = {}
         """of the subagents that were not read yet"""
@@ -166,11 +185,11 @@ class GeminiCliReader(ChatReader):
             return
         self._first = self._first or value.get("sessionId")
         if isinstance(value.get("messages"), list):
+            self._places = []
             self._session(record, value, value["messages"])
             return
         if value.keys() >= _HEAD:
             self._flush()
-        self._last = record
         self._log.add(record)
 
     def finish(self) -> list[Event]:
@@ -182,9 +201,9 @@ class GeminiCliReader(ChatReader):
         return [*super().notes(), *(part if self._is_part else ())]
 
     def _flush(self) -> None:
-        messages = self._log.take()
-        if self._last is not None and messages:
-            self._session(self._last, self._log.head, messages)
+        self._places = self._log.take()
+        if self._places:
+            self._session(self._places[0].record, self._log.head, [one.message for one in self._places])
         self._log = _Log()
 
     def _session(self, record: Record, head: dict[str, Any], messages: list[Any]) -> None:
@@ -196,6 +215,12 @@ class GeminiCliReader(ChatReader):
         self.read_list(record, messages, ("messages",), session, metadata=metadata or None)
         while self._files and self._listed is not None:  # of calls that were cancelled
             self._read_subagent(self._listed.conversation, next(iter(self._files)), None)
+
+    def read_items(self, conversation: Conversation, record: Record, items: list[Any], start: int, path: Path) -> None:
+        if not self._places:
+            super().read_items(conversation, record, items, start, path)
+        for one in self._places[start:]:
+            self.read_item(conversation, one.record, one.message, one.path)
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
         kind = text_field(item, "type") if isinstance(item, dict) else None
@@ -259,15 +284,11 @@ class GeminiCliReader(ChatReader):
 
     def _read_subagent(self, above: Conversation, agent: str, name: str | None) -> None:
         """Read the session of a subagent, which is a run of the session that started it."""
-        log, last, whole = _Log(), None, above.origin
+        log, whole = _Log(), above.origin
         self._agents.add(agent)
         for record in sidecar_records(self._files.pop(agent), self._problems, self._cut):
             if record.expect_object("a record"):
-                last = record
                 log.add(record)
-        messages = log.take()
-        if last is None or not messages:
-            return
         run = Origin(
             whole.session,
             run=agent,
@@ -275,11 +296,14 @@ class GeminiCliReader(ChatReader):
             agent=name,
             parent_agent=whole.agent,
         )
-        outer, self._known, self._level = self._known, _Known(messages), self._level + 1
+        outer = self._known, self._places
+        self._places, self._level = log.take(), self._level + 1
+        self._known = _Known([one.message for one in self._places])
         conversation = Conversation(self._assembler, self._assembler.buffer_for(run), Settings(), bounded=False)
-        self.read_items(conversation, last, messages, 0, ("messages",))
+        for one in self._places:
+            self.read_item(conversation, one.record, one.message, one.path)
         conversation.end()
-        self._known, self._level = outer, self._level - 1
+        (self._known, self._places), self._level = outer, self._level - 1
 
     def _cut(self) -> None:
         self.complete = False
