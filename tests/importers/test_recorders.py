@@ -122,6 +122,12 @@ def test_a_model_in_the_words_of_a_recorder_is_a_turn(name: str) -> None:
     assert (turn.model, turn.usage and (turn.usage.input_tokens, turn.usage.output_tokens)) == ("m", (5, 2))
 
 
+@pytest.mark.parametrize("operation", ["completion", "response", "llm_call"])
+def test_operations_of_models_under_other_names_are_turns(operation: str) -> None:
+    values = {"gen_ai.operation.name": operation, "gen_ai.output.messages": json.dumps([SAID])}
+    assert story(read(export(span("a", 0, 1, values)))) == ["0 request", "0 response I do it."]
+
+
 def claude(**last: Any) -> list[dict[str, Any]]:
     kinds: list[tuple[str, str, dict[str, Any]]] = [
         ("llm_request", "", {"gen_ai.request.model": "m", "response.has_tool_call": True, "input_tokens": 10,
@@ -265,6 +271,13 @@ def run(**values: Any) -> dict[str, Any]:
     {"args": [{"order": 8}], "sanitize_inputs_outputs": True, "kwargs": {}},
     {"input": "{'order': 7, broken"},
     {"input": "{'order': {1, 2}}"},
+    {"input": "{'order': 7, 'order': 8}"},
+    {"input": '{"order": 7, "order": 8}'},
+    {"input": "{7: 'order'}"},
+    {"input": "{'order': b'7'}"},
+    {"input": "{'order': '\\ud800'}"},
+    {"input": "{**{'order': 7}}"},
+    {"input": "{'order': '\\d'}"},
     {"input": "{'order': __import__('os')}"},
     {"input": "{" * 300 + "}" * 300},
     {"input": "{'order': " + "-" * 50_000 + "7}"},

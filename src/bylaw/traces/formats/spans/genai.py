@@ -40,7 +40,9 @@ from bylaw.traces.formats.spans.span import (
 SESSION = "gen_ai.conversation.id"
 DETAILS = "gen_ai.client.inference.operation.details"
 """the event that carries the content of a call, separate from its span"""
-_MODEL = frozenset(("chat", "generate_content", "text_completion", "fetch_response", "llm_call"))
+_MODEL = frozenset(
+    ("chat", "generate_content", "text_completion", "fetch_response", "completion", "response", "llm_call")
+)
 _TOOL = frozenset(("execute_tool", "tool", "tool_call", "call_tool", "tool.execute"))
 _AGENT = frozenset(("invoke_agent", "invoke_workflow", "create_agent"))
 _KNOWN = _MODEL | _AGENT | {"execute_tool"}

@@ -42,7 +42,6 @@ _OTHER_NAMES = (
     "agentops.entity.name",
     "tool.name",
     "tool_name",
-    "operation.name",
     "langsmith.trace.name",
 )
 """also on other spans, or of other things, so only for spans that are known to be a tool's"""
@@ -138,6 +137,8 @@ def kind_of(span: Span, attributes: dict[str, Any]) -> tuple[str | None, bool]:
 def tool_name(span: Span, attributes: dict[str, Any], *, is_named: bool) -> str:
     """The tool of a tool's span; empty if it is not recorded. `is_named`: the span has the tool's name."""
     found = text(attributes, *TOOL_NAMES, *_OTHER_NAMES)
+    if found is None and "agentops.span.kind" in attributes:
+        found = text(attributes, "operation.name")  # of other things in the words of others
     if found is None and (is_named or span.name.startswith(_PREFIXES)):
         found = _without_prefix(span.name)
         function = (text(attributes, "mlflow.spanFunctionName") or "").strip('"')

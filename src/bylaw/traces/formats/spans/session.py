@@ -302,6 +302,8 @@ class SessionSpans:
         A span may be the run of a call that only an answer holds, a log record tells of any call once more.
         """
         span, tool, origin = what
+        if span.error is not None:
+            self._add_error(span, origin)
         if self._known is None:
             issued = (str(use["name"]) for turn in self._turns if turn.answer is not None for use in turn.answer.uses)
             self._known = Counter(issued)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
+import ast
+import warnings
 from collections.abc import Callable, Container, Iterator
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -259,7 +259,7 @@ _PYTHON_CALL = frozenset(("args", "kwargs", "sanitize_inputs_outputs"))
 """how smolagents records the call of a tool's function"""
 _MOST_LITERAL = 1 << 16
 """characters of a value in Python's notation"""
-_MOST_LEVELS = 50
+_NO_LITERAL = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, Warning, msgspec.MsgspecError)
 _MCP = frozenset(("content", "isError", "is_error", "structuredContent", "_meta"))
 
 
@@ -340,19 +340,16 @@ def _parse_text(value: Any) -> Any:
     if found is not value or not _begins_object(value) or len(value) > _MOST_LITERAL:
         return found
     try:
-        found = literal_eval(value.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        with warnings.catch_warnings(action="error"):  # about a wrong escape, which no `repr` writes
+            tree = ast.parse(value.strip(), mode="eval")
+        objects = [node.keys for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+        if any(len({ast.dump(key) for key in keys if key is not None}) < len(keys) for keys in objects):
+            return value  # a key twice, as in JSON
+        found = ast.literal_eval(tree)
+        is_json = msgspec.json.decode(msgspec.json.encode(found)) == found
+    except _NO_LITERAL:
         return value
-    return found if _is_json(found) else value
-
-
-def _is_json(value: Any, level: int = 0) -> bool:
-    if isinstance(value, dict):
-        items = value.items()
-        return level < _MOST_LEVELS and all(isinstance(key, str) and _is_json(one, level + 1) for key, one in items)
-    if isinstance(value, list):
-        return level < _MOST_LEVELS and all(_is_json(one, level + 1) for one in value)
-    return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and isfinite(value))
+    return found if is_json else value
 
 
 def tool_result(recorded: Any | UnsetType) -> Result | None:
