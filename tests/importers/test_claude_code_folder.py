@@ -336,3 +336,20 @@ def test_calls_of_a_subagent_that_are_nowhere_are_told(tmp_path: Path, about: di
 def test_a_subagent_that_called_nothing_lacks_nothing(tmp_path: Path) -> None:
     trace = load_trace(session(tmp_path, *STARTED, *returns(totalToolUseCount=0)))
     assert (trace.problems, [response.unread for response in responses(trace)]) == ((), [(), ()])
+
+
+def test_files_of_subagents_may_stand_beside_that_of_the_session(tmp_path: Path) -> None:
+    """As versions before 2.1.2 write them."""
+    path = session(tmp_path, *STARTED, *returns())
+    other = session(tmp_path, line("user", "u", None, "x", session="s2"), name="s2")
+    inner = tmp_path / "agent-one.jsonl"
+    inner.write_bytes(lines(*({**one, "isSidechain": True, "agentId": "one"} for one in WORK)))
+    strange = tmp_path / "agent-two.jsonl"
+    strange.write_bytes(lines({**WORK[0], "isSidechain": True, "agentId": "two", "sessionId": "s9"}))
+    (tmp_path / "agent-three.jsonl").symlink_to(inner)
+    trace = load_trace(path)
+    assert (trace.problems, [call.name for call in calls(trace)]) == ((), ["Task", "Bash", "Bash"])
+    assert {call.origin.run for call in calls(trace)} == {None, "one"}
+    assert [response.unread for response in responses(load_trace(other))] == []
+    found = find_traces([str(tmp_path)])
+    assert str(inner) not in found and {str(path), str(other), str(strange)} <= set(found)

@@ -46,6 +46,8 @@ def find_traces(patterns: Sequence[str]) -> list[str]:
 def _parts_among(names: Iterable[str]) -> set[str]:
     """The absolute paths of those files that are read together with another one of them."""
     paths = {os.path.abspath(name) for name in names}
+    if len(paths) < 2:
+        return set()
     look = cache(_sample)
     found = sidecars_among(paths, lambda path: detect(look(path)) == "langfuse")
     found = {path for path in found if not any(map(holds_observations, look(path)))}

@@ -1,6 +1,7 @@
 """Sidecar files of a session: `<session>/subagents/agent-<id>.jsonl` and `<session>/tool-results/`.
 
-INVARIANT: no link is followed, and nothing outside that folder is read, no matter what a file says.
+Before version 2.1.2, the files of subagents stand beside that of the session, and name it. INVARIANT: no link is
+followed, and nothing else is read, no matter what a file says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import stat
 from bisect import insort
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import IO, Any, cast
 
 import msgspec
@@ -20,7 +22,7 @@ from msgspec.structs import replace
 
 from bylaw.traces.assembly.content import Result
 from bylaw.traces.formats.claude_code.lines import Branches, line_of, lines_of
-from bylaw.traces.formats.record import Record, SidecarProblems, text_field
+from bylaw.traces.formats.record import Record, SidecarProblems, is_file, text_field
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.records.files import Input, open_path
 from bylaw.traces.records.jsontext import REFUSED, decode_quickly
@@ -33,6 +35,7 @@ MOST_SUBAGENTS = 10_000
 MOST_OUTPUT = 16 << 20
 """bytes of one stored output"""
 _MOST_META = 1 << 16
+_MOST_FIRST = 1 << 20
 _MOST_LEVELS = 4
 _LINES = ".jsonl"
 _PACKED = ("", ".gz", ".zst")
@@ -57,10 +60,11 @@ def parts_of(path: str) -> list[str]:
     if _agent_of(path) is not None:
         return [_description_of(path)]
     folder = folder_of(path)
-    if folder is None or not _is_folder(folder):
+    if folder is None:
         return []
     subagents, _ = _subagents_in(folder)
-    outputs = [entry.path for entry in _entries(os.path.join(folder, _OUTPUTS)) if entry.is_file(follow_symlinks=False)]
+    stored = _entries(os.path.join(folder, _OUTPUTS)) if _is_folder(folder) else ()
+    outputs = [entry.path for entry in stored if entry.is_file(follow_symlinks=False)]
     return [*subagents, *map(_description_of, subagents), *outputs]
 
 
@@ -97,7 +101,35 @@ def _subagents_in(folder: str) -> tuple[list[str], int]:
                 wanted = entry.is_file(follow_symlinks=False) and len(found) < MOST_SUBAGENTS
                 found += [entry.path] if wanted else []
                 skipped += not wanted
-    return sorted(found), skipped
+    beside, session = os.path.split(folder)
+    try:
+        older = _subagents_beside(beside, os.stat(beside or ".").st_mtime_ns).get(session, [])
+    except OSError:
+        older = []  # a folder that cannot be listed
+    return [*sorted(found), *older[:MOST_SUBAGENTS]], skipped
+
+
+class _FirstLine(Struct, gc=False):
+    sessionId: str | None = None
+
+
+@lru_cache(maxsize=8)
+def _subagents_beside(folder: str, changed: int) -> dict[str, list[str]]:
+    """The files of subagents right in a folder, by the session that their first line names."""
+    found: dict[str, list[str]] = {}
+    with os.scandir(folder or ".") as entries:
+        names = [entry.name for entry in entries if entry.name.startswith("agent-") and entry.name.endswith(_LINES)]
+    for path in (os.path.join(folder, name) for name in sorted(names)):
+        if not is_file(path):
+            continue
+        try:
+            with open(path, "rb") as file:
+                session = msgspec.json.decode(file.readline(_MOST_FIRST), type=_FirstLine).sessionId
+        except (OSError, *REFUSED):
+            continue
+        if session is not None:
+            found.setdefault(session, []).append(path)
+    return found
 
 
 def _is_folder(path: str) -> bool:
