@@ -353,3 +353,18 @@ def test_files_of_subagents_may_stand_beside_that_of_the_session(tmp_path: Path)
     assert [response.unread for response in responses(load_trace(other))] == []
     found = find_traces([str(tmp_path)])
     assert str(inner) not in found and {str(path), str(other), str(strange)} <= set(found)
+
+
+def test_subagents_that_stream_json_does_not_print_are_told() -> None:
+    def printed(one: dict[str, Any], caller: str | None = None) -> dict[str, Any]:
+        kept = {key: one[key] for key in ("type", "uuid", "message", "timestamp")}
+        result = {"tool_use_result": one["toolUseResult"]} if "toolUseResult" in one else {}
+        return {**kept, "session_id": "s1", "parent_tool_use_id": caller, **result}
+
+    own, work = [printed(one) for one in STARTED], [printed(one, "c1") for one in WORK]
+    end = [printed(one) for one in returns()]
+    whole = load_trace(lines(*own, *work, *end))
+    assert (whole.problems, [call.name for call in calls(whole)]) == ((), ["Task", "Bash", "Bash"])
+    part = load_trace(lines(*own, *end))
+    assert [problem.code for problem in part.problems] == ["unread-content"]
+    assert [response.unread for response in responses(part)] == [("*",), ()]

@@ -136,7 +136,9 @@ class _Skim(Struct, gc=False):
     timestamp: str | None = None
     message: _Message | None = None
     toolUseResult: Raw = Raw()
+    tool_use_result: Raw = Raw()
     agentId: Any = None
+    parent_tool_use_id: Any = None
     data: Raw = Raw()
 
 
@@ -180,7 +182,7 @@ class Branches:
         self.worked: dict[str, str | None] = {}
         """calls whose result says that a subagent made calls, or still runs, with the id of the subagent if known"""
         self.agents: dict[str, bool] = {}
-        """subagents that have lines here, and whether these are lines of their own"""
+        """subagents that have lines here, by their ids or their calls, and whether these are lines of their own"""
         self.start: float | None = None
         """the first time of the file"""
         self._parts: dict[str, int] = {}
@@ -249,8 +251,11 @@ class Branches:
             self._roots[uuid] = self._roots.get(above, uuid) if above is not None else uuid
             if isinstance(found.agentId, str):
                 self.agents[found.agentId] = True
-        if message is not None and found.toolUseResult and (b'"agentId"' in line or b'"totalToolUseCount"' in line):
-            self._add_caller(found)
+        if isinstance(found.parent_tool_use_id, str):
+            self.agents[found.parent_tool_use_id] = True
+        result = found.toolUseResult or found.tool_use_result
+        if message is not None and result and (b'"agentId"' in line or b'"totalToolUseCount"' in line):
+            self._add_caller(found, result)
 
     def _add_message(self, found: _Skim, uuid: str, nearest: str | None, id: str | None, line: bytes) -> None:
         if found.type == "assistant":
@@ -265,10 +270,10 @@ class Branches:
                 self.points.add(nearest)
             self._tail = {uuid}
 
-    def _add_caller(self, found: _Skim) -> None:
+    def _add_caller(self, found: _Skim, recorded: Raw) -> None:
         """The result of a call that started a subagent holds the subagent's id."""
         try:
-            result = _decode_subagent(found.toolUseResult)
+            result = _decode_subagent(recorded)
         except REFUSED:
             return
         for call in _call_ids(found)[:1]:

@@ -234,7 +234,7 @@ class ClaudeCodeReader(AssemblingReader):
 
     def _lacks_subagent(self, call_id: str | None, file: SessionFile) -> bool:
         """Whether a call started a subagent that worked, and no line of it is anywhere."""
-        if call_id not in file.branches.worked:
+        if call_id not in file.branches.worked or call_id in file.branches.agents:
             return False
         agent, branches = file.branches.worked[call_id], (file.branches, self._file.branches)
         if agent is None:
