@@ -9,6 +9,7 @@ import pytest
 
 import bylaw
 from bylaw.model.events import Trace
+from bylaw.traces.assembly import assembler
 from tests.importers.support import attributes, calls, export, log, read, responses, results, span, story
 
 SAID = {"role": "assistant", "parts": [{"type": "text", "content": "I do it."}]}
@@ -223,6 +224,14 @@ def test_a_sign_under_an_agent_without_answers_is_told_by_the_session() -> None:
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "helper"}
     trace = read(export(span("g", 2, 9, agent), span("t", 3, 4, {"acme.tool.name": "refund"}, parent="g"), CHAT))
     assert (outcomes(trace), len(responses(trace))) == (UNREAD, 1)
+
+
+def test_a_sign_that_no_answer_can_tell_any_more_leaves_the_session_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler, "MOST_WAITING", 4)
+    ran = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"}
+    looks = [span(f"l{n}", 2 + n, 2.5 + n, ran) for n in range(6)]
+    trace = read(export(CHAT, *looks, span("t", 9, 10, {"acme.tool.name": "refund"})))
+    assert outcomes(trace)["call"] == "inconclusive"
 
 
 # Log records of coding agents

@@ -79,6 +79,7 @@ class SessionSpans:
         self._told: set[str] = set()
         self._telling: dict[Origin, None] | None = None
         """agents with an answer; that of the session's last answer comes last"""
+        self._lacking: dict[int, SessionBuffer] = {}
         self._unread: SessionBuffer | None = None
         """where the session stands, if nothing of it is read"""
         self._inputs: dict[str, Result] | None = None
@@ -123,8 +124,9 @@ class SessionSpans:
                 self._problems.warn_of(run.span.source, "unknown-order", message, help)
         for _, _, _, step, what in steps:
             step(what)
-        if self._unread is not None:
-            self._assembler.end_session(self._unread, complete=False)
+        incomplete = next((buffer for buffer in self._lacking.values() if buffer.unread), self._unread)
+        if incomplete is not None:
+            self._assembler.end_session(incomplete, complete=False)
 
     def _join(self) -> None:
         """Find the turn of each run. Those with ids first, so that none without takes another's call."""
@@ -326,8 +328,10 @@ class SessionSpans:
             origins += [turn.origin for turn in self._turns if turn.answer is not None or turn.span.error is None]
             self._telling = dict.fromkeys(origins)
         if self._telling:
-            origin = origin if origin in self._telling else next(reversed(self._telling))
-            self._assembler.lack_call(self._assembler.buffer_for(origin), tool)
+            buffer = self._assembler.buffer_for(origin if origin in self._telling else next(reversed(self._telling)))
+            self._assembler.lack_call(buffer, tool)
+            if buffer.unread:  # the next answer is to tell it
+                self._lacking[id(buffer)] = buffer
         elif self._unread is None:  # nothing of the session is read
             self._unread = buffer = self._assembler.buffer_for(origin)
             turn = self._assembler.turns
