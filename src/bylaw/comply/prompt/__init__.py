@@ -3,10 +3,11 @@
 `lines` and `layout` divide a prompt into statements, and this file puts the rules together. A sentence in the section
 of a tool is a condition on calls of that tool: `preconditions` reads it, and `lookups` finds the tools that can show
 it. Any other sentence is read by its grammar: `statements` → `clauses` → `markers` → one of `prohibitions` and
-`obligations`, with the help of `order`, `conditions`, `counts`, `commands`, `dialogue` and `answers`;
-`certainty` says how certain a reading is. `unread` lists what none of them has read, and gives a rule that the engine
-cannot decide the words of its clause as trigger and action. They find tools with `binding`, compare words with
-`vocabulary` and write engine rules as `readings` defines them. The rules found are parsed like those of any rule file.
+`obligations`, with the help of `order`, `prior_calls`, `conditions`, `counts`, `commands`, `dialogue` and `answers`;
+`certainty` says how certain a reading is. `unread_sentences` lists what none of them has read, `wording` gives a rule
+that the engine cannot decide the words of its clause as trigger and action, and `waivers` finds the sentences that take
+back a rule of another one. They find tools with `binding`, compare words with `vocabulary` and write engine rules as
+`readings` defines them. The rules found are parsed like those of any rule file.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from bylaw.comply.prompt.markers import Force, find_marker, takes_back
 from bylaw.comply.prompt.preconditions import read_preconditions
 from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
+from bylaw.comply.prompt.unread_sentences import list_answered
 from bylaw.comply.prompt.vocabulary import Tools, any_case
+from bylaw.comply.prompt.waivers import find_waived, find_wanted, take_back, tools_called
 from bylaw.model.ports import Embedder
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
@@ -53,7 +56,6 @@ _FIRST = any_case(
 )
 """in the section of a tool: `get_pass must be called first`"""
 _NAME = re.compile(r"\w+_\w+")
-_CALLED = any_case(r"\b(?:call|invoke|use|run)\b")
 _MOST_OWN_SENTENCES = 12
 """that nobody says by chance, without places that are filled in"""
 _FARTHEST = 200
@@ -131,18 +133,17 @@ def extract_rules(
             _except(found, read, index, mentioned)
         elif _MAY.search(statement.text[:MAX_SENTENCE]):
             _permit(found, read, index, every)
-    wanted = _wanted_calls(found, read, every)
+    wanted = find_wanted(found, read, every)
     ruled = _ruled_in(found, read)
     for index, some in enumerate(found):
         for number, rule in enumerate(some):  # in place: what is left open is no rule to those behind it
             some[number] = _weigh(rule, found, read, index, every, ruled)
-    open_bans = (rule.forbidden_action or "" for some in found for rule in some if not rule.items)
-    banned = {name for one in open_bans for name in _tools_called(one)}  # `touch-ups are free, do not call A`
-    found = [[_contrast(rule, wanted, banned) for rule in some] for some in found]
-    rules = [rule for some in found for rule in some]
+    waived = find_waived(found, read, every)
+    found = [[take_back(rule, wanted, waived) for rule in some] for some in found]
+    rules = [*(rule for some in found for rule in some), *list_answered(read, every)]
     lists = [(one.parts, [rule for rule in some if _is_order(rule)]) for one, some in zip(read, found, strict=True)]
     for introduction, steps in _step_lists(read):
-        ordered = read_steps(steps, every, introduction=introduction)
+        ordered = [take_back(rule, wanted, waived) for rule in read_steps(steps, every, introduction=introduction)]
         names = {step.start for step in steps if ordered and step.text.strip(" .;`*") in every.specs}
         rules = [rule for rule in rules if rule.start not in names] + ordered  # a step that is only a name is read here
         lists.append((tuple(steps), ordered))
@@ -207,13 +208,7 @@ def _weigh(
 
 def _acting_tools(rule: PromptRule) -> list[str]:
     """The tools whose calls a rule limits."""
-    return _tools_called(rule.trigger) or _tools_called(rule.forbidden_action or "")
-
-
-def _tools_called(action: str) -> list[str]:
-    """The tools of `call_tool: A, B with amount > 5`."""
-    calls, colon, tools = action.partition("call_tool: ")
-    return _NAME.findall(tools.partition(" with ")[0]) if colon and not calls else []
+    return tools_called(rule.trigger) or tools_called(rule.forbidden_action or "")
 
 
 def _ruled_in(found: Sequence[list[PromptRule]], read: Sequence[Statement]) -> dict[str, set[int]]:
@@ -229,40 +224,6 @@ def _is_due(item: EngineItem) -> bool:
     """Whether something has to be done in every conversation, whatever it is about."""
     formula = item.item["params"].get("formula", "")
     return item.item["kind"] == "must_call_once" or str(formula).startswith("F ")
-
-
-def _forbidden_tools(rule: PromptRule) -> set[str]:
-    """The tools of which it forbids all calls."""
-    named = [one.item["params"]["tool"] for one in rule.items if one.item["kind"] == "no_call"]
-    return {tool for tools in named for tool in ([tools] if isinstance(tools, str) else tools)}
-
-
-def _wanted_calls(found: Sequence[list[PromptRule]], read: Sequence[Statement], tools: Tools) -> set[str]:
-    """Of the tools that are forbidden, those that another sentence tells or allows the agent to call."""
-    forbidden = set[str]().union(*(_forbidden_tools(rule) for some in found for rule in some))
-    wanted = set[str]()
-    parts = ((part, list[PromptRule]()) for one in read if one.junction == "chain" for part in one.parts)
-    for statement, rules in (*zip(read, found, strict=True), *parts) if forbidden else ():
-        text = " ".join(statement.text[:MAX_SENTENCE].split())
-        names = forbidden.intersection(_NAME.findall(text)) - wanted
-        if not names or (rules and all(map(_forbidden_tools, rules))):
-            continue
-        sentence = read_sentence(text, tools)
-        for clause in read_clauses(sentence) if sentence else ():
-            called = _CALLED.search(clause.main.text)
-            marker = find_marker(clause.main.text) if called else None
-            if called and (marker is None or marker.force in (Force.REQUIRE, Force.PERMIT)):
-                wanted.update(name for name in names if name in clause.main.text[called.start() :])
-    return wanted
-
-
-def _contrast(rule: PromptRule, wanted: set[str], banned: set[str]) -> PromptRule:
-    """`Never call A.` is not all that is said if another sentence says when to call A; nor is `call A before B`."""
-    if wanted and not wanted.isdisjoint(_forbidden_tools(rule)):
-        return _leave_open(rule, "another sentence says when to call it")
-    if rule.items and banned and not banned.isdisjoint(_tools_called(rule.required_action or "")):
-        return _leave_open(rule, "another sentence says when not to make the call that it needs")
-    return rule
 
 
 def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int, names: Sequence[str]) -> None:
@@ -320,9 +281,9 @@ def _leave_other_tasks_open(
     """each tool with the lists that call it, and the calls that come before it there"""
     for number, (_, ordered) in enumerate(lists):
         for rule in ordered:
-            for tool in _tools_called(rule.required_action or ""):
+            for tool in tools_called(rule.required_action or ""):
                 places.setdefault(tool, {}).setdefault(number, set())
-            for tool in _tools_called(rule.trigger):
+            for tool in tools_called(rule.trigger):
                 places.setdefault(tool, {}).setdefault(number, set()).add(rule.required_action or "")
     starts = {part.start: number for number, (parts, _) in enumerate(lists) for part in parts}
     why = "another list of steps makes this call without it"
@@ -332,7 +293,7 @@ def _leave_other_tasks_open(
         and _is_order(rule)
         and any(
             (rule.required_action or "") not in needed
-            for tool in _tools_called(rule.trigger)
+            for tool in tools_called(rule.trigger)
             for needed in places.get(tool, {}).values()
         )
         else rule

@@ -73,7 +73,7 @@ _SUBORDINATE = re.compile(
     r"|not before)|(?P<unless>unless|except(?: for| if| when| that| where)?|other than|apart from"
     r"|with the exception of)|(?P<without>without(?: first| having| prior| explicit| the)*)|(?P<iff>if and only if"
     r"|only if|only when|only after|only once(?= [a-z_]+ (?:has|have|is|are|was|returns|succeed))|but only (?:if|when"
-    r"|after)|(?<!have )(?<!has )(?<!been )provided(?: that|(?= (?:the|you|it|they|we|there)\b))|as long as)"
+    r"|after)|(?<!have )(?<!has )(?<!been )provided(?: that|(?= (?:the|you|it|they|we|there|\w+_\w+)\b))|as long as)"
     r"|(?P<after>(?:immediately |right |directly |only )?after|as soon as|(?<!the )following(?! (?:conditions|steps"
     r"|tools|rules|order|values|list|are|is))|(?<!only )(?<!just )(?<!than )(?<!at )(?<!exactly )once(?! (?:per|in|each"
     r"|every|only|for|and|or)\b)(?! an? (?:day|week|month|year|turn|session|conversation)\b)(?=\s+\w))"

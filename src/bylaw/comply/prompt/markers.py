@@ -157,14 +157,14 @@ def is_denied_twice(marker: Marker, before: str, behind: str) -> bool:
     return _DENIES.search(rest) is not None or bool(is_partial)
 
 
+def is_double_negative(marker: Marker) -> bool:
+    """`never skip`, `do not forget to`."""
+    return _DOUBLE_NEGATIVE.fullmatch(marker.word) is not None
+
+
 def denies_skipping(marker: Marker) -> bool:
-    """`never skip A or B`: both are demanded."""
-    return _DOUBLE_NEGATIVE.fullmatch(marker.word) is not None and not marker.word.endswith(" to")
-
-
-def denies_forgetting(marker: Marker) -> bool:
-    """`never forget to call A or B`: both, or one of them."""
-    return _DOUBLE_NEGATIVE.fullmatch(marker.word) is not None and marker.word.endswith(" to")
+    """`never skip A or B`: both are demanded. `never forget to call A or B`: perhaps only one of them."""
+    return is_double_negative(marker) and not marker.word.endswith(" to")
 
 
 def only_describes(text: str) -> bool:

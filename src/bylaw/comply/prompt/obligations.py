@@ -21,7 +21,7 @@ from bylaw.comply.prompt.counts import (
     require_calls,
 )
 from bylaw.comply.prompt.dialogue import asks_user, read_required_text
-from bylaw.comply.prompt.markers import denies_forgetting
+from bylaw.comply.prompt.markers import denies_skipping, is_double_negative
 from bylaw.comply.prompt.messages import name_tools
 from bylaw.comply.prompt.order import SUCCEEDS, read_before, read_means, read_precedence, read_sequence, read_trigger
 from bylaw.comply.prompt.prior_calls import allow_only, require_agreement, require_before
@@ -72,7 +72,7 @@ _REQUESTS = any_case(
 def read_obligation(view: View) -> Reading:
     if any(_ONLY.search(part.text) for part in view.clause.parts) or _ONLY_THEN.search(view.sentence.masked):
         return Reading(name=view.name, undecided="`only` belongs to its condition")
-    if denies_forgetting(view.marker) and view.bind(view.main).is_choice:
+    if is_double_negative(view.marker) and not denies_skipping(view.marker) and view.bind(view.main).is_choice:
         return Reading(name=view.name, undecided="it denies a choice")
     return (
         _read_refusal(view)

@@ -8,14 +8,18 @@ that the grammar does not know must not vanish.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
+from bylaw.comply.model import PromptRule
 from bylaw.comply.prompt.answers import COMMON_WORDS
 from bylaw.comply.prompt.binding import Bound, bind, names_tool
-from bylaw.comply.prompt.clauses import Clause, Sentence
-from bylaw.comply.prompt.markers import VERBS, Force, find_marker, is_denied_twice, only_describes
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence
+from bylaw.comply.prompt.layout import Statement
+from bylaw.comply.prompt.markers import VERBS, Force, find_marker, imperative_at, is_denied_twice, only_describes
 from bylaw.comply.prompt.prohibitions import forbid_outright
-from bylaw.comply.prompt.readings import Reading, extra_words, shorten
-from bylaw.comply.prompt.vocabulary import any_case, word_set
+from bylaw.comply.prompt.readings import QUOTED_WORD, Reading, extra_words, shorten, slug
+from bylaw.comply.prompt.vocabulary import Tools, any_case, word_set
 
 _FORBIDDEN = (
     r"(?:(?:strictly|absolutely|expressly|explicitly|always) )?(?:forbidden|prohibited|banned|disallowed|off[- ]limits"
@@ -40,6 +44,21 @@ _DESCRIPTION = any_case(
     r"|is (?:an? |the |used |available|fine|ok|okay|safe|read-only))\b"
 )
 """`get_order shows an order`, `get_order: returns …`"""
+_TAKES_PLACE = any_case(r".*\b(?:follow|wait|expect|start|begin|run|finish|end|continue|complete)s$")
+"""`issue_refund follows get_order` is an order, not a description"""
+_LIMITS_PERMISSION = any_case(r"\b(?:only|sole|solely|except\w*|but|unless|provided|providing|other than|apart from)\b")
+"""`you may call A after B only`, `you may call any tool but A`"""
+_STATES_RULE = any_case(
+    r"\b(?:rules?|polic(?:y|ies)|guidelines?|instructions?|requirements?|constraints?|principles?|important|remember)\b"
+)
+_SPEAKS = any_case(
+    r"\b(?:says?|said|wrote|writes?|tells?|told|asks?|asked|repl\w+|answers?|responds?|users?|customers?)\b"
+)
+_MOST_AROUND = 8
+"""words around a rule in quotes: `our first rule is "…"`"""
+_ANSWER = any_case(
+    r"\W*(?:(?:absolutely|definitely|certainly|of course|strictly|only|yes|no|nope|not|never|always)\b\W*)+"
+)
 
 
 _DENIES = any_case(
@@ -50,7 +69,8 @@ _OTHER_DEMANDS = any_case(
     r"\b(?:is|are|has|have) (?:not )?to be\b|\bnot to be\b|\bno[- ]go\b|\bsupposed to\b|\b(?:your"
     r"|their) (?:responsibility|duty|job) (?:is )?to\b"
     r"|\bresponsible for\b|\bunacceptable\b|\boff the table\b|\bzero tolerance\b|\b(?:under no|in no) \w+"
-    r"|\bby no means\b|:\s*(?:no|never|always|yes)\W*$"
+    r"|\bby no means\b|:\s*(?:no|never|always|yes)\W*$|\bthe (?:only|sole) (?:\w+ ){1,4}?(?:you|the (?:agent"
+    r"|assistant)) (?:may|can|should|must|are|is)\b"
 )
 """demands in English that the grammar does not know"""
 _BARE_DEMAND = any_case(
@@ -92,6 +112,7 @@ _FEWEST_LETTERS, _FEWEST_BLANKS = 4, 3
 _DEFINES = any_case(r"\b(?:means|refers? to|represents?)\b")
 """`"done" means that A was called`: what a word stands for may be part of a rule"""
 _COMMON = {language: word_set(words) for language, words in COMMON_WORDS.items()}
+_NOT_ONLY = any_case(r"\bnot (?:only|just|merely)\b")
 _COUNTS = any_case(r"\b(?:once|twice|thrice|\w+ times|tries|attempts|exceed\w*|at most|more than|up to|per|max)\b")
 _CALLS = any_case(r"[,;] (?:\w+ly )?(?:then )?(?:call|use|run|invoke)\b")
 
@@ -119,21 +140,52 @@ def is_passed_over(clause: Clause, sentence: Sentence) -> bool:
     start = 0 if clause.start <= sentence.body else clause.start
     text = sentence.masked[start : clause.end]
     if not names_tool(text, sentence):
-        return False
+        return _quotes_rule(sentence)
     if only_describes(text):
         return _DEFINES.search(text) is not None
     described = _DESCRIPTION.match(text)
     is_tool = described is not None and (described["name"] in sentence.tools.specs or "_" in described["name"])
-    describes = _TOOLS.match(text) or (is_tool and not _CALLS.search(text))
+    is_order = (
+        described is not None and _TAKES_PLACE.match(described[0]) and names_tool(text[described.end() :], sentence)
+    )
+    describes = _TOOLS.match(text) or (is_tool and not is_order and not _CALLS.search(text))
     return not (describes and not _DENIES.search(text) and not _COUNTS.search(text)) and not _is_understood(
         clause, text
     )
 
 
+def _quotes_rule(sentence: Sentence) -> bool:
+    """`Rule 1: "Never call A."`: a rule that names a tool in quotes, unless somebody says it."""
+    around = QUOTED_WORD.sub(" ", sentence.masked)
+    if _SPEAKS.search(around) or not _STATES_RULE.search(around) or len(around.split()) > _MOST_AROUND:
+        return False
+    quoted = [one.text for one in sentence.literals if not one.is_code and names_tool(one.text, sentence)]
+    return any(find_marker(text) or imperative_at(text) for text in quoted)
+
+
+def list_answered(statements: Sequence[Statement], tools: Tools) -> Iterator[PromptRule]:
+    """`Is A allowed? No.`: a question demands nothing, but its answer may."""
+    for question, answer in pairwise(statements):
+        asked = question.text[:MAX_SENTENCE].rstrip(" *_`")
+        if not asked.endswith("?") or answer.block != question.block or not _ANSWER.match(answer.text[:MAX_SENTENCE]):
+            continue
+        if names_tool(asked, Sentence(asked, asked, tools)):
+            reading = unread_reading(asked)
+            text = f"{asked} {answer.text}"
+            yield PromptRule(
+                rule_id=slug(reading.name),
+                description=text,
+                start=question.start,
+                end=answer.end,
+                undecided=reading.undecided,
+            )
+
+
 def only_permits(sentence: Sentence) -> bool:
     """Whether all that a sentence says is that something is allowed or not needed."""
     marker = find_marker(sentence.masked)
-    return marker is not None and marker.force in (Force.PERMIT, Force.WAIVE)
+    is_limited = _LIMITS_PERMISSION.search(sentence.masked) is not None
+    return marker is not None and marker.force in (Force.PERMIT, Force.WAIVE) and not is_limited
 
 
 def _is_understood(clause: Clause, text: str) -> bool:
@@ -142,6 +194,8 @@ def _is_understood(clause: Clause, text: str) -> bool:
     if marker is None or marker.force not in (Force.PERMIT, Force.WAIVE):
         return False
     if marker.force is Force.PERMIT and _COUNTS.search(text):  # `A can be tried 3 times`
+        return False
+    if _LIMITS_PERMISSION.search(_NOT_ONLY.sub(" ", text)):
         return False
     start = clause.main.start
     before, behind = clause.main.text[: marker.start - start], clause.main.text[marker.end - start :]
