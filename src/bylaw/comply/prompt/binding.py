@@ -201,8 +201,8 @@ def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:
 # -- how tools are joined ----------------------------------------------------------------------------------------------
 
 _JOINING = any_case(
-    r"(?P<o>\band\s*/\s*or\b|\bor\b|/)|(?P<t>\b(?:then|followed by|afterwards?|next|after (?:that|which)|subsequently"
-    r"|thereafter)\b)|(?P<a>\b(?:and|plus|as well as|along with|together with)\b|[&+])|(?P<x>\beither\b)"
+    r"(?P<o>\band\s*/\s*or\b|\bor\b|[/|])|(?P<t>\b(?:then|followed by|afterwards?|next|after (?:that|which)"
+    r"|subsequently|thereafter)\b)|(?P<a>\b(?:and|plus|as well as|along with|together with)\b|[&+])|(?P<x>\beither\b)"
     r"|(?P<e>\b(?:one|any) of\b)|(?P<b>\bboth\b)|(?P<p>\((?!\)))|(?P<c>,)|(?P<word>[\w-]+(?:\.[\w-]+)*)"
 )
 """Words that join tools. The letter of each kind, and `T` for a tool, make the form of a phrase, as below."""

@@ -12,7 +12,15 @@ from bylaw.comply.prompt.answers import read_answer_form
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Clause, ClausePart
 from bylaw.comply.prompt.commands import read_absolute_paths, read_command
-from bylaw.comply.prompt.conditions import Condition, Constraint, find_bound, find_choice, find_range, read_condition
+from bylaw.comply.prompt.conditions import (
+    EACH_OR_ALL,
+    Condition,
+    Constraint,
+    find_bound,
+    find_choice,
+    find_range,
+    read_condition,
+)
 from bylaw.comply.prompt.counts import (
     find_count_of_calls,
     limit_calls,
@@ -55,6 +63,7 @@ _OPENING = any_case(
     r"\b(?:start|begin|open)\b(?: \w+){0,4}? (?:by|with)\b|\bfirst\b(?! then)|\bas (?:your"
     r"|the) first (?:action|step|call)\b|\bfirst (?:action|step|call)\b|\bat the (?:start|beginning)\b"
 )
+_OF_SOME = any_case(r"\s+(?:for|with|on|in)\b(?! (?:every|each|any|all)\b)")
 _CLOSING = any_case(
     r"\b(?:end|finish|conclude)\b(?: \w+){0,4}? (?:by|with)\b|\bas (?:your|the) (?:last|final) (?:action"
     r"|step|call)\b|\bat the end\b"
@@ -166,24 +175,31 @@ def _read_calls(view: View) -> Reading | None:
     tools = view.bind(view.main)
     if not tools or tools.is_any:
         return None
+    tied, called = (view.bind(text, likeness=False) for text in (view.subject, view.action))
+    if tied.is_named and called.is_named and set(called.tools) - set(tied.tools):  # `to call B, you must call A`
+        return Reading(name=view.name, undecided="it ties one call to another")
     return _read_first(view, tools) or _read_last(view, tools) or _read_every_turn(view, tools) or _always(view, tools)
 
 
 def _read_first(view: View, tools: Bound) -> Reading | None:
-    """`start every conversation by calling A`."""
+    """`start every conversation by calling A`; in the section of a tool, `call A first` means before that tool."""
     opening = _OPENING.search(view.main)
     if opening is None:
         return None
     section = view.sentence.section
-    if opening[0].lower() == "first" and section and section not in tools.tools:  # `issue_refund: call A first`
-        extra = view.extra(_OPENING.sub(" ", view.bare), tools)
-        is_open = extra or view.clause.parts
-        why = narrowing_reason(extra) if extra else SEVERAL_CONDITIONS
-        before = require_before(view, tools, Bound((section,), is_named=True))
-        return Reading(name=view.name, undecided=why) if is_open else before
+    if section and section not in tools.tools and not _TALK.search(view.main):
+        if view.clause.parts:
+            return Reading(name=view.name, undecided=SEVERAL_CONDITIONS)
+        if extra := view.extra(_OPENING.sub(" ", view.bare), tools):
+            return Reading(name=view.name, undecided=narrowing_reason(extra))
+        return require_before(view, tools, Bound((section,), is_named=True))
+    if len(tools.groups) > 1:
+        return Reading(name=view.name, undecided=EACH_OR_ALL)
     if view.marker.word.startswith(("requir", "need")):  # `requires A first`: what does?
         return Reading(name=view.name, undecided=OPEN)
-    if opening[0].lower() == "first" and view.marker.severity == "medium":  # `give a hint first`: before what?
+    is_first = opening[0].lower() == "first"
+    if is_first and (view.marker.severity == "medium" or _OF_SOME.match(view.main[opening.end() :])):
+        # `give a hint first`: before what? `first for orders`: before all that orders need
         return Reading(name=view.name, undecided=OPEN)
     if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
         return Reading(name=view.name, undecided=NO_TOOL)
@@ -194,7 +210,11 @@ def _read_first(view: View, tools: Bound) -> Reading | None:
 
 def _read_last(view: View, tools: Bound) -> Reading | None:
     """`end every conversation with A`."""
-    if not _CLOSING.search(view.main) or view.extra(_TALK.sub(" ", _CLOSING.sub(" ", view.bare)), tools):
+    if (
+        len(tools.groups) > 1
+        or not _CLOSING.search(view.main)
+        or view.extra(_TALK.sub(" ", _CLOSING.sub(" ", view.bare)), tools)
+    ):
         return None
     message = f"no call of {name_tools(tools.tools)} came at the end"
     draft = formula(f"G (tool(*) -> F {atom(tools.tools)})", "order", message)
@@ -203,7 +223,7 @@ def _read_last(view: View, tools: Bound) -> Reading | None:
 
 def _read_every_turn(view: View, tools: Bound) -> Reading | None:
     """`call A in every turn`."""
-    if not _EVERY_TURN.search(view.main) or not tools.is_named or view.clause.parts:
+    if not _EVERY_TURN.search(view.main) or not tools.is_named or view.clause.parts or len(tools.groups) > 1:
         return None
     if view.extra(_EVERY_TURN.sub(" ", view.bare), tools):
         return None

@@ -103,6 +103,11 @@ def read_sequence(view: View) -> Reading | None:
                 return Reading(name=view.name, undecided=why)
             if first and second and _HOW.search(view.main):
                 return Reading(name=view.name, undecided=HOW)
+            section = view.sentence.section
+            if first and second and section and section not in (*first.tools, *second.tools):
+                return Reading(name=view.name, undecided=f"it may only hold for `{section}`")
+            if first and second and points_at_thing(found["then"]):
+                return Reading(name=view.name, undecided=PRONOUN)
             if first and second and not set(first.tools) & set(second.tools):
                 if "followed" in found[0].lower():
                     return _require_followed(view, found["first"], first, second)
@@ -256,7 +261,7 @@ def read_before(view: View) -> Reading | None:
 
 def _why_open(view: View, main: str, behind: str) -> str:
     """`call A (or ask for a PIN)` and `before you call B on it` say more than that A comes before B."""
-    if points_at_thing(behind):
+    if points_at_thing(behind) or _FOR_IT.search(main):
         return PRONOUN
     if each := _EACH_THING.search(main):
         return narrowing_reason(each[0])

@@ -9,6 +9,7 @@ from bylaw.comply.prompt.conditions import Condition, require_positive_result, s
 from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, require_agreement_before
 from bylaw.comply.prompt.messages import name_tools
 from bylaw.comply.prompt.readings import (
+    HOW,
     STATE_CONFIDENCE,
     ArgTest,
     Draft,
@@ -55,6 +56,8 @@ def require_before(
     drafts = []
     anew = _EACH_TIME.search(view.whole) is not None
     if len(first.groups) > 1 and (first.order == "all" or _IN_ORDER.search(view.whole)):
+        if anew or any(find_joined(group, second, view) for group in first.groups):  # the order of which calls?
+            return Reading(name=view.name, undecided=HOW)
         behind = f"O {atom(first.groups[0])}"
         for group in first.groups[1:]:  # `preceded by A and B, in that order`: O (B & O A)
             behind = f"O ({atom(group)} & {behind})"
