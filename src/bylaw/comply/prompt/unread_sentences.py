@@ -157,7 +157,8 @@ def is_passed_over(clause: Clause, sentence: Sentence) -> bool:
 def _quotes_rule(sentence: Sentence) -> bool:
     """`Rule 1: "Never call A."`: a rule that names a tool in quotes, unless somebody says it."""
     around = QUOTED_WORD.sub(" ", sentence.masked)
-    if _SPEAKS.search(around) or not _STATES_RULE.search(around) or len(around.split()) > _MOST_AROUND:
+    is_stated = _STATES_RULE.search(around) or not re.search(r"\w", around)
+    if _SPEAKS.search(around) or not is_stated or len(around.split()) > _MOST_AROUND:
         return False
     quoted = [one.text for one in sentence.literals if not one.is_code and names_tool(one.text, sentence)]
     return any(find_marker(text) or imperative_at(text) for text in quoted)
