@@ -13,7 +13,7 @@ import bylaw
 from bylaw.comply.model import PromptRule, Tier, ToolSpec
 from bylaw.comply.prompt import extract_rules
 from bylaw.comply.prompt.layout import Statement, read_layout
-from bylaw.comply.prompt.statements import read_statement, read_steps
+from bylaw.comply.prompt.lists import read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools, stem
 from bylaw.model.verdict import OutcomeCounts
 from bylaw.rules import parse_rules

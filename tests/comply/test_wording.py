@@ -10,7 +10,7 @@ import pytest
 from bylaw.comply.model import PromptRule
 from bylaw.comply.prompt import extract_rules
 from bylaw.comply.prompt.layout import Statement
-from bylaw.comply.prompt.statements import read_statement
+from bylaw.comply.prompt.lists import read_statement
 from bylaw.comply.prompt.vocabulary import Tools
 from tests.comply.golden import toolset
 from tests.support.yaml_files import load_yaml

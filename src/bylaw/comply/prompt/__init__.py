@@ -34,10 +34,11 @@ from bylaw.comply.prompt.clauses import MAX_SENTENCE, read_clauses, read_sentenc
 from bylaw.comply.prompt.comparisons import stated_today
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.lines import MAX_PROMPT
+from bylaw.comply.prompt.lists import read_statement, read_steps
 from bylaw.comply.prompt.markers import Force, find_marker, takes_back
 from bylaw.comply.prompt.preconditions import read_preconditions
 from bylaw.comply.prompt.readings import shorten
-from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
+from bylaw.comply.prompt.statements import list_unread
 from bylaw.comply.prompt.unread_sentences import list_answered
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 from bylaw.comply.prompt.waivers import find_waived, find_wanted, take_back, tools_called

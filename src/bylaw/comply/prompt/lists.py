@@ -1,0 +1,278 @@
+"""Lists: what an introduction demands of its items, and the order of steps.
+
+An item is read with the sentence that introduces it, and again by itself for what else it says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.comply.model import PromptRule, Tier
+from bylaw.comply.prompt.binding import Bound, bind
+from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, why_limited, why_tools_missing
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, Sentence, read_clauses, read_sentence
+from bylaw.comply.prompt.layout import Statement, forbids_items, goes_on
+from bylaw.comply.prompt.lines import limits_scope
+from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, takes_back
+from bylaw.comply.prompt.readings import NO_TIME, Reading, View, called_before, extra_words, shorten
+from bylaw.comply.prompt.statements import describe, marker_of, place_rule, read_alone, read_forbidden_item
+from bylaw.comply.prompt.vocabulary import Tools, any_case, roots
+
+_OF_ITS_STEP = "it may hold for its step only"
+_IN_ORDER = any_case(
+    r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b(?! of\b)"
+    r"|\bfollow(?:ing)? (?:these|the|this)\b|\bthese steps\b|\bin sequence\b|\bstep by step\b|\bsteps (?:below|must)\b"
+)
+_NO_ORDER = any_case(
+    r"\border of\b|\b(?:preference|preferred|priority|options?|alternatives?|either|one of|any of|any order|no order"
+    r"|no particular order|reverse|parallel|at the same time)\b"
+)
+"""introductions of lists that are in no order of time"""
+_IN_SOME_CASES = any_case(
+    r"\W*(?:otherwise|else|if (?:not|so)|alternatively|optionally|or|in (?:that|this|the other) case|as a fallback)\b"
+)
+"""how a step begins that is not always taken"""
+_TASK = any_case(r"\W*(?:how )?to (?P<task>\w[^:,.]*)")
+"""`To cancel an order, follow these steps:`"""
+_STEPS = any_case(
+    rf"\b(?:steps?|procedures?|process|workflow|flow|routine|sequence|checklist|do the following)\b|{_IN_ORDER.pattern}"
+)
+"""introductions of numbered lists that are in an order of time; `Your main tools:` is none"""
+_NOT_TAKEN = any_case(
+    r"\b(?:optional(?:ly)?|(?:if|where|when|as) (?:needed|appropriate|necessary|possible|applicable)|maybe|perhaps"
+    r"|possibly|usually|sometimes|consider|whether|depending|not|never|no|without|instead of|rather than|except|unlike"
+    r"|skip|refuse|decline|stop|cease|avoid|forget|ignore|explain|describe|decide|mention|discuss)\b|n't\b"
+)
+"""words of a step that is not always taken, or that does not make the call which it names"""
+_CALLED_BY = any_case(
+    r"(?:^|[:(\u2013\u2014-]|\b(?:call(?:ing)?|us(?:e|ing)|run(?:ning)?|invok(?:e|ing)|execut(?:e|ing)|with|via|through"
+    r"|then|try|trigger|submit|perform|do|make|start|finish|complete))[\s`*]*(?:(?:the|a|an|first|both|either|to|tool"
+    r"|function|tools|functions)[\s`*]+)*(?:[\w.-]+[\s`*]*(?:,|\band\b|\bor\b)[\s`*]*)*$"
+)
+"""what stands before the name of a tool that is called"""
+_JOINT = any_case(
+    r"[\s`*()]*(?:(?:[,;+&/]|\b(?:and|or|then|also|finally|next|call|use|run|the|tool|both|either))[\s`*()]*)+"
+)
+"""what stands between the names of tools that are called alike"""
+_ALWAYS = any_case(r"\b(?:never|at any time|(?:under|in) (?:any|no) circumstances|ever|at no (?:point|time)|always)\b")
+_STEP = Marker(Force.REQUIRE, 0, 0, "call", "medium")
+
+
+def read_statement(statement: Statement, tools: Tools) -> list[PromptRule]:
+    """The rules of one statement, with the list it introduces; none if it demands nothing."""
+    if statement.forbidden:
+        return read_forbidden_item(statement, tools)
+    return _read_list(statement, tools) if statement.parts else read_alone(statement, tools)
+
+
+class _Step(Struct, frozen=True):
+    """An item, and the tools that it says to call."""
+
+    statement: Statement
+    called: Bound = Bound()
+    undecided: str = ""
+    """why the item may mean other calls than these"""
+
+
+def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
+    """`never do any of these: …`, `before issue_refund, all of these: …`; no rule if the items depend on nothing."""
+    sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
+    if sentence is None:
+        return []
+    marker = find_marker(sentence.masked)
+    if marker and marker.force is Force.FORBID and not forbids_items(statement.text):
+        reading = Reading(name=shorten(sentence.text, 50), undecided=f"it stands under `{shorten(sentence.text)}`")
+        return [place_rule(reading, part, marker.severity) for part in statement.parts]
+    if marker and marker.force is Force.FORBID:
+        return [rule for part in statement.parts for rule in read_forbidden_item(part, tools, statement.text)]
+    actor = _actor(sentence)
+    for part, below in pairwise(statement.parts):
+        if not below.leads and takes_back(below.text[:MAX_SENTENCE], is_tied=True):
+            part.follows_condition = True
+    steps = [_read_step(part, tools) for part in statement.parts]
+    if statement.junction == "chain" and any(set(actor.tools) & set(step.called.tools) for step in steps):
+        actor = Bound()  # `to cancel an order, follow these steps`: it is one of them
+    if actor and statement.junction == "any":
+        return [_require_one(statement, steps, actor)]
+    rules = [_require_before(step.statement, step, actor) for step in steps if actor and step.called]
+    if statement.junction == "chain":
+        under = statement.under or (sentence.text if limits_scope(sentence.text) else "")
+        why = f"it stands under `{shorten(under)}`"
+        is_ordered = not (_NO_ORDER.search(sentence.text) or (marker and marker.force in (Force.WAIVE, Force.FORBID)))
+        ordered = rules + (_require_in_order(steps, sentence.text) if is_ordered else [])
+        ordered += [rule for step in steps for rule in _read_part(step, tools, step.called and is_ordered)]
+        return [replace(rule, items=(), undecided=why) for rule in ordered] if under else ordered
+    own = [rule for step in steps for rule in _read_part(step, tools, actor and step.called)]
+    why = f"it stands under `{shorten(sentence.text)}`"  # what is forbidden before B may be allowed behind it
+    return rules + [replace(rule, items=(), undecided=why) if actor and _forbids_calls(rule) else rule for rule in own]
+
+
+def _read_part(step: _Step, tools: Tools, is_read: object) -> list[PromptRule]:
+    """What else a sentence of an item says. `is_read`: its calls have their rules already."""
+    if is_read and _only_calls(step, tools):
+        return []
+    found = read_alone(step.statement, tools)
+    why = why_limited(step.statement, tools)
+    if not why and step.statement.number and not _ALWAYS.search(step.statement.text):
+        found = [replace(one, items=(), undecided=_OF_ITS_STEP) if _forbids_calls(one) else one for one in found]
+    found = [replace(one, items=(), undecided=one.undecided or why) for one in found] if why else found
+    return [_as_likely(rule) for rule in found if not (is_read and rule.undecided == NO_TIME)]
+
+
+def _forbids_calls(rule: PromptRule) -> bool:
+    return any(one.item["kind"] == "no_call" for one in rule.items)
+
+
+def _as_likely(rule: PromptRule) -> PromptRule:
+    """An item belongs to what its list is about, which the list rarely says."""
+    if rule.tier is not Tier.CERTAIN:
+        return rule
+    return replace(rule, tier=Tier.LIKELY, confidence=min(rule.confidence, LESS_THAN_CERTAIN))
+
+
+def _actor(sentence: Sentence) -> Bound:
+    """The tools whose calls depend on the list: `before calling B`, `B requires`, `to call B`."""
+    clauses = read_clauses(sentence)
+    part = clauses[0].part("before", "if") if clauses else None
+    found = bind(part.text if part else sentence.masked, sentence, likeness=False)
+    return Bound() if found.is_any else found
+
+
+def _read_step(part: Statement, tools: Tools) -> _Step:
+    """The tools that an item says to call; none if it is conditional or forbids or permits something."""
+    sentence = read_sentence(part.text[:MAX_SENTENCE], tools, part.tool)
+    if part.follows_condition or part.under or _IN_SOME_CASES.match(part.text) or sentence is None:
+        return _Step(part)
+    clauses = read_clauses(sentence)
+    if any(clause.part("if", "unless", "iff") for clause in clauses):
+        return _Step(part)
+    marker = find_marker(sentence.masked)
+    if marker and marker.force in (Force.FORBID, Force.PERMIT, Force.WAIVE):
+        return _Step(part)
+    if why_limited(part, tools) or limits_scope(part.text) or _NOT_TAKEN.search(sentence.masked) or not part.leads:
+        return _Step(part)
+    found = _called_tools(bind(sentence.masked, sentence, likeness=False), sentence.masked)
+    if not found or found.is_any:
+        return _Step(part)
+    views = (View(clause, marker_of(clause, sentence) or _STEP, sentence) for clause in clauses)
+    return _Step(part, found, next(filter(None, (why_tools_missing(view, view.main) for view in views)), ""))
+
+
+def _called_tools(bound: Bound, text: str) -> Bound:
+    """Of tools that a step names, those that it calls: `call A and B to prepare for C` calls A and B."""
+    if not bound.is_named:
+        return bound
+    called, end, is_choice = list[str](), -1, bound.is_choice
+    names = sorted(
+        (found.span(), name) for name in bound.tools if (found := re.search(rf"\b{re.escape(name)}\b", text))
+    )
+    if len(names) < len(bound.tools):  # an alias
+        return bound
+    for (start, behind), name in names:
+        joint = _JOINT.fullmatch(text[end:start]) if called else None
+        if joint or _CALLED_BY.search(text[:start]):
+            is_choice = is_choice or (joint is not None and "/" in joint[0])
+            called.append(name)
+            end = behind
+    return replace(bound, tools=tuple(called), is_choice=is_choice and len(called) > 1)
+
+
+def _require_before(
+    statement: Statement, first: _Step, second: Bound, *others: Bound, undecided: str = ""
+) -> PromptRule:
+    """Each of the first tools, or one of them if they are a choice, comes before the second ones."""
+    called = first.called
+    reading = Reading(
+        name=f"{called.names} before {second.names}",
+        drafts=tuple(called_before(group, second.tools) for group in called.groups),
+        trigger=second.calls,
+        required=called.calls,
+        bounds=(called, second, *others),
+        ceiling=LESS_THAN_CERTAIN,  # a list of steps belongs to a task, which it rarely names
+    )
+    if why := first.undecided or undecided:
+        reading = replace(reading, drafts=(), undecided=why)
+    return place_rule(reading, statement, "high")
+
+
+def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> PromptRule:
+    """One of the items comes before. An unread item may be the one that allowed the call, so all must name tools."""
+    why = next((step.undecided for step in steps if step.undecided), "")
+    if not all(step.called for step in steps):
+        why = "one of its alternatives names no tool"
+    elif any(len(step.called.groups) > 1 for step in steps):
+        why = "one of its alternatives names several tools"
+    if why:
+        reading = Reading(name=f"before {actor.names}", trigger=actor.calls, undecided=why)
+        return place_rule(reading, statement, "high")
+    names = tuple(dict.fromkeys(name for step in steps for name in step.called.tools))
+    one = _Step(statement, Bound(names, is_choice=len(names) > 1))
+    return _require_before(statement, one, actor, *(step.called for step in steps))
+
+
+def _require_in_order(steps: Sequence[_Step], introduction: str) -> list[PromptRule]:
+    """Each step that names tools comes after the previous one that does.
+
+    `To cancel an order, follow these steps:` orders what comes before `cancel_order`; other calls have other tasks too.
+    """
+    task = _TASK.match(introduction)
+    words = set(roots(task["task"])) if task else set[str]()
+    why = f"it stands under `{shorten(introduction)}`"
+
+    def why_open(step: _Step) -> str:
+        return step.undecided or (
+            why if task and not words & {one for name in step.called.tools for one in roots(name)} else ""
+        )
+
+    return [
+        describe(
+            _require_before(second.statement, first, second.called, undecided=why_open(second)),
+            f"{first.statement.text} … {second.statement.text}",
+        )
+        for some in _split_at_restart(steps)
+        for first, second in pairwise(step for step in some if step.called)
+        if not set(first.called.tools) & set(second.called.tools)
+    ]
+
+
+def _split_at_restart(steps: Sequence[_Step]) -> list[list[_Step]]:
+    lists: list[list[_Step]] = []
+    for step in steps:
+        if not lists or not goes_on(lists[-1][-1].statement, step.statement):
+            lists.append([])
+        lists[-1].append(step)
+    return lists
+
+
+def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: str = "") -> list[PromptRule]:
+    """The order of numbered steps, if the introduction says that they are in order or every step names a tool."""
+    marker = find_marker(introduction[:MAX_SENTENCE])
+    if marker and marker.force is Force.FORBID and introduction.rstrip("*_ ").endswith(":"):
+        return []
+    if _NO_ORDER.search(introduction[:MAX_SENTENCE]):
+        return []
+    task = introduction
+    if re.search(r":\s*\w", introduction[:MAX_SENTENCE]):  # `Work in this order: A, then B.` has a list of its own
+        introduction = ""
+    if introduction.rstrip("*_ ").endswith(":") and not _STEPS.search(introduction):
+        return []
+    steps = [_read_step(statement, tools) for statement in statements]
+    if not _IN_ORDER.search(introduction) and not all(_only_calls(step, tools) for step in steps):
+        return []
+    if limits_scope(introduction) or any(statement.under for statement in statements):
+        return []
+    return _require_in_order(steps, task)
+
+
+def _only_calls(step: _Step, tools: Tools) -> bool:
+    """Whether a step is nothing but a call. A numbered list of tools with descriptions has no order."""
+    sentence = read_sentence(step.statement.text[:MAX_SENTENCE], tools, step.statement.tool)
+    if sentence is None or not step.called.is_named:
+        return False
+    is_call = imperative_at(sentence.masked) is not None or sentence.masked.strip(" .;`*") in tools.specs
+    return is_call and not extra_words(sentence.masked, step.called, sentence)
