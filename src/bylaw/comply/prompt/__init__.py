@@ -41,7 +41,7 @@ from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread
 from bylaw.comply.prompt.unread_sentences import list_answered
 from bylaw.comply.prompt.vocabulary import Tools, any_case
-from bylaw.comply.prompt.waivers import find_waived, find_wanted, take_back, tools_called
+from bylaw.comply.prompt.waivers import find_doubts, find_waived, find_wanted, take_back, tools_called
 from bylaw.model.ports import Embedder
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
@@ -139,12 +139,13 @@ def extract_rules(
     for index, some in enumerate(found):
         for number, rule in enumerate(some):  # in place: what is left open is no rule to those behind it
             some[number] = _weigh(rule, found, read, index, every, ruled)
-    waived = find_waived(found, read, every)
-    found = [[take_back(rule, wanted, waived) for rule in some] for some in found]
+    waived, doubts = find_waived(found, read, every), find_doubts(found, read, every)
+    found = [[take_back(rule, wanted, waived, doubts) for rule in some] for some in found]
     rules = [*(rule for some in found for rule in some), *list_answered(read, every)]
     lists = [(one.parts, [rule for rule in some if _is_order(rule)]) for one, some in zip(read, found, strict=True)]
     for introduction, steps in _step_lists(read):
-        ordered = [take_back(rule, wanted, waived) for rule in read_steps(steps, every, introduction=introduction)]
+        ordered = read_steps(steps, every, introduction=introduction)
+        ordered = [take_back(rule, wanted, waived, doubts) for rule in ordered]
         names = {step.start for step in steps if ordered and step.text.strip(" .;`*") in every.specs}
         rules = [rule for rule in rules if rule.start not in names] + ordered  # a step that is only a name is read here
         lists.append((tuple(steps), ordered))

@@ -45,7 +45,7 @@ _NEG = r"(?:never|do not|don't|does not|must not|mustn't|should not|shouldn't|ca
 _WAIVE = re.compile(
     r"\bno need (?:to|for)\b|\b(?:do|does|did|need) not (?:need|have) to\b|\b(?:don't|doesn't) (?:need|have) to\b"
     r"|\b(?:do|does) not (?:need|require)\b|\b(?:don't|doesn't) (?:need|require)\b|\bneed not\b|\bneedn't\b"
-    r"|\bnot (?:strictly )?(?:required|obliged|necessary|mandatory|obligatory|needed)\b"
+    r"|(?:\bnot|\b(?:is|are)n't) (?:strictly )?(?:required|obliged|necessary|mandatory|obligatory|needed)\b"
     r"|\bunnecessary to\b|\b(?:is|are) optional\b|\b(?:do not|don't|never|not) hesitate\b|\b(?:is|are|was|were|it's)"
     r" not (?:only|just|merely)\b|\bnot a problem\b"
 )

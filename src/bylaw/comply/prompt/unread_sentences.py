@@ -21,6 +21,7 @@ from bylaw.comply.prompt.prohibitions import forbid_outright
 from bylaw.comply.prompt.readings import QUOTED_WORD, Reading, extra_words, shorten, slug
 from bylaw.comply.prompt.vocabulary import Tools, any_case, word_set
 
+UNREAD_TOOL = "it names a tool in words that are not read"
 _FORBIDDEN = (
     r"(?:(?:strictly|absolutely|expressly|explicitly|always) )?(?:forbidden|prohibited|banned|disallowed|off[- ]limits"
     r"|not (?:allowed|permitted)|never(?: ever)?(?: (?:call|use|run))?(?: (?:it|this))?"
@@ -44,9 +45,12 @@ _DESCRIPTION = any_case(
     r"|is (?:an? |the |used |available|fine|ok|okay|safe|read-only))\b"
 )
 """`get_order shows an order`, `get_order: returns …`"""
-_TAKES_PLACE = any_case(r".*\b(?:follow|wait|expect|start|begin|run|finish|end|continue|complete)s$")
+_TAKES_PLACE = any_case(r".*\b(?:follow|wait|expect|start|begin|run|finish|end|continue|complete)s$|.*\bis available$")
 """`issue_refund follows get_order` is an order, not a description"""
-_LIMITS_PERMISSION = any_case(r"\b(?:only|sole|solely|except\w*|but|unless|provided|providing|other than|apart from)\b")
+_LIMITS_PERMISSION = any_case(
+    r"\b(?:only|sole|solely|except\w*|but|unless|provided|providing|assuming|given that|other than"
+    r"|apart from|besides|(?:not|no) (?:earlier|before|sooner|until|otherwise))\b"
+)
 """`you may call A after B only`, `you may call any tool but A`"""
 _STATES_RULE = any_case(
     r"\b(?:rules?|polic(?:y|ies)|guidelines?|instructions?|requirements?|constraints?|principles?|important|remember)\b"
@@ -69,7 +73,8 @@ _OTHER_DEMANDS = any_case(
     r"\b(?:is|are|has|have) (?:not )?to be\b|\bnot to be\b|\bno[- ]go\b|\bsupposed to\b|\b(?:your"
     r"|their) (?:responsibility|duty|job) (?:is )?to\b"
     r"|\bresponsible for\b|\bunacceptable\b|\boff the table\b|\bzero tolerance\b|\b(?:under no|in no) \w+"
-    r"|\bby no means\b|:\s*(?:no|never|always|yes)\W*$|\bthe (?:only|sole) (?:\w+ ){1,4}?(?:you|the (?:agent"
+    r"|\bby no means\b|\b(?:nothing|no (?:other )?(?:tool|function)s?) (?:but|except|other than|besides)\b"
+    r"|:\s*(?:no|never|always|yes)\W*$|\bthe (?:only|sole) (?:\w+ ){1,4}?(?:you|the (?:agent"
     r"|assistant)) (?:may|can|should|must|are|is)\b"
 )
 """demands in English that the grammar does not know"""
@@ -222,5 +227,5 @@ def _is_foreign(text: str) -> bool:
 
 
 def unread_reading(text: str, *, names_tool: bool = True) -> Reading:
-    what = "it names a tool" if names_tool else "it demands something"
-    return Reading(name=shorten(re.sub(r"\W+", " ", text), 50), undecided=f"{what} in words that are not read")
+    why = UNREAD_TOOL if names_tool else "it demands something in words that are not read"
+    return Reading(name=shorten(re.sub(r"\W+", " ", text), 50), undecided=why)

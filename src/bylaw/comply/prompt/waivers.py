@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bylaw.comply.model import PromptRule
-from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, read_clauses, read_sentence
+from bylaw.comply.model import PromptRule, Tier
+from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, label_of, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.markers import Force, find_marker, is_double_negative
+from bylaw.comply.prompt.unread_sentences import UNREAD_TOOL
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 
 _NAME = re.compile(r"\w+_\w+")
+_WORD = re.compile(r"[\w.:-]*\w")
 _CALLED = any_case(r"\b(?:call|invoke|use|run)\b")
 _DENIES = any_case(r"\b(?:no|not|never|nobody|none|cannot|neither|nor)\b|n't\b")
 _THE = r"(?:the |any |a |an |both |calling |using |running |calls? (?:to|of) |with |to |for )*"
@@ -77,19 +81,24 @@ _NOT_WAIVED = any_case(r"\b(?:hesitate|not (?:only|just|merely)|problem)\b")
 """`do not hesitate to call A`"""
 _NEEDS = any_case(r"(?:do|does)(?: not|n't) (?:need|require|have)(?: to)?")
 _SKIPS = (
-    rf"\b(?:skip|omit|bypass|forgo|leave out|dispense with|do without|goe?s? without|drop|ignore|instead of|rather than"
-    rf"|in place of|(?:exempt|excused|excluded|released|free) from)(?:s|ping|ting|ing)?\s+{_THE}"
+    r"\b(?:(?:skip|omit|bypass|forgo|drop|ignore)(?:s|ping|ting|ing)?|leav(?:e|es|ing) out|dispens(?:e|es|ing) with"
+    r"|(?:do|go|goes|going) without|stop|cease|instead of|rather than|in place of|(?:with )?no(?: more)?"
+    rf"|(?:exempt|excused|excluded|released|free) from)\s+{_THE}"
 )
-_SKIPPED = (
-    r"\W*(?:tool |call |step |check )?(?:(?:can|may|could|might|should|must|will|shall|to) be|is|are)(?: also| then"
-    r"| always| usually| still)? (?:skipped|omitted|bypassed|left out|waived|dropped|ignored|optional|unnecessary"
-    r"|superfluous|redundant|voluntary)\b"
+_LEFT_OUT = (
+    r"(?:skip|skipped|omitted|bypassed|left out|waived|dropped|ignored|optional|unnecessary|superfluous|redundant"
+    r"|voluntary|(?:not|only) (?:needed|required|necessary|mandatory))\b"
 )
+_BE = r"(?:(?:can|may|could|might|should|must|will|shall|to) be|is|are)(?: also| then| always| usually| still)?"
+_SKIPPED = rf"\W*(?:tool |call |step |check )?(?:{_BE} {_LEFT_OUT}|only applies\b)"
+_IN_SECTION = any_case(rf"\W*(?:(?:it|this(?: tool| step| call)?) )?(?:{_BE} |be )?{_LEFT_OUT}")
+"""below the name of a tool, or behind it: `A: optional for guests`"""
 _REFUSED = any_case(r"\b(?:reject|fail|refus|declin|den(?:y|ied)|invalid|error|forbid|block|illegal|impossible)\w*")
 """`refunds without A are rejected` demands A"""
 _MAY_WAIVE = any_case(
     r"skip|omit|bypass|forgo|le(?:ave|ft) out|dispens|without|drop|ignor|instead|rather|in place|exempt|excus|exclud"
-    r"|released|free from|waive|option|unnecess|superfl|redund|volunt|need|requir|necessar|oblig|mandator"
+    r"|released|free from|waive|option|unnecess|superfl|redund|volunt|need|requir|necessar|oblig|mandator|stop|cease"
+    r"|only|\bno\b"
 )
 """one of these is in every waiver; it saves most of the work"""
 _BAN = any_case(rf"\W*(?:(?:call|use|run|invoke|execute|make|bother|perform) )?{_THE}[`*]*(?P<name>\w+_\w+)")
@@ -104,9 +113,11 @@ def find_waived(rules: Sequence[Sequence[PromptRule]], statements: Sequence[Stat
             ban = _BAN.match(banned)  # `touch-ups are free, do not call A`
             waived.update(tools_called(banned) or ([ban["name"]] if ban else []))
         text = statement.text[:MAX_SENTENCE]
-        names = needed.intersection(_NAME.findall(text)) if _MAY_WAIVE.search(text) else set()
+        names = needed.intersection(_WORD.findall(text)) if _MAY_WAIVE.search(text) else set()
         for clause in _clauses(statement, tools) if names else ():
             waived.update(name for name in names if _waives(clause, name))
+        label, behind = (label_of(text), text.partition(":")[2]) if label_of(text) else (statement.tool or "", text)
+        waived.update([label] if label in needed and _IN_SECTION.match(behind) else [])
     return waived
 
 
@@ -133,20 +144,66 @@ def _clauses(statement: Statement, tools: Tools) -> Iterator[Clause]:
     yield from read_clauses(sentence) if sentence else ()
 
 
+# -- doubts ------------------------------------------------------------------------------------------------------------
+
+
+class Doubts(Struct):
+    """Where tools are named in sentences that are not understood: they may take back what is said of the tools.
+
+    Each tool has the places of these sentences.
+    """
+
+    tools: dict[str, set[int]] = field(default_factory=dict)
+    """`in a fire, go ahead with A`"""
+    needed: dict[str, set[int]] = field(default_factory=dict)
+    """the same for rules that demand the tool: `A is only for guests`"""
+
+
+_CASE = any_case(r"\W*(?:for|in|at|on|during|with|within|if|when|unless)\b")
+_OTHERS = any_case(
+    r"\W*(?!(?:you|we|it|this|the|agents?|assistants?)\b|\w+_)[\w'-]+(?: [\w'-]+){0,3}? (?:may|can|are)\b"
+)
+_MAY = any_case(r"\b(?:may|can|(?:is|are) (?:allowed|permitted))\b")
+
+
+def find_doubts(rules: Sequence[Sequence[PromptRule]], statements: Sequence[Statement], tools: Tools) -> Doubts:
+    doubts = Doubts()
+    for statement, some in zip(statements, rules, strict=True):
+        text = statement.text[:MAX_SENTENCE]
+        names = _NAME.findall(text) if not some and _MAY.search(text) else []
+        for clause in _clauses(statement, tools) if names else ():  # `in a fire, you may call A before B`
+            is_case = _CASE.match(text) or clause.part("before", "without", "if") or _OTHERS.match(clause.main.text)
+            for name in (one for one in names if is_case and _allows(clause.main.text, one)):
+                doubts.tools.setdefault(name, set()).add(statement.start)
+    for rule in (one for some in rules for one in some if not one.items and not one.required_action):
+        is_unread = rule.undecided == UNREAD_TOOL or rule.trigger.startswith(("unless", "without", "until", "except"))
+        for name in _NAME.findall(rule.description):
+            (doubts.tools if is_unread else doubts.needed).setdefault(name, set()).add(rule.start)
+    return doubts
+
+
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
 def tools_called(action: str) -> list[str]:
     """The tools of `call_tool: A, B with amount > 5`."""
     calls, colon, tools = action.partition("call_tool: ")
-    return _NAME.findall(tools.partition(" with ")[0]) if colon and not calls else []
+    names = re.split(r", | or ", tools.partition(" with ")[0]) if colon and not calls else []
+    return [name for name in names if _WORD.fullmatch(name)]
 
 
-def take_back(rule: PromptRule, wanted: set[str], waived: set[str]) -> PromptRule:
-    """The rule; undecided if another sentence permits what it forbids, or waives what it demands."""
-    why = ""
+def take_back(rule: PromptRule, wanted: set[str], waived: set[str], doubts: Doubts) -> PromptRule:
+    """The rule; undecided if another sentence permits what it forbids or waives what it demands, likely if one may."""
+    why, needed = "", tools_called(rule.required_action or "")
     if not wanted.isdisjoint(forbidden_tools(rule)):
         why = "another sentence says when to call it"
-    elif rule.items and not waived.isdisjoint(tools_called(rule.required_action or "")):
+    elif rule.items and not waived.isdisjoint(needed):
         why = "another sentence says when not to make the call that it needs"
-    return replace(rule, items=(), undecided=rule.undecided or why) if why else rule
+    if why:
+        return replace(rule, items=(), undecided=rule.undecided or why)
+    acting = tools_called(rule.trigger) or tools_called(rule.forbidden_action or "")
+    places = set[int]().union(*(doubts.tools.get(name, ()) for name in (*needed, *acting)))
+    places |= set[int]().union(*(doubts.needed.get(name, ()) for name in needed))
+    if rule.tier is not Tier.CERTAIN or not places - {rule.start}:
+        return rule
+    return replace(rule, tier=Tier.LIKELY, confidence=min(rule.confidence, LESS_THAN_CERTAIN))
