@@ -21,6 +21,7 @@ from bylaw.comply.prompt.lines import limits_scope
 from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, takes_back
 from bylaw.comply.prompt.readings import NO_TIME, Reading, View, called_before, extra_words, shorten
 from bylaw.comply.prompt.statements import describe, marker_of, place_rule, read_alone, read_forbidden_item
+from bylaw.comply.prompt.unread_sentences import unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case, roots
 
 _OF_ITS_STEP = "it may hold for its step only"
@@ -114,9 +115,11 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
 
 def _read_part(step: _Step, tools: Tools, is_read: object) -> list[PromptRule]:
     """What else a sentence of an item says. `is_read`: its calls have their rules already."""
-    if is_read and _only_calls(step, tools):
+    if is_read and (step.undecided or _only_calls(step, tools)):
         return []
     found = read_alone(step.statement, tools)
+    if not found and step.statement.number and any(name in step.statement.text for name in tools.specs):
+        found = [place_rule(unread_reading(step.statement.text), step.statement, "medium")]  # `A and optionally B`
     why = why_limited(step.statement, tools)
     if not why and step.statement.number and not _ALWAYS.search(step.statement.text):
         found = [replace(one, items=(), undecided=_OF_ITS_STEP) if _forbids_calls(one) else one for one in found]
