@@ -1,8 +1,8 @@
 """Calls in the event log of a Codex rollout.
 
-In code mode the model calls one tool, `exec`, with a script that calls the others. Those calls are no items of the
-conversation: some end in an event (`mcp_tool_call_end`, `item_completed`, …), and newer versions may list them with the
-output of the script. Which kinds of calls are recorded depends on the version and its settings.
+In code mode the model calls one tool, `exec`, with a script that calls the others. Those calls are not items
+of the conversation: an event records the end of some (`mcp_tool_call_end`, `item_completed`, …), and newer versions may
+list them with the output of the script. Which kinds of calls are recorded depends on the version and its settings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bylaw.traces.assembly.session_buffer import is_same_value
 from bylaw.traces.formats.record import list_field, object_field, snake, text_field
 
 NESTED = "exec-"
-"""how the ids of calls that a script made begin"""
+"""prefix of the ids of calls that a script made"""
 PROVIDER_TOOLS = frozenset(("web_search", "image_generation"))
 """tools that the provider of the model runs, unless a script called them: their items may have no id"""
 _FILE_URL = "file://"
@@ -32,11 +32,11 @@ _ALIASES = {
     **dict.fromkeys(("shell", "shell_command", "local_shell", "container_exec"), "exec_command"),
     **dict.fromkeys(("web_run", "web__run"), "web_search"),
 }
-"""tools that scripts name otherwise than events do"""
+"""tools that have another name in scripts than in events"""
 
 
 class EndedCall(Struct, frozen=True):
-    """A call as the event log has it. One named `*` may be of any tool."""
+    """A call in the event log. If its name is `*`, the tool is not known."""
 
     id: str | None
     name: str
@@ -60,7 +60,7 @@ class EndedCall(Struct, frozen=True):
 
 
 def ended_call(payload: dict[str, Any]) -> EndedCall | None:
-    """The call that an event tells the end of, if it does and the agent made the call."""
+    """The call whose end an event reports; None for other events, and for commands that the user ran."""
     kind, event = text_field(payload, "type") or "", payload
     is_item = kind == "item_completed"
     if is_item:
@@ -97,7 +97,7 @@ def key_of(name: str) -> str:
 
 
 def _word(event: dict[str, Any], key: str) -> str:
-    """A word in snake case, whichever way it is recorded."""
+    """The value of a key in snake case; it may be recorded in camel case."""
     return next(iter(snake({text_field(event, key) or "": None})))
 
 
@@ -161,7 +161,7 @@ def _dynamic(event: dict[str, Any], call_id: str | None) -> EndedCall:
 def _command(event: dict[str, Any], call_id: str | None) -> EndedCall | None:
     source = _word(event, "source")
     if source == "user_shell":
-        return None  # the user's own
+        return None  # the user ran it
     words = event.get("command")
     if isinstance(words, list) and all(isinstance(word, str) for word in words):
         is_shell = len(words) == _SHELL_WORDS and words[1].startswith(("-", "/"))
@@ -241,9 +241,9 @@ _READERS: dict[str, Callable[[dict[str, Any], str | None], EndedCall | None]] = 
     "collab_resume_end": _other("resume_agent", "receiver_thread_id"),
     "CollabAgentToolCall": _agent,
 }
-"""how to read the events and items that are calls"""
+"""readers of the events and items that are calls"""
 _NO_CALLS = frozenset(
     ("UserMessage", "HookPrompt", "AgentMessage", "Plan", "Reasoning", "SubAgentActivity", "ContextCompaction",
      "EnteredReviewMode", "ExitedReviewMode")
 )  # fmt: skip
-"""items that are something else"""
+"""items that are not calls"""

@@ -27,16 +27,16 @@ from bylaw.traces.formats.spans.attributes import latency_ms, moment
 _SCRIPTS = ("exec", "js_repl")
 """tools that run a script of the model, which may call the other tools"""
 _MOST_CALLS = 1 << 16
-"""calls whose end is recognized as theirs"""
+"""calls that are remembered, so that events about their end are recognized"""
 _USED_TOOL = re.compile(
     r"\btools\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.\s*)?\[\s*(?:\"([^\"\\]+)\"|'([^'\\]+)')\s*\])"
 )
 _OTHER_WAY = re.compile(r"\b(?:tools|codex|globalThis|eval|Function|constructor)\b|\\u(?:00[4-7]|\{)")
-"""how else a script may come by a tool: any of these words counts, also inside a text, and a letter as an escape"""
+"""other ways to reach a tool: a script may use one of these words, also inside a string, or an escape for a letter"""
 _STATUS = re.compile(r"Script (completed|failed|terminated|running)\b(?: with cell ID (\S+))?")
 _HAS_FAILED = {"completed": False, "failed": True}
 _UNRECORDED = "calls that a script of `{}` may have made are not recorded"
-_UNKNOWN = "an event about the end of a call is not understood, so the call is not read"
+_UNKNOWN = "this event reports the end of a call of an unknown kind, so the call is not read"
 _INCONCLUSIVE = "rules that a call may decide are inconclusive"
 _UNORDERED = "times do not say whether `{}` was called before the result of another call came"
 _UNORDERED_HELP = "here the result of `{}`; rules that depend on such an order are inconclusive"
@@ -53,13 +53,13 @@ class _Script(Struct, eq=False):
     is_running: bool = False
     """its output so far says that it goes on; `wait` gets the rest"""
     is_complete: bool = False
-    """its calls are listed, all of them"""
+    """its output says that it lists all its calls"""
     found: list[EndedCall] = []
     """calls that an event recorded while it ran, and that no output lists so far"""
     listed: list[tuple[str, EndedCall]] = []
     """listed calls without an event, with their ids"""
     tools: set[str] = set()
-    """the tools of all its calls that are known"""
+    """the tools of the calls that are known"""
 
     def accounts_for_calls(self) -> bool:
         """Whether no call can be missing."""
@@ -74,25 +74,27 @@ class _Script(Struct, eq=False):
 
 
 class EventLogReader(AssemblingReader, ABC):
+    """Reads the event log: how calls ended, and the calls that scripts made."""
+
     def __init__(self, opened: OpenedFile) -> None:
         super().__init__(opened)
         self._open_calls: dict[str, float | None] = {}
         """calls without an output, and when they were issued"""
         self._calls: dict[str, str] = {}
-        """all calls, and the tools that they are of"""
+        """the tool of each call"""
         self._ends: dict[str, tuple[Record, EndedCall]] = {}
         """how open calls ended"""
-        self._endless: dict[str, None] = {}
+        self._unfinished: dict[str, None] = {}
         """calls that only the event log has, and which have no result yet"""
         self._unpaired: dict[str, list[tuple[Record, EndedCall] | None]] = {}
-        """by tools of the provider: events that wait for their item, or None for each item that waits for its event"""
+        """by tool of the provider: events that wait for their item, or a None for each item that waits for its event"""
         self._results: deque[tuple[float | None, str]] = deque(maxlen=MOST_RECENT)
-        """when the latest results came, and of which tools"""
+        """the times and the tools of the latest results"""
         self._scripts: dict[str, _Script] = {}
         """scripts, by the calls that started them and those that wait for them, until they are judged"""
         self._running: dict[str, _Script] = {}
         """scripts that go on, by the ids that Codex gave them"""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @abstractmethod
     def _conversation(self) -> Conversation:
@@ -105,7 +107,7 @@ class EventLogReader(AssemblingReader, ABC):
     def _note_call(
         self, record: Record, kind: str, use: dict[str, Any], given: tuple[Any, str | None], when: float | None
     ) -> None:
-        """The model issued a call."""
+        """Remember a call that the model issued."""
         name, call_id, (arguments, raw) = use["name"], use.get("id"), given
         if name in PROVIDER_TOOLS:
             self._pair(name, None)
@@ -138,22 +140,22 @@ class EventLogReader(AssemblingReader, ABC):
         self._results.append((when, self._calls.get(id, EVERYTHING[0])))
 
     def _is_notice(self, output: dict[str, Any]) -> bool:
-        """Whether a script only says something with this output, and goes on."""
+        """Whether a script sent this output while it still runs."""
         return call_id_of(output) in self._scripts and output.get("name") in _SCRIPTS
 
     def _forget_results(self) -> None:
-        """A turn begins: what scripts call in it comes after the results so far, unless one of them still runs."""
+        """Forget the results before a new turn: its calls come after them, unless an earlier script still runs."""
         if not self._running:
             self._results.clear()
 
     # Calls that the event log has
 
     def _read_end(self, record: Record, ended: EndedCall) -> None:
-        """A call ended: one that is known, or one that stands nowhere else."""
+        """Read the end of a call, which is known from the conversation or recorded only here."""
         call_id = ended.id or ""
-        if call_id in self._endless:
+        if call_id in self._unfinished:
             if ended.has_result:
-                del self._endless[call_id]
+                del self._unfinished[call_id]
                 self._after(partial(self._add_end, record, call_id, ended))
         elif call_id in self._calls:
             if ended.has_result and call_id in self._open_calls:
@@ -164,11 +166,11 @@ class EventLogReader(AssemblingReader, ABC):
             if call_id:
                 remember(self._calls, call_id, ended.name, _MOST_CALLS)
                 if not ended.has_result:
-                    remember(self._endless, call_id, None)
+                    remember(self._unfinished, call_id, None)
             self._after(partial(self._add_ended, record, ended))
 
     def _pair(self, tool: str, event: tuple[Record, EndedCall] | None) -> None:
-        """Calls of the provider's tools have an item and an event each, in any order, and often no id in common."""
+        """Pair the item and the event of a call that the provider ran. Either may come first; ids often differ."""
         waiting = self._unpaired.setdefault(tool, [])
         if waiting and (waiting[0] is None) != (event is None):
             waiting.pop(0)
@@ -176,7 +178,7 @@ class EventLogReader(AssemblingReader, ABC):
             waiting.append(event)
 
     def _settle(self) -> None:
-        """A task began or ended, so no item follows for the events before it."""
+        """Add the events that wait: a task began or ended, so no item follows for them."""
         for waiting in self._unpaired.values():
             for record, ended in filter(None, waiting):
                 self._after(partial(self._add_ended, record, ended))
@@ -184,7 +186,7 @@ class EventLogReader(AssemblingReader, ABC):
         self._after(self._add_open_ends)
 
     def _add_open_ends(self) -> None:
-        """Calls that have no output have the result that the event log has."""
+        """Add the results in the event log to the calls that have no output."""
         for call_id, (record, ended) in self._ends.items():
             if call_id in self._open_calls:
                 self._add_end(record, call_id, ended)
@@ -245,7 +247,7 @@ class EventLogReader(AssemblingReader, ABC):
         return list({id(script): script for script in self._scripts.values()}.values())
 
     def _read_script_output(self, item: dict[str, Any]) -> None:
-        """An output is recorded; if it is that of a script, it says whether this goes on."""
+        """Remember whether a script goes on, if this is the output of a script."""
         script = self._scripts.get(call_id_of(item) or "")
         if script is None or self._is_notice(item):
             return
@@ -268,7 +270,7 @@ class EventLogReader(AssemblingReader, ABC):
                 script.listed.append((own, listed))
 
     def _judge_scripts(self, *, is_over: bool = False) -> None:
-        """The latest response says if scripts that ended may have made calls that are recorded nowhere."""
+        """Report the scripts that ended and may have made calls that are recorded nowhere."""
         for script in self._unjudged():
             if is_over or (script.has_output and not script.is_running):
                 for calls in (self._scripts, self._running):
@@ -278,9 +280,10 @@ class EventLogReader(AssemblingReader, ABC):
                     self._lack_calls(script.source, _UNRECORDED.format(script.tool))
 
     def _lack_calls(self, source: Locator, message: str) -> None:
+        """Mark calls of any tool as missing, and warn about it."""
         self._assembler.lack_call(self._assembler.buffer_for(self._conversation().origin), EVERYTHING[0])
-        if message not in self._told:  # once for the whole file
-            self._told.add(message)
+        if message not in self._reported:  # once for the whole file
+            self._reported.add(message)
             self._problems.warn_of(source, "unread-content", message, _INCONCLUSIVE)
 
 

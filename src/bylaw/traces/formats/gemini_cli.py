@@ -1,9 +1,9 @@
 """Gemini CLI: recorded sessions, and what it prints.
 
-A session is one JSON object with `messages`, or since 2026 one record a line. An answer holds its calls, each with what
-it returned. In a file with a record per line, a message may be written again when more of it is known, and `$rewindTo`
-takes messages back, except those with calls: these ran. When the CLI masks outputs or compresses the history, it writes
-messages again too: shorter, or with new ids and without a model.
+A session is one JSON object with `messages` or, since 2026, one record per line. An answer holds its calls, each with
+what it returned. In a file with one record per line, a message may be written again when more of it is known, and
+`$rewindTo` takes messages back, except those with calls, because the calls ran. When the CLI masks outputs or
+compresses the history, it writes messages again too: shorter, or with new ids and without a model.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from bylaw.traces.formats.record import (
 
 _HEAD = frozenset(("sessionId", "projectHash"))
 _ANSWER = "gemini"
-_TOLD = frozenset(("info", "error", "warning"))
-_TYPES = frozenset(("user", _ANSWER)) | _TOLD
+_NOTICES = frozenset(("info", "error", "warning"))
+_TYPES = frozenset(("user", _ANSWER)) | _NOTICES
 _FAILED = frozenset(("error", "cancelled"))
 _ENDED = _FAILED | {"success"}
 _METADATA = ("projectHash", "startTime", "summary", "kind", "directories")
-_NO_FILE = "a subagent worked for this call, and its session is not here, nor in `{}` beside the file"
+_NO_FILE = "a subagent ran for this call, but its session is neither in this file nor in the folder `{}` beside it"
+_NO_FILE_HELP = "copy that folder beside the file of the session; rules that a call may decide are inconclusive"
 _PREFIX, _LINES = "session-", ".jsonl"
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 _MOST_LEVELS = 20
-"""subagents of subagents"""
+"""how deep subagents of subagents are read"""
 
 
 def claims(value: Any) -> bool:
@@ -77,7 +78,7 @@ def subagent_files(path: str | None, session: Any) -> dict[str, str]:
 
 
 class _Placed(Struct, frozen=True):
-    """A message, and where it stands."""
+    """A message, and its place in the file."""
 
     message: Any
     record: Record
@@ -110,14 +111,14 @@ class _Log:
         elif isinstance(value.get("type"), str):
             self._put(_Placed(value, record, ()))
         else:
-            record.bad("wrong-type", "this is no message of a session")
+            record.bad("wrong-type", "this is not a message of a session")
 
     def _put(self, new: _Placed) -> None:
         self._count += 1
         key = (text_field(new.message, "id") if isinstance(new.message, dict) else None) or self._count
         known = self._messages.get(key)
         if known is not None:
-            place = known if new.path else new  # a copy of the history tells nothing new
+            place = known if new.path else new  # a copy of the history adds nothing
             new = _Placed(_rewritten(known.message, new.message), place.record, place.path)
         self._messages[key] = new
 
@@ -132,7 +133,7 @@ def _has_calls(message: Any) -> bool:
 
 
 def _rewritten(known: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it was written again; what it said and what its calls returned is as it was written first."""
+    """The later version of a message, with the text and the results of the first one."""
     before = {text_field(call, "id") or at: call for at, call in enumerate(_calls(known))}
     calls = []
     for at, call in enumerate(_calls(message)):
@@ -149,7 +150,7 @@ def _calls(message: Any) -> list[dict[str, Any]]:
 
 
 class _Known:
-    """What stands in a session, for history that the CLI writes once more."""
+    """The calls and results of a session, to recognize history that the CLI writes again."""
 
     def __init__(self, messages: list[Any]) -> None:
         calls = [call for message in messages for call in _calls(message)]
@@ -158,7 +159,7 @@ class _Known:
         self.has_models = any(isinstance(message, dict) and message.get("model") for message in messages)
 
     def is_inserted(self, message: dict[str, Any]) -> bool:
-        """Whether the CLI itself wrote this answer: those of a model name it."""
+        """Whether the CLI itself wrote this answer: the answers of a model name the model."""
         return self.has_models and not any(message.get(key) for key in ("model", "tokens", "toolCalls"))
 
 
@@ -167,15 +168,15 @@ class GeminiCliReader(ChatReader):
         super().__init__(opened)
         self._path = opened.source.path
         self._first: Any = None
-        """the session that the file begins with: its subagents are read, whatever it is called later on"""
+        """id of the first session: its subagents are read even if the id changes later in the file"""
         self._log = _Log()
         self._places: list[_Placed] = []
-        """of the messages that are being read, in a file with one record a line"""
+        """the messages that are being read, in a file with one record per line"""
         self._known = _Known([])
         self._files: dict[str, str] = {}
-        """of the subagents that were not read yet"""
+        """files of subagents that were not read yet, by their ids"""
         self._agents: set[str] = set()
-        """those that were"""
+        """ids of the subagents that were read"""
         self._level = 0
         self._is_part = False
 
@@ -213,7 +214,7 @@ class GeminiCliReader(ChatReader):
         files = {**subagent_files(self._path, self._first), **subagent_files(self._path, session)}
         self._known, self._files = _Known(messages), {id: files[id] for id in files if id not in self._agents}
         self.read_list(record, messages, ("messages",), session, metadata=metadata or None)
-        while self._files and self._listed is not None:  # of calls that were cancelled
+        while self._files and self._listed is not None:  # subagents of cancelled calls
             self._read_subagent(self._listed.conversation, next(iter(self._files)), None)
 
     def read_items(self, conversation: Conversation, record: Record, items: list[Any], start: int, path: Path) -> None:
@@ -228,15 +229,17 @@ class GeminiCliReader(ChatReader):
             record.warn("unread-content", f"a message of type `{kind}` is not read", path)
         elif kind == _ANSWER:
             self._read_cli_answer(conversation, record, item, path)
-        elif kind in _TOLD:
-            self._tell(conversation, record, item, path, str(kind))
+        elif kind in _NOTICES:
+            self._add_notice(conversation, record, item, path, str(kind))
         elif kind == "user":
             for message in self._input(item):
                 super().read_item(conversation, record, message, path)
         else:
             super().read_item(conversation, record, item, path)  # reported as wrong
 
-    def _tell(self, conversation: Conversation, record: Record, item: dict[str, Any], path: Path, label: str) -> None:
+    def _add_notice(
+        self, conversation: Conversation, record: Record, item: dict[str, Any], path: Path, label: str
+    ) -> None:
         at, source = time_of(item), record.locator(item_of(path))
         self._annotate(conversation.origin, source, label, item.get("content"), at)
 
@@ -262,7 +265,7 @@ class GeminiCliReader(ChatReader):
         parts = [_block(part) for part, id in zip(parts, ids, strict=True) if id is None or id not in known.calls]
         item = {**item, "content": parts}
         if known.is_inserted(item) and not any(object_field(part, "functionCall") for part in parts):
-            self._tell(conversation, record, item, path, "inserted")
+            self._add_notice(conversation, record, item, path, "inserted")
             conversation.add_message({"role": "assistant", "content": parts})
             return
         known.calls.update(ids)
@@ -279,7 +282,7 @@ class GeminiCliReader(ChatReader):
                 self._read_subagent(conversation, agent, text_field(call, "name"))
         elif agent not in self._agents and (agent or (shown.get("isSubagentProgress") and not self._files)):
             folder = _UNSAFE.sub("_", conversation.origin.session)
-            record.warn("unread-content", _NO_FILE.format(folder), path)
+            record.warn("unread-content", _NO_FILE.format(folder), path, help=_NO_FILE_HELP)
             self._assembler.lack_call(self._assembler.buffer_for(conversation.origin), EVERYTHING[0])
 
     def _read_subagent(self, above: Conversation, agent: str, name: str | None) -> None:
@@ -338,7 +341,7 @@ def _results(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     contents = [one.get("response") for one in found]
     content = contents[0] if len(contents) == 1 else contents or (parts if parts else call.get("resultDisplay"))
     if content is None and status not in _FAILED:
-        return  # it was waiting, or running
+        return  # the call waits or runs
     failed = status in _FAILED if isinstance(status, str) else None
     yield _result(call.get("id"), call.get("name"), content, failed, call.get("timestamp"))
 
@@ -350,7 +353,7 @@ def _result(id: Any, name: Any, content: Any, failed: bool | None, at: Any) -> d
     return {"role": "tool", "tool_call_id": id, "name": name, "content": content, "is_error": failed, "timestamp": at}
 
 
-# What `gemini --output-format stream-json` prints: texts in pieces, calls and their results, one event a line.
+# What `gemini --output-format stream-json` prints: texts in pieces, calls and their results, one event per line.
 
 
 _PRINTED = "answer"
@@ -381,7 +384,7 @@ class GeminiStreamReader(GatheringReader):
     def parts_of(self, event: dict[str, Any]) -> Iterator[AnswerPart]:
         kind, at = text_field(event, "type"), event.get("timestamp")
         if kind not in _EVENTS:
-            raise MalformedRecord("this is no event of a session", code="unknown-kind")
+            raise MalformedRecord("this is not an event of a session", code="unknown-kind")
         if kind == "message" and event.get("role") == "assistant":
             yield AnswerPart({"role": "assistant", "content": event.get("content"), "timestamp": at}, _PRINTED)
         elif kind == "message":

@@ -74,8 +74,8 @@ class Record(Struct, frozen=True):
     def bad(self, code: str, message: str, path: Path = (), *, help: str | None = None) -> None:
         self.problems.report(self.place, self.raw, path, code=code, message=message, help=help)
 
-    def warn(self, code: str, message: str, path: Path = ()) -> None:
-        self.problems.warn(self.place, self.raw, path, code, message)
+    def warn(self, code: str, message: str, path: Path = (), *, help: str | None = None) -> None:
+        self.problems.warn(self.place, self.raw, path, code, message, help)
 
     def malformed(self, error: MalformedRecord, path: Path = ()) -> None:
         self.bad(error.code, error.message, (*path, *error.path), help=error.help)

@@ -34,7 +34,7 @@ class Input(Struct, eq=False):
     blocks: int = 0
     """the blocks of the pending response that came before it"""
     lacks_calls: bool = False
-    """whether a subagent returned whose calls are not here"""
+    """whether it holds the result of a subagent whose calls are missing"""
 
 
 class PendingResponse(Struct, eq=False):
@@ -120,7 +120,7 @@ class AgentConversation:
         if pending is None:
             return
         record, message, conversation, shared = pending.record, pending.message, self.conversation, self._shared
-        is_counted = pending.id in shared.counted  # lines of the same response stand far before these
+        is_counted = pending.id in shared.counted  # earlier lines of the same response were emitted already
         add_answer(
             conversation,
             record,

@@ -1,7 +1,7 @@
 """Sidecar files of a session: `<session>/subagents/agent-<id>.jsonl` and `<session>/tool-results/`.
 
-Before version 2.1.2, the files of subagents stand beside that of the session, and name it. INVARIANT: no link is
-followed, and nothing else is read, no matter what a file says.
+Before version 2.1.2, the files of subagents are in the same folder as the session's file, and their first line names
+the session. INVARIANT: no link is followed, and nothing else is read, no matter what a file says.
 """
 
 from __future__ import annotations
@@ -115,7 +115,10 @@ class _FirstLine(Struct, gc=False):
 
 @lru_cache(maxsize=8)
 def _subagents_beside(folder: str, changed: int) -> dict[str, list[str]]:
-    """The files of subagents right in a folder, by the session that their first line names."""
+    """The files of subagents directly in a folder, by the session that their first line names.
+
+    `changed`: when the folder changed; it is part of the cache's key, so that a changed folder is listed again.
+    """
     found: dict[str, list[str]] = {}
     with os.scandir(folder or ".") as entries:
         names = [entry.name for entry in entries if entry.name.startswith("agent-") and entry.name.endswith(_LINES)]
@@ -194,7 +197,7 @@ class StoredOutputs:
         return [f"{what} cut short, for the file that holds all of it is not there or too long"]
 
     def _read(self, recorded: str) -> bytes | None:
-        """Read the file of this name here: the recorded path may be of another machine."""
+        """Read the file of that name in this session's folder: the recorded path may be from another machine."""
         name = recorded.replace("\\", "/").rsplit("/", 1)[-1]
         if self._folder is None or name in ("", ".", "..") or "\0" in name:
             return None

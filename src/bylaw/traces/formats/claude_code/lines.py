@@ -180,9 +180,9 @@ class Branches:
         self.callers: dict[str, str] = {}
         """the call that started a subagent, by the id of the subagent"""
         self.worked: dict[str, str | None] = {}
-        """calls whose result says that a subagent made calls, or still runs, with the id of the subagent if known"""
+        """calls whose result says that a subagent made calls or still runs, with the id of the subagent if known"""
         self.agents: dict[str, bool] = {}
-        """subagents that have lines here, by their ids or their calls, and whether these are lines of their own"""
+        """subagents that have lines here, by their ids or their calls; False if other lines only repeat them"""
         self.start: float | None = None
         """the first time of the file"""
         self._parts: dict[str, int] = {}

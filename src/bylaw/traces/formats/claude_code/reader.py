@@ -33,7 +33,8 @@ from bylaw.traces.records.lines import Block
 _SYNTHETIC = "<synthetic>"
 """the model of messages that the program itself inserted: the text of an error, unless it says that it is none"""
 _CONTENT = (str, list)
-NO_LINES = "a subagent worked for this call, and its lines are not here, nor in `<session>/subagents/` beside the file"
+NO_LINES = "a subagent ran for this call, but its lines are neither in this file nor in `<session>/subagents/`"
+_NO_LINES_HELP = "copy that folder beside the file of the session; rules that a call may decide are inconclusive"
 
 
 def claims(value: Any) -> bool:
@@ -62,8 +63,8 @@ class ClaudeCodeReader(AssemblingReader):
         self._session = "1"
         self._jumps = self._repeats = 0
         self._seen: set[int] = set()
-        self._told: set[int] = set()
-        """lines of subagents that were read inside others"""
+        self._repeated: set[int] = set()
+        """hashes of the lines of subagents that were read inside lines of the session"""
         self._called_at: dict[str, float] = {}
 
     def read(self, block: Block) -> list[Event]:
@@ -138,12 +139,12 @@ class ClaudeCodeReader(AssemblingReader):
     def _read_progress(self, record: Record, line: Line, file: SessionFile) -> None:
         """Read a line of a subagent inside a line of the session, unless the subagent has lines of its own."""
         inside = line_inside(line.data, line.parentToolUseID)
-        if inside is None or inside[1] in self._told:
+        if inside is None or inside[1] in self._repeated:
             return
-        self._told.add(inside[1])
-        told, agent = inside[0], inside[0].agentId
+        self._repeated.add(inside[1])
+        inner, agent = inside[0], inside[0].agentId
         if agent is None or not (agent in self._subagents.runs or file.branches.agents.get(agent)):
-            self._read_message(record, told, str(told.type), file)
+            self._read_message(record, inner, str(inner.type), file)
 
     def _read_annotation(self, record: Record, line: Line, kind: str, file: SessionFile) -> None:
         value = record.value
@@ -221,7 +222,7 @@ class ClaudeCodeReader(AssemblingReader):
         if file.branches.worked:
             found.lacks_calls = any(self._lacks_subagent(result.call_id, file) for result, _ in results)
             if found.lacks_calls:
-                record.warn("unread-content", NO_LINES, ("toolUseResult",))
+                record.warn("unread-content", NO_LINES, ("toolUseResult",), help=_NO_LINES_HELP)
         if agent.pending is not None and agent.pending.may_wait:
             found.blocks = len(agent.pending.message["content"])
             agent.pending.inputs.append(found)
@@ -233,7 +234,7 @@ class ClaudeCodeReader(AssemblingReader):
         agent.add_input(found)
 
     def _lacks_subagent(self, call_id: str | None, file: SessionFile) -> bool:
-        """Whether a call started a subagent that worked, and no line of it is anywhere."""
+        """Whether a call started a subagent that made calls or still runs, and none of its lines is found."""
         if call_id not in file.branches.worked or call_id in file.branches.agents:
             return False
         agent, branches = file.branches.worked[call_id], (file.branches, self._file.branches)
