@@ -114,11 +114,13 @@ def test_a_part_of_a_session_is_incomplete(tmp_path: Path) -> None:
     (name,) = find_traces([str(folder / "events" / "event-00004-00000004.json")])
     trace = load_trace(name)
     assert ([one.arguments for one in calls(trace)], trace.complete) == ([{"command": "rm"}], False)
-    assert trace.notes == ("this is one event of a session: the folder of its events is read as a whole",)
+    assert trace.notes == (
+        "this is only one event of a session: check the folder `events`, which is read as one session",
+    )
     (name,) = find_traces([str(stored(tmp_path / "two", [EVENTS[1], None, *EVENTS[2:4]]))])
     trace = load_trace(name)
     assert (len(calls(trace)), trace.complete) == (1, False)
-    assert "1 event of the session is missing: there is no file with this number" in trace.notes
+    assert "1 event of the session is missing: the numbers of the event files have a gap" in trace.notes
     (name,) = find_traces([str(stored(tmp_path / "three", EVENTS, {"id": "s", "execution_status": "running"}))])
     assert load_trace(name).complete is False
 

@@ -159,7 +159,7 @@ def test_calls_in_runs_of_unknown_types_are_read_once() -> None:
     unknown = [{**one, "run_type": "generation" if one["run_type"] == "llm" else one["run_type"]} for one in RUNS[:3]]
     trace = read(*unknown)
     assert story(trace) == STORY[:4]
-    assert trace.notes == ("runs of the type `generation` hold calls, and are read as a model's",)
+    assert trace.notes == ("runs of the unknown type `generation` hold calls, so they are read as runs of a model",)
     around = run("agent", (1,), {}, {"messages": [HUMAN, ANSWER, RETURNED]}, extra=META)
     assert story(read(around, *RUNS[1:])) == STORY
 

@@ -152,7 +152,7 @@ class AutoGenReader(GatheringReader):
             )  # reported as unread
 
     def _new_of(self, values: list[Any]) -> list[Any]:
-        """Those that were not read before."""
+        """The calls or results that were not read before."""
         keys = [msgspec.json.encode(value, order="deterministic") for value in values]
         new = [value for value, key in zip(values, keys, strict=True) if key not in self._seen]
         for key in keys:

@@ -326,9 +326,9 @@ def _mlflow_span(value: dict[str, Any], session: str | None, record: Record) -> 
 
 
 def _drop_numbers(spans: list[Span]) -> None:
-    """Until version 3.5 MLflow numbers spans of one name: `search_1` and `search_2` are two runs of `search`.
+    """Up to version 3.5, MLflow numbers spans that share a name: `search_1` and `search_2` are two runs of `search`.
 
-    A tool that a model called or was offered by its whole name has that name.
+    If a model called or was offered a tool with the number in its name, the number is part of the name.
     """
     names = {span.name for span in spans}
     is_unique = len(names) == len(spans)

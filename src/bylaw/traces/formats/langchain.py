@@ -284,14 +284,14 @@ class LangSmithReader(SpanReader):
             above = {span.parent for span in spans}
             for span in spans:
                 run = span.attributes.get("")
-                if run is not None and span.id not in above:  # what is inside of others tells more
+                if run is not None and span.id not in above:  # the runs inside record more
                     self._unknown.add(run["run_type"])
                     span.about = _model(run, _mapping(run.get("inputs")), _mapping(run.get("outputs")), _metadata(run))
         super()._emit(traces)
 
     def notes(self) -> list[str]:
         types = ", ".join(f"`{name}`" for name in sorted(self._unknown))
-        unknown = [f"runs of the type {types} hold calls, and are read as a model's"] if types else []
+        unknown = [f"runs of the unknown type {types} hold calls, so they are read as runs of a model"] if types else []
         return [*super().notes(), *unknown]
 
     def _batch(self, record: Record, batch: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """OpenHands: actions and observations of a trajectory, and the typed events of its SDK. Also an evaluation's `history`.
 
 Several actions may come from one answer of the model: they name it. An action without a call of a tool, as older
-versions wrote it, is a call named as the action. The SDK stores each event of a session in a file of its own,
-`<session>/events/event-<number>-<id>.json`, beside `base_state.json`: the first of them stands for all.
+versions wrote it, is a call with the name of the action. The SDK stores each event of a session in a file of its own,
+`<session>/events/event-<number>-<id>.json`, beside `base_state.json`: all of them are read with the first one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SDK_KIND = re.compile(r"(?:[A-Z][a-z]+)+(?:Event|Observation)|Condensation\w*")
 _SOURCES = ("agent", "user", "environment", "hook")
 _REJECTED = ("UserRejectObservation", "AgentErrorEvent")
 _OTHER_AGENT = "ACPToolCallEvent"
-"""a call that another agent made, which OpenHands ran by the Agent Client Protocol"""
+"""a call of another agent, which OpenHands runs over the Agent Client Protocol"""
 _UNFINISHED = ("pending", "in_progress")
 _EVENT_FILE = re.compile(r"event-(\d{5,12})-.+\.json")
 _EVENTS, _STATE = "events", "base_state.json"
@@ -116,10 +116,10 @@ class OpenHandsReader(GatheringReader):
     def notes(self) -> list[str]:
         notes = super().notes()
         if self._is_piece:
-            notes.append("this is one event of a session: the folder of its events is read as a whole")
+            notes.append("this is only one event of a session: check the folder `events`, which is read as one session")
         if self._missing:
             what = "1 event of the session is" if self._missing == 1 else f"{self._missing:,} events of the session are"
-            notes.append(f"{what} missing: there is no file with this number")
+            notes.append(f"{what} missing: the numbers of the event files have a gap")
         return notes
 
     def _cut(self) -> None:
@@ -232,7 +232,7 @@ class OpenHandsReader(GatheringReader):
         # what is left is not shown to the model: pauses, condensations, changes of state
 
     def _other_call(self, event: dict[str, Any], call_id: str, at: Any) -> Iterator[AnswerPart]:
-        """A call of another agent, of which several events may tell. Only its kind and a title are recorded."""
+        """A call of another agent, which may have several events. Only its kind and a title are recorded."""
         kind, has_result = text_field(event, "tool_kind"), self._other_calls.get(call_id)
         if has_result is None:
             name = text_field(event, "title") if kind in (None, "other") else kind

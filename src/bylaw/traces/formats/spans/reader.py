@@ -172,11 +172,11 @@ class Tree:
                     continue
                 if _absorb_tool(near.about, span.about):
                     span.about = None
-                elif isinstance(near.about, UnreadTool) and _is_told(near.about, span.about):
+                elif isinstance(near.about, UnreadTool) and _is_same_run(near.about, span.about):
                     near.about = None
             elif isinstance(span.about, UnreadTool):
                 near = next((one for one in self._above(span) if one.about is not None), None)
-                if near is not None and _is_told(span.about, near.about):
+                if near is not None and _is_same_run(span.about, near.about):
                     span.about = None
         for outer_id, spans in sorted(inner.items(), key=lambda item: -self._depth(item[1][0])):
             outer = self._by_id[outer_id]
@@ -267,8 +267,8 @@ def _absorb_tool(outer: object, inner: ToolRun) -> bool:
     return True
 
 
-def _is_told(unread: UnreadTool, other: object) -> bool:
-    """Whether the span around it, or the one inside, tells of the same run in words that are read."""
+def _is_same_run(unread: UnreadTool, other: object) -> bool:
+    """Whether another span, around or inside an unread one, records the same run."""
     return isinstance(other, (ToolRun, UnreadTool)) and (not unread.is_named or unread.name == other.name)
 
 

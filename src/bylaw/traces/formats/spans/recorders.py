@@ -1,7 +1,7 @@
-"""The words of recorders that name the kind of a span: what it is, and where its tool, input and output stand.
+"""Attribute names of recorders: those that state the kind of a span, its tool, its input and its output.
 
-Most of them use some of OpenTelemetry's names too, so these are tables for `genai`, which reads the spans. A span that
-no vocabulary reads, but that seems to be the run of a tool, is an `UnreadTool`: rules about the tool are inconclusive.
+Most recorders use some of OpenTelemetry's names too, so these are tables for `genai`, which reads the spans. If no
+vocabulary reads a span, but it seems to be the run of a tool, it is an `UnreadTool`: rules about it are inconclusive.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _KINDS = {
     "braintrust.span_attributes.type": True,
     "opik.span.type": True,
 }
-"""attributes that name the kind of a span, and whether the span of a tool has the tool's name"""
+"""attributes that state the kind of a span, and whether the span of a tool is named after the tool"""
 TOOL_KINDS = frozenset(("tool", "tool_call", "mcp_tool_call", "execute_tool", "toolinvoker"))
 EXECUTION = "tool.execution"
 """Claude Code's span inside that of a tool, which says whether it failed"""
 MODEL_KINDS = frozenset(("llm", "chat_model", "llm_request"))
 TOOL_NAMES = ("gen_ai.tool.name", "mcp.tool.name", "spring.ai.tool.definition.name")
-"""names of tools, on spans that ran them"""
+"""attributes with the name of the tool that a span ran"""
 _OTHER_NAMES = (
     "haystack.tool.name",
     "traceloop.entity.name",
@@ -44,7 +44,7 @@ _OTHER_NAMES = (
     "tool_name",
     "langsmith.trace.name",
 )
-"""also on other spans, or of other things, so only for spans that are known to be a tool's"""
+"""the same, but other spans have them too, so they are used only if the span is known to be a tool's"""
 _TOOL_SPANS = frozenset(("haystack.agent.step.tool",))
 CALL_IDS = ("gen_ai.tool.call.id", "gen_ai.tool.call_id", "spring.ai.tool.call.id", "tool_use_id")
 ARGUMENTS = (
@@ -93,11 +93,11 @@ RESULTS = (
     "gen_ai.completion",
     "tool.result",
 )
-"""what recorders wrote before there were names for it, and some still do"""
+"""attributes of arguments and results: recorders chose their own before OpenTelemetry had names for them"""
 MODEL_INPUTS = ("mlflow.spanInputs", "langwatch.input", "braintrust.input_json", "braintrust.input")
 _MODEL_OUTPUTS = ("mlflow.spanOutputs", "langwatch.output", "braintrust.output_json", "braintrust.output")
 HAS_CALL = "response.has_tool_call"
-"""Claude Code, of an answer whose calls have spans"""
+"""an attribute of Claude Code on an answer whose calls have spans of their own"""
 MERGED = "(merged tools)"
 """ADK's span for the results of parallel calls together, beside the span of each"""
 _CLAUDE_COUNTS = {
@@ -113,11 +113,11 @@ _KIND_KEY = re.compile(
 _NAME_KEY = re.compile(r"(?:^|[._])tool(?:[._]?(?:call|definition|function|use)){0,2}[._]?name$", re.IGNORECASE)
 _LONGEST_KIND = 16
 _MOST_CHARACTERS = 200
-"""of a key that are looked at"""
+"""longer keys are not looked at"""
 
 
 def kind_of(span: Span, attributes: dict[str, Any]) -> tuple[str | None, bool]:
-    """The kind of a span in small letters, and whether a tool's span with it has the tool's name."""
+    """The kind of a span in lower case, and whether the span of a tool is named after the tool."""
     if span.name in _TOOL_SPANS:
         return "tool", False
     kind, is_named = None, False
@@ -128,22 +128,22 @@ def kind_of(span: Span, attributes: dict[str, Any]) -> tuple[str | None, bool]:
         value = found.get("type") if isinstance(found, dict) else found  # Braintrust
         if isinstance(value, str):
             value = value.strip('"').lower()  # MLflow writes JSON
-            if value in TOOL_KINDS:  # of several recorders at once, one that says it is a tool
+            if value in TOOL_KINDS:  # several recorders: one of them says it is a tool
                 kind, is_named = value, is_named or has_name
             kind = kind or value
     return kind, is_named
 
 
 def tool_name(span: Span, attributes: dict[str, Any], *, is_named: bool) -> str:
-    """The tool of a tool's span; empty if it is not recorded. `is_named`: the span has the tool's name."""
+    """The tool of a tool's span; empty if it is not recorded. `is_named`: the span is named after the tool."""
     found = text(attributes, *TOOL_NAMES, *_OTHER_NAMES)
     if found is None and "agentops.span.kind" in attributes:
-        found = text(attributes, "operation.name")  # of other things in the words of others
+        found = text(attributes, "operation.name")  # other recorders use it for other things
     if found is None and (is_named or span.name.startswith(_PREFIXES)):
         found = _without_prefix(span.name)
         function = (text(attributes, "mlflow.spanFunctionName") or "").strip('"')
         if function and found.startswith(function) and found[len(function) :].lstrip("_").isdigit():
-            found = function  # MLflow numbers spans of one name, `search_2`
+            found = function  # MLflow numbers spans that share a name: `search_2`
     return found or ""
 
 
@@ -157,7 +157,7 @@ def first_value(attributes: dict[str, Any], keys: tuple[str, ...]) -> Any:
 
 
 def held_answer(attributes: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer of a model in the words of recorders."""
+    """The answer of a model, from the attributes of these recorders."""
     output = parse_if_json(first_value(attributes, _MODEL_OUTPUTS))
     if isinstance(output, list) and output and isinstance(output[0], dict) and "message" in output[0]:
         output = {"choices": output}
@@ -188,7 +188,7 @@ def held_usage(attributes: dict[str, Any]) -> Usage | None:
 
 
 def unread_tool(span: Span) -> UnreadTool | None:
-    """The tool that a span ran, if it looks like it; asked only if no vocabulary read the span."""
+    """The tool that a span seems to have run. Call it only if no vocabulary has read the span."""
     is_tool = span.name.startswith(_PREFIXES)
     named = None
     for key, value in span.attributes.items():
@@ -205,12 +205,12 @@ def unread_tool(span: Span) -> UnreadTool | None:
 
 
 def unread_event(name: str, attributes: dict[str, Any]) -> UnreadTool | None:
-    """The tool that a log record tells of, as coding agents write one for each call and for each result."""
+    """The tool that a log record is about. Coding agents write such a record for each call and for each result."""
     if "tool" not in name:
         return None
     keys = (key for key in attributes if len(key) <= _MOST_CHARACTERS and _NAME_KEY.search(key) is not None)
     tool = text(attributes, *keys, "function_name")
-    return None if tool is None else UnreadTool(name=tool, told_by=name)
+    return None if tool is None else UnreadTool(name=tool, event=name)
 
 
 def _without_prefix(name: str) -> str:

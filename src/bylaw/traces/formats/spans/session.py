@@ -45,8 +45,8 @@ from bylaw.traces.records.problems import Problems
 DROPPED = "the recorder dropped {} attributes or events of this span, because there were too many"
 DROPPED_HELP = "raise `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT`; rules that they may decide are inconclusive"
 NAMELESS = "this call of a tool has no name, so no rule can look for it; rules about calls are inconclusive"
-UNREAD_RUN = "this looks like a run of the tool `{}`, in words that are not read; rules about it are inconclusive"
-UNREAD_ANY = "this looks like a run of a tool, in words that are not read; rules about calls are inconclusive"
+UNREAD_RUN = "this looks like a run of the tool `{}`, but its format is not known; rules about it are inconclusive"
+UNREAD_ANY = "this looks like a run of a tool, but its format is not known; rules about calls are inconclusive"
 _CUT = "cut"
 """the type of a block that holds the start of an answer"""
 _RESULT, _ANSWER, _CALL, _OTHER, _LATE = range(5)
@@ -75,13 +75,13 @@ class SessionSpans:
         self._open: Counter[str] = Counter()
         """how many of these calls have no span"""
         self._signs: Counter[tuple[str, str]] = Counter()
-        """how often something that was not read told of a tool, by its name and the kind of record"""
-        self._told: set[str] = set()
-        self._telling: dict[Origin, None] | None = None
-        """agents with an answer; that of the session's last answer comes last"""
+        """how many unread records there are about each tool, by its name and the event of the record"""
+        self._reported: set[str] = set()
+        self._answering: dict[Origin, None] | None = None
+        """agents with an answer; the agent of the session's last answer comes last"""
         self._lacking: dict[int, SessionBuffer] = {}
         self._unread: SessionBuffer | None = None
-        """where the session stands, if nothing of it is read"""
+        """the buffer of the session, if nothing of it is read"""
         self._inputs: dict[str, Result] | None = None
         """results in the answers and inputs of models, by the id of the call"""
 
@@ -113,8 +113,8 @@ class SessionSpans:
         self._join()
         steps.sort()  # no two are equal in their first three parts
         if len(self._runs) > 1 and (has_unknown or not starts.isdisjoint(ends)):
-            told = [what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL) and type(what) is not tuple]
-            for run in mark_unordered(told):
+            calls = [what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL) and type(what) is not tuple]
+            for run in mark_unordered(calls):
                 if self._assembler.has_unordered:  # reported once for the whole file
                     break
                 self._assembler.has_unordered = True
@@ -299,9 +299,9 @@ class SessionSpans:
         self._assembler.call(self._assembler.buffer_for(run.origin), self._latest.get(run.origin), call)
 
     def _add_unread(self, what: tuple[Span, UnreadTool, Origin]) -> None:
-        """A call that is not read, unless as many calls of the tool are known as this kind of record tells of.
+        """Report a call that is not read, unless the session has as many calls of the tool as records of this kind.
 
-        A span may be the run of a call that only an answer holds, a log record tells of any call once more.
+        A span may be the run of a call that only an answer holds. A log record may repeat any call.
         """
         span, tool, origin = what
         if span.error is not None:
@@ -311,26 +311,27 @@ class SessionSpans:
             self._known = Counter(issued)
             self._open = self._known - Counter(run.tool.name for run in self._runs if run.turn is not None)
             self._known.update(run.tool.name for run in self._runs if run.turn is None)
-        known = self._known if tool.told_by else self._open
+        known = self._known if tool.event else self._open
         name = tool.name if tool.is_named else ""
-        self._signs[name, tool.told_by] += 1
-        if self._signs[name, tool.told_by] <= (known[name] if name else known.total()):
+        self._signs[name, tool.event] += 1
+        if self._signs[name, tool.event] <= (known[name] if name else known.total()):
             return
-        if name not in self._told:  # once for each tool
-            self._told.add(name)
+        if name not in self._reported:  # once for each tool
+            self._reported.add(name)
             self._problems.warn_of(span.source, "unread-content", UNREAD_RUN.format(name) if name else UNREAD_ANY)
         self._lack_call(origin, name or EVERYTHING[0], span)
 
     def _lack_call(self, origin: Origin, tool: str, span: Span) -> None:
-        """A call could not be read: an answer of its agent tells it, or else one of the session."""
-        if self._telling is None:
+        """Mark a call as missing in an answer of its agent or, if there is none, in another answer of the session."""
+        if self._answering is None:
             origins = [run.origin for run in self._runs if run.tool.name]
             origins += [turn.origin for turn in self._turns if turn.answer is not None or turn.span.error is None]
-            self._telling = dict.fromkeys(origins)
-        if self._telling:
-            buffer = self._assembler.buffer_for(origin if origin in self._telling else next(reversed(self._telling)))
+            self._answering = dict.fromkeys(origins)
+        if self._answering:
+            agent = origin if origin in self._answering else next(reversed(self._answering))
+            buffer = self._assembler.buffer_for(agent)
             self._assembler.lack_call(buffer, tool)
-            if buffer.unread:  # the next answer is to tell it
+            if buffer.unread:  # the next answer will be marked
                 self._lacking[id(buffer)] = buffer
         elif self._unread is None:  # nothing of the session is read
             self._unread = buffer = self._assembler.buffer_for(origin)
@@ -369,7 +370,7 @@ class SessionSpans:
         )
 
     def _is_last(self, run: Run) -> bool:
-        """Whether no later attempt at the call is recorded: what a model was shown is the result of the last one."""
+        """Whether no later attempt at the call is recorded: models are shown the result of the last attempt."""
         last, again = (self._attempts.get((run.tool.call_id, turn)) for turn in (id(run.turn), id(None)))
         return last in (run, None) and (again in (run, None) or again.when < run.when)
 

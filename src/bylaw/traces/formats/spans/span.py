@@ -173,7 +173,7 @@ class ToolRun(Struct, kw_only=True):
     ) -> ToolRun:
         """The execution that a span records, however its values are wrapped. The result may name its call."""
         given, raw = tool_arguments(arguments)
-        if isinstance(given, dict) and given.keys() == _MCP_CALL and given["tool_name"] == name:  # OpenLLMetry's of MCP
+        if isinstance(given, dict) and given.keys() == _MCP_CALL and given["tool_name"] == name:  # OpenLLMetry, MCP
             given, raw = tool_arguments(given["arguments"] or {})
             output = parse_if_json(result)
             if isinstance(output, dict) and output.keys() == {"result"}:
@@ -192,13 +192,13 @@ class ToolRun(Struct, kw_only=True):
 
 
 class UnreadTool(Struct, kw_only=True):
-    """What seems to be the run of a tool, in words that are not read."""
+    """A span or log record that seems to be the run of a tool, but that no vocabulary reads."""
 
     name: str
     is_named: bool = True
-    """the name is the tool's, and not only that of the span"""
-    told_by: str = ""
-    """the log record's event, if it is none of a span"""
+    """whether the name is the tool's; if not, it is only that of the span"""
+    event: str = ""
+    """the event name of a log record; empty for a span"""
 
 
 class AgentRun(Struct, kw_only=True):
@@ -319,7 +319,7 @@ def tool_arguments(recorded: Any) -> tuple[Any, str | None]:
     inner = inner_arguments(arguments)
     if inner is not arguments and isinstance(inner, str):
         return None, inner
-    if _has_positional(inner):  # nobody knows the names of these
+    if _has_positional(inner):  # their names are not recorded
         return None, raw or msgspec.json.encode(inner).decode()
     return (arguments, raw) if inner is arguments else (inner, None)
 
@@ -340,11 +340,11 @@ def _parse_text(value: Any) -> Any:
     if found is not value or not _begins_object(value) or len(value) > _MOST_LITERAL:
         return found
     try:
-        with warnings.catch_warnings(action="error"):  # about a wrong escape, which no `repr` writes
+        with warnings.catch_warnings(action="error"):  # such as one about an invalid escape, which no `repr` has
             tree = ast.parse(value.strip(), mode="eval")
         objects = [node.keys for node in ast.walk(tree) if isinstance(node, ast.Dict)]
         if any(len({ast.dump(key) for key in keys if key is not None}) < len(keys) for keys in objects):
-            return value  # a key twice, as in JSON
+            return value  # a key occurs twice, which is not accepted in JSON either
         found = ast.literal_eval(tree)
         is_json = msgspec.json.decode(msgspec.json.encode(found)) == found
     except _NO_LITERAL:
@@ -381,7 +381,7 @@ def _unwrap_result(value: Any) -> Any:
     if {"raw_output", "tool_name", "is_error"} <= value.keys():  # LlamaIndex
         failed = value["is_error"]
         return Result(None, text_field(value, "tool_name"), value["raw_output"], failed if failed is True else None)
-    if value.keys() == _MCP_RESULT and isinstance(value["is_error"], bool):  # OpenLLMetry's of MCP
+    if value.keys() == _MCP_RESULT and isinstance(value["is_error"], bool):  # OpenLLMetry, MCP
         return Result(None, None, value["result"], value["is_error"])
     if value.keys() == {"id", "name", "response"}:  # ADK
         return Result(value["id"], value["name"], value["response"], None)
