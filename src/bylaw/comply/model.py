@@ -9,6 +9,7 @@ from urllib.error import URLError
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.errors import BylawError, ExitCode
 from bylaw.model.diagnostic import Diagnostic
@@ -130,6 +131,10 @@ class PromptRule(StatedRule, frozen=True, kw_only=True):
     """empty if the engine cannot decide it"""
     undecided: str | None = None
     """the reason, if there are no items or they do not decide all of it"""
+
+    def leave_open(self, why: str) -> PromptRule:
+        """The rule, undecided for this reason if it was not undecided before."""
+        return replace(self, items=(), undecided=self.undecided or why)
 
 
 class State(StrEnum):

@@ -34,7 +34,13 @@ from bylaw.comply.prompt.clauses import MAX_SENTENCE, read_clauses, read_sentenc
 from bylaw.comply.prompt.comparisons import stated_today
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.lines import MAX_PROMPT
-from bylaw.comply.prompt.lists import read_statement, read_steps
+from bylaw.comply.prompt.lists import (
+    find_step_lists,
+    is_order,
+    leave_other_tasks_open,
+    read_statement,
+    read_steps,
+)
 from bylaw.comply.prompt.markers import Force, find_marker, takes_back
 from bylaw.comply.prompt.preconditions import read_preconditions
 from bylaw.comply.prompt.readings import shorten
@@ -142,14 +148,14 @@ def extract_rules(
     waived, doubts = find_waived(found, read, every), find_doubts(found, read, every)
     found = [[take_back(rule, wanted, waived, doubts) for rule in some] for some in found]
     rules = [*(rule for some in found for rule in some), *list_answered(read, every)]
-    lists = [(one.parts, [rule for rule in some if _is_order(rule)]) for one, some in zip(read, found, strict=True)]
-    for introduction, steps in _step_lists(read):
+    lists = [(one.parts, [rule for rule in some if is_order(rule)]) for one, some in zip(read, found, strict=True)]
+    for introduction, steps in find_step_lists(read):
         ordered = read_steps(steps, every, introduction=introduction)
         ordered = [take_back(rule, wanted, waived, doubts) for rule in ordered]
         names = {step.start for step in steps if ordered and step.text.strip(" .;`*") in every.specs}
         rules = [rule for rule in rules if rule.start not in names] + ordered  # a step that is only a name is read here
         lists.append((tuple(steps), ordered))
-    rules = _leave_other_tasks_open(rules, lists)
+    rules = leave_other_tasks_open(rules, lists)
     if unread := statements[MAX_STATEMENTS:]:
         rules.append(
             PromptRule(
@@ -168,7 +174,7 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     in_section = statement.tool is not None
     found = _read_in_section(statement, tools) if in_section else read_statement(statement, tools)
     why = why_limited(statement, tools, in_section=in_section)
-    return [_leave_open(rule, why) for rule in found] if why else found
+    return [rule.leave_open(why) for rule in found] if why else found
 
 
 def _read_in_section(statement: Statement, tools: Tools) -> list[PromptRule]:
@@ -198,11 +204,11 @@ def _weigh(
         return rule
     before = list(sentences_before(rule, found, read, index))
     if why := why_part_of_a_case(rule, before):
-        return _leave_open(rule, why)
+        return rule.leave_open(why)
     topic = topic_of(rule, read[index], tools)
     is_elsewhere = any(len(ruled.get(tool, ())) > 1 for tool in _acting_tools(rule))
     if topic and (is_elsewhere or any(map(_is_due, rule.items))):
-        return _leave_open(rule, f"it stands under `{shorten(topic)}`")
+        return rule.leave_open(f"it stands under `{shorten(topic)}`")
     if rule.tier is not Tier.CERTAIN or not (topic or in_doubt(read[index], before)):
         return rule
     return replace(rule, tier=Tier.LIKELY, confidence=min(rule.confidence, LESS_THAN_CERTAIN))
@@ -235,7 +241,7 @@ def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int
         if read[before].block != read[index].block or (not names and before < index - 2):
             break
         if is_about or not names or (before == index - 1 and not read[index].leads):
-            found[before] = [_leave_open(rule, _EXCEPTED) for rule in found[before]]
+            found[before] = [rule.leave_open(_EXCEPTED) for rule in found[before]]
         if read[before].leads and not names:
             break
 
@@ -259,81 +265,12 @@ def _permit(found: list[list[PromptRule]], read: Sequence[Statement], index: int
             if read[before].block != statement.block:
                 break
             found[before] = [
-                _leave_open(rule, _PERMITTED)
+                rule.leave_open(_PERMITTED)
                 if any(name in f"{rule.trigger} {rule.forbidden_action}" for name in names)
                 and is_bound == any(one.aspect in ("argument", "count") for one in rule.items)
                 else rule
                 for rule in found[before]
             ]
-
-
-def _leave_open(rule: PromptRule, why: str) -> PromptRule:
-    return replace(rule, items=(), undecided=rule.undecided or why)
-
-
-def _is_order(rule: PromptRule) -> bool:
-    return any(one.item["kind"] == "must_call_before" for one in rule.items)
-
-
-def _leave_other_tasks_open(
-    rules: Sequence[PromptRule], lists: Sequence[tuple[Sequence[Statement], Sequence[PromptRule]]]
-) -> list[PromptRule]:
-    """Leave an order of steps open if another list has its call without it: each list is the way of one task."""
-    places: dict[str, dict[int, set[str]]] = {}
-    """each tool with the lists that call it, and the calls that come before it there"""
-    for number, (_, ordered) in enumerate(lists):
-        for rule in ordered:
-            for tool in tools_called(rule.required_action or ""):
-                places.setdefault(tool, {}).setdefault(number, set())
-            for tool in tools_called(rule.trigger):
-                places.setdefault(tool, {}).setdefault(number, set()).add(rule.required_action or "")
-    starts = {part.start: number for number, (parts, _) in enumerate(lists) for part in parts}
-    why = "another list of steps makes this call without it"
-    return [
-        _leave_open(rule, why)
-        if rule.start in starts
-        and _is_order(rule)
-        and any(
-            (rule.required_action or "") not in needed
-            for tool in tools_called(rule.trigger)
-            for needed in places.get(tool, {}).values()
-        )
-        else rule
-        for rule in rules
-    ]
-
-
-def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
-    """Numbered items that follow each other, with the sentence before them, outside the sections of tools.
-
-    A sentence between two steps does not end the list if the numbers go on; nor does one behind a list that has an
-    introduction, whose last step is then the first here.
-    """
-    introduction, steps, block, between = "", list[Statement](), 0, ""
-    for statement in statements:
-        is_step = statement.number and statement.tool is None
-        if is_step and not statement.leads:
-            if steps and takes_back(statement.text[:MAX_SENTENCE], is_tied=True):
-                steps[-1].follows_condition = True  # `Call A. Skip this if …`
-            continue
-        last = steps[-1].number if steps else -1
-        is_next = statement.number == last + 1 or (statement.number == last and not between)
-        if statement.block != block or (is_step and not is_next):  # a heading ends what stands above it
-            if len(steps) > 1:
-                yield introduction, steps
-            introduction, steps = between if statement.block == block else "", []
-            block, between = statement.block, ""
-        if is_step:
-            steps.append(statement)
-            between = ""
-        else:
-            between = statement.text
-        if statement.junction == "chain" and statement.parts[-1].number:
-            if len(steps) > 1:
-                yield introduction, steps
-            introduction, steps = statement.text, [one for one in statement.parts if one.leads][-1:]
-    if len(steps) > 1:
-        yield introduction, steps
 
 
 def _with_ids(rules: Iterable[PromptRule], stated: Sequence[PromptRule]) -> Iterator[PromptRule]:

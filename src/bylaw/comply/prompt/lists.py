@@ -6,7 +6,7 @@ An item is read with the sentence that introduces it, and again by itself for wh
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from bylaw.comply.prompt.readings import NO_TIME, Reading, View, called_before, 
 from bylaw.comply.prompt.statements import describe, marker_of, place_rule, read_alone, read_forbidden_item
 from bylaw.comply.prompt.unread_sentences import unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case, roots
+from bylaw.comply.prompt.waivers import tools_called
 
 _OF_ITS_STEP = "it may hold for its step only"
 _IN_ORDER = any_case(
@@ -107,10 +108,10 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
         is_ordered = not (_NO_ORDER.search(sentence.text) or (marker and marker.force in (Force.WAIVE, Force.FORBID)))
         ordered = rules + (_require_in_order(steps, sentence.text) if is_ordered else [])
         ordered += [rule for step in steps for rule in _read_part(step, tools, step.called and is_ordered)]
-        return [replace(rule, items=(), undecided=why) for rule in ordered] if under else ordered
+        return [rule.leave_open(why) for rule in ordered] if under else ordered
     own = [rule for step in steps for rule in _read_part(step, tools, actor and step.called)]
     why = f"it stands under `{shorten(sentence.text)}`"  # what is forbidden before B may be allowed behind it
-    return rules + [replace(rule, items=(), undecided=why) if actor and _forbids_calls(rule) else rule for rule in own]
+    return rules + [rule.leave_open(why) if actor and _forbids_calls(rule) else rule for rule in own]
 
 
 def _read_part(step: _Step, tools: Tools, is_read: object) -> list[PromptRule]:
@@ -122,8 +123,8 @@ def _read_part(step: _Step, tools: Tools, is_read: object) -> list[PromptRule]:
         found = [place_rule(unread_reading(step.statement.text), step.statement, "medium")]  # `A and optionally B`
     why = why_limited(step.statement, tools)
     if not why and step.statement.number and not _ALWAYS.search(step.statement.text):
-        found = [replace(one, items=(), undecided=_OF_ITS_STEP) if _forbids_calls(one) else one for one in found]
-    found = [replace(one, items=(), undecided=one.undecided or why) for one in found] if why else found
+        found = [one.leave_open(_OF_ITS_STEP) if _forbids_calls(one) else one for one in found]
+    found = [one.leave_open(why) for one in found] if why else found
     return [_as_likely(rule) for rule in found if not (is_read and rule.undecided == NO_TIME)]
 
 
@@ -252,6 +253,9 @@ def _split_at_restart(steps: Sequence[_Step]) -> list[list[_Step]]:
     return lists
 
 
+# -- numbered lists without an introduction of their own ---------------------------------------------------------------
+
+
 def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: str = "") -> list[PromptRule]:
     """The order of numbered steps, if the introduction says that they are in order or every step names a tool."""
     marker = find_marker(introduction[:MAX_SENTENCE])
@@ -279,3 +283,72 @@ def _only_calls(step: _Step, tools: Tools) -> bool:
         return False
     is_call = imperative_at(sentence.masked) is not None or sentence.masked.strip(" .;`*") in tools.specs
     return is_call and not extra_words(sentence.masked, step.called, sentence)
+
+
+def is_order(rule: PromptRule) -> bool:
+    """Whether it says that one call comes before another."""
+    return any(one.item["kind"] == "must_call_before" for one in rule.items)
+
+
+def leave_other_tasks_open(
+    rules: Sequence[PromptRule], lists: Sequence[tuple[Sequence[Statement], Sequence[PromptRule]]]
+) -> list[PromptRule]:
+    """Leave an order of steps open if another list has its call without it: each list is the way of one task."""
+    places: dict[str, dict[int, set[str]]] = {}
+    """each tool with the lists that call it, and the calls that come before it there"""
+    starts: dict[int, int] = {}
+    """each item with its list; one that goes on behind a sentence begins with the last item above it"""
+    for parts, ordered in lists:
+        number = starts.get(parts[0].start, len(starts)) if parts else -1
+        starts |= {part.start: number for part in parts}
+        for rule in ordered:
+            for tool in tools_called(rule.required_action or ""):
+                places.setdefault(tool, {}).setdefault(number, set())
+            for tool in tools_called(rule.trigger):
+                places.setdefault(tool, {}).setdefault(number, set()).add(rule.required_action or "")
+    why = "another list of steps makes this call without it"
+    return [
+        rule.leave_open(why)
+        if rule.start in starts
+        and is_order(rule)
+        and any(
+            (rule.required_action or "") not in needed
+            for tool in tools_called(rule.trigger)
+            for needed in places.get(tool, {}).values()
+        )
+        else rule
+        for rule in rules
+    ]
+
+
+def find_step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
+    """Numbered items that follow each other, with the sentence before them, outside the sections of tools.
+
+    A sentence between two steps does not end the list if the numbers go on; nor does one behind a list that has an
+    introduction, whose last step is then the first here.
+    """
+    introduction, steps, block, between = "", list[Statement](), 0, ""
+    for statement in statements:
+        is_step = statement.number and statement.tool is None
+        if is_step and not statement.leads:
+            if steps and takes_back(statement.text[:MAX_SENTENCE], is_tied=True):
+                steps[-1].follows_condition = True  # `Call A. Skip this if …`
+            continue
+        last = steps[-1].number if steps else -1
+        is_next = statement.number == last + 1 or (statement.number == last and not between)
+        if statement.block != block or (is_step and not is_next):  # a heading ends what stands above it
+            if len(steps) > 1:
+                yield introduction, steps
+            introduction, steps = between if statement.block == block else "", []
+            block, between = statement.block, ""
+        if is_step:
+            steps.append(statement)
+            between = ""
+        else:
+            between = statement.text
+        if statement.junction == "chain" and statement.parts[-1].number:
+            if len(steps) > 1:
+                yield introduction, steps
+            introduction, steps = statement.text, [one for one in statement.parts if one.leads][-1:]
+    if len(steps) > 1:
+        yield introduction, steps

@@ -200,7 +200,7 @@ def take_back(rule: PromptRule, wanted: set[str], waived: set[str], doubts: Doub
     elif rule.items and not waived.isdisjoint(needed):
         why = "another sentence says when not to make the call that it needs"
     if why:
-        return replace(rule, items=(), undecided=rule.undecided or why)
+        return rule.leave_open(why)
     acting = tools_called(rule.trigger) or tools_called(rule.forbidden_action or "")
     places = set[int]().union(*(doubts.tools.get(name, ()) for name in (*needed, *acting)))
     places |= set[int]().union(*(doubts.needed.get(name, ()) for name in needed))
