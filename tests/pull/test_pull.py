@@ -365,5 +365,14 @@ def test_the_environment_chooses_the_proxy(
 def test_other_kinds_of_proxies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@p:1080")
     monkeypatch.delenv("https_proxy", raising=False)
-    with pytest.raises(PullError, match="only HTTP proxies can be used, not `socks5://p`"):
+    with pytest.raises(PullError, match="only HTTP proxies can be used, not `socks5://p`, which `HTTPS_PROXY` names"):
         proxy_of("https://h.example")
+
+
+def test_an_address_of_a_proxy_that_is_no_url_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ALL_PROXY", "http://me:secret@p:port")
+    with pytest.raises(PullError) as refused:
+        proxy_of("https://h.example")
+    assert str(refused.value) == "the environment variable `ALL_PROXY` is not a valid URL"

@@ -163,29 +163,33 @@ class _Exchange(threading.Thread):
 
 
 class UnusableProxy(Exception):
-    """The environment names a proxy of another kind; the message says which."""
+    """The proxy that the environment names cannot be used; the message says why."""
 
 
 def proxy_for(host: str, port: int, *, secure: bool) -> SplitResult | None:
     """The HTTP proxy that `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name. Raises UnusableProxy."""
-    from urllib.request import getproxies_environment, proxy_bypass  # long to import
+    from urllib.request import getproxies_environment, proxy_bypass  # slow to import
 
     proxies = getproxies_environment()
-    proxy = proxies.get("https" if secure else "http") or proxies.get("all")
+    kind = "https" if secure else "http"
+    kind = kind if proxies.get(kind) else "all"
+    proxy = proxies.get(kind)
     if proxy is None or proxy_bypass(f"{host}:{port}") or _is_in_network(host, proxies.get("no", "")):
         return None
     try:
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         _ = parts.port
     except ValueError:
-        raise UnusableProxy("the address of the proxy cannot be read") from None  # it may hold a password
+        # the address may hold a password, so it is not shown
+        raise UnusableProxy(f"the environment variable `{kind.upper()}_PROXY` is not a valid URL") from None
     if parts.scheme != "http" or not parts.hostname:
-        raise UnusableProxy(f"only HTTP proxies can be used, not `{parts.scheme}://{parts.hostname}`")
+        named = f"`{parts.scheme}://{parts.hostname or ''}`, which `{kind.upper()}_PROXY` names"
+        raise UnusableProxy(f"only HTTP proxies can be used, not {named}")
     return parts
 
 
 def _is_in_network(host: str, exceptions: str) -> bool:
-    """Whether an address is in a network that is excepted, as in `10.0.0.0/8`, which `proxy_bypass` does not read."""
+    """Whether `NO_PROXY` lists a network that has this address (`10.0.0.0/8`), which `proxy_bypass` does not read."""
     with suppress(ValueError):
         address = ip_address(host)
         for name in exceptions.split(","):
