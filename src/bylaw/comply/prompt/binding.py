@@ -91,11 +91,11 @@ class Bound(Struct, frozen=True):
     is_choice: bool = False
     """any one of them is enough: `A or B`"""
     one_of: tuple[str, ...] = ()
-    """of these one is enough, beside all the others: `A and either B or C`"""
+    """tools of which one is enough; all others are needed: `A and either B or C`"""
     is_mixed: bool = False
-    """`and` and `or` join them, and which belongs to which is not clear: `A and B or C`"""
+    """whether they are joined by `and` and `or` in a way that can be read in two ways: `A and B or C`"""
     order: Literal["none", "all", "some"] = "none"
-    """whether they are called one after the other: `A, then B`; of `A and B, then C` only some are"""
+    """which of them must be called in order: all in `A, then B`, only some in `A and B, then C`"""
 
     def __bool__(self) -> bool:
         return bool(self.tools)
@@ -123,8 +123,8 @@ class Bound(Struct, frozen=True):
     def unclear(self) -> str:
         """Why it is not known what is demanded of several tools; empty if it is known."""
         if len(self.tools) > 1 and self.is_mixed:
-            return "it joins tools by `and` and by `or`"
-        return "it gives an order of some of its tools" if len(self.tools) > 1 and self.order == "some" else ""
+            return "it mixes `and` and `or`, so which tools it demands is unclear"
+        return "it gives an order for only some of its tools" if len(self.tools) > 1 and self.order == "some" else ""
 
     def without(self, *others: str) -> Bound:
         """The same without these tools, and without `any tool`."""

@@ -75,7 +75,7 @@ _BAN_WORDS = any_case(
     r"|please|also|things?|actions?|operations?|commands?|list(?:ed)?|below|here|it|and|or|important|critical|warning|note"
     r"|rules?|hard|destructive|dangerous|irreversible|risky|safety|security|whatsoever|what|anything)\b"
 )
-"""words beside a ban that change nothing; any other word may limit it, or turn it round"""
+"""words beside a ban that do not change it; any other word may limit it or reverse its meaning"""
 _RULE_HEADING = any_case(r"\W*(?:never|do not|don't|always|you must|no)\b")
 _ABOUT_A_TOOL = any_case(
     r"(?:\W|\d|\b(?:the|tools?|functions?|using|usage|rules?|of|for|how|to|use|an?|and|or|policy|with|about|examples?"
@@ -108,7 +108,7 @@ class Statement(Struct):
     tool: str | None = None
     """the tool whose section it is in"""
     number: int = 0
-    """of a step `3. x`, or of the step that it is a sentence of"""
+    """the number of its step, `3. x`; 0 if it is in no step"""
     leads: bool = True
     """the first sentence of its item or paragraph"""
     junction: Junction | None = None
@@ -309,7 +309,7 @@ def _statements(
 
 
 def goes_on(step: Statement, below: Statement) -> bool:
-    """Whether a step belongs to the list of the one above it; many write `1.` in front of each."""
+    """Whether a step belongs to the same list as the one above. Some write `1.` for each step."""
     return below.number in (step.number, step.number + 1)
 
 

@@ -133,7 +133,7 @@ class Line(Struct):
     start: int
     indent: int = 0
     number: int = 0
-    """of an item `3. x`"""
+    """the number of an item, `3. x`; 0 if it has none"""
     level: float = 0
     """of a heading: 1 to 6, 7 for a line in bold, below 1 for a tag"""
     under: str = ""
@@ -251,7 +251,7 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
     """the tag whose content is left out"""
     rows = prompt.splitlines(keepends=True)
     header = ""
-    """of the table, if its last column says what the cells are about: `Needs approval`"""
+    """the header of the last column, if it says what the cells are about: `Needs approval`"""
     for number, raw in enumerate(rows):
         begin, start = start, start + len(raw)
         if begin < resume:

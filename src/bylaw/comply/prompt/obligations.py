@@ -80,9 +80,9 @@ _REQUESTS = any_case(
 
 def read_obligation(view: View) -> Reading:
     if any(_ONLY.search(part.text) for part in view.clause.parts) or _ONLY_THEN.search(view.sentence.masked):
-        return Reading(name=view.name, undecided="`only` belongs to its condition")
+        return Reading(name=view.name, undecided="`only` is part of its condition")
     if is_double_negative(view.marker) and not denies_skipping(view.marker) and view.bind(view.main).is_choice:
-        return Reading(name=view.name, undecided="it denies a choice")
+        return Reading(name=view.name, undecided="it may demand one of these calls or all of them")
     return (
         _read_refusal(view)
         or read_one_call_at_a_time(view)
@@ -177,7 +177,7 @@ def _read_calls(view: View) -> Reading | None:
         return None
     tied, called = (view.bind(text, likeness=False) for text in (view.subject, view.action))
     if tied.is_named and called.is_named and set(called.tools) - set(tied.tools):  # `to call B, you must call A`
-        return Reading(name=view.name, undecided="it ties one call to another")
+        return Reading(name=view.name, undecided="it makes one call depend on another")
     return _read_first(view, tools) or _read_last(view, tools) or _read_every_turn(view, tools) or _always(view, tools)
 
 
@@ -265,7 +265,7 @@ _USE = any_case(
 )
 _ABLE = any_case(r"\b(?:can|able to|have access to|has access to)\b")
 """`you can only use A` may say which tools there are"""
-_TOOLS_THERE_ARE = "it may only say which tools there are"
+_TOOLS_THERE_ARE = "it may only say which tools are available"
 _FIRST_WORD = any_case(r"\W*(?:(?:the|both|either|tools?|functions?)\W+)*([\w.-]*\w)")
 _WHO = any_case(r"\bonly\s+(?P<who>[\w' -]+?)\s+(?:may|can|should|are allowed to|is allowed to|shall|must)\b")
 

@@ -29,7 +29,7 @@ _SAME_THING = any_case(
     r"\b(?:same|each|every|corresponding|(?<!in )that (?:order|user|account|customer|item|file|booking|reservation"
     r"|id))\b|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
 )
-"""both calls are about the same thing"""
+"""words that say that both calls are about the same thing"""
 SAME = any_case(r"\bsame\b")
 _PRONOUN = any_case(
     r"\b(?:on|to|for|of|with|in) (?:it|them|that|this|those|these)\b|\b(?!(?:call|us(?:e|ing)|run|invok|execut)\w*)"
@@ -40,7 +40,7 @@ _AUXILIARIES = any_case(r"\b(?:(?:has|have|had|was|were|is)n't|was|were)\b")
 _EACH_TIME = any_case(
     r"\b(?:before|prior to|ahead of) (?:(?:any and )?(?:each|every)(?: (?:time|new|single))?)\b|\b(?:each|every) time\b"
 )
-"""one call before does not cover all later ones"""
+"""words that demand a new call before each call"""
 _IN_ORDER = any_case(r"\bin (?:that|this|the given|exactly this|exactly that) (?:order|sequence)\b")
 
 
@@ -78,7 +78,7 @@ def require_before(
 
 
 def points_at_thing(text: str) -> bool:
-    """Whether a call is about the thing of another one, by a pronoun: `before you call B on it`."""
+    """Whether a pronoun says what a call is about: `before you call B on it`."""
     return _PRONOUN.search(text) is not None
 
 
@@ -120,7 +120,7 @@ def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgT
 
 
 def find_joined(first: tuple[str, ...], second: Bound, view: View) -> tuple[str, ...]:
-    """The arguments in which the two calls are the same: `call A and B for the same order`."""
+    """The arguments that must be equal in both calls: `call A and B for the same order`."""
     return shared_ids(first, second.tools, view.sentence) if _SAME_THING.search(view.whole) else ()
 
 

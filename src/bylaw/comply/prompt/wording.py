@@ -1,10 +1,10 @@
 """The trigger and the action of a clause, in the words of its sentence, for a rule that no reader decides.
 
 `Escalate to a manager if the refund exceeds $500` has the trigger `the refund exceeds $500` and requires `escalate to a
-manager`. An action that is exactly a call of a tool is written `call_tool: NAME`. Three forms of clauses are turned
-round: `only A after B` forbids `A` with the trigger `before B`, `sharing passwords is forbidden` forbids `share
-passwords`, and `refunds must be logged` requires `log refunds`. If an action cannot be told, it is empty: the rule's
-description is the sentence itself.
+manager`. An action that is exactly a call of a tool is written `call_tool: NAME`. Three forms of clauses are
+rephrased: `only A after B` forbids `A` with the trigger `before B`, `sharing passwords is forbidden` forbids `share
+passwords`, and `refunds must be logged` requires `log refunds`. If the action of a clause is not clear, it is empty;
+the rule's description has the whole sentence.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ _PREPOSITION = any_case(
 
 
 class Wording(Struct, frozen=True):
+    """What a clause says, in its own words."""
+
     trigger: str = "always"
     required: str | None = None
     forbidden: str | None = None
 
 
 def read_wording(view: View) -> Wording:
-    """The trigger and the actions of a clause; all empty if a bracket is torn apart."""
+    """The trigger and the actions of a clause; none if one of them would have only half of a pair of brackets."""
     words = _read(view)
     texts = (words.trigger, words.required or "", words.forbidden or "")
     return words if all(text.count("(") == text.count(")") for text in texts) else Wording()
@@ -188,7 +190,7 @@ def _is_addressed(subject: str) -> bool:
 
 
 def _make_active(subject: str, action: str) -> str | None:
-    """`refunds` and `be logged at once` → `log refunds at once`; None if another acts or the verb is not known."""
+    """`refunds` and `be logged at once` → `log refunds at once`; None if others act or the verb is not known."""
     passive = _PASSIVE.fullmatch(action)
     verb = _PARTICIPLES.get(passive["verb"].lower()) or irregular_verb(passive["verb"]) if passive else None
     is_plain_noun = 0 < len(subject.split()) <= _LONGEST_NOUN and not _HAS_A_CLAUSE.search(subject)
@@ -253,7 +255,7 @@ def _begins_with_verb(text: str) -> bool:
 
 
 def _strip_marks(text: str) -> str:
-    """One line without the marks around it, in lower case where only the sentence made it upper."""
+    """One line without the punctuation around it; a first word in title case is put in lower case."""
     text = " ".join(text.split()).strip(" ,.;:!—–")
     if re.match(r"[A-Z][a-z]+\b|A\b", text):
         text = text[0].lower() + text[1:]
