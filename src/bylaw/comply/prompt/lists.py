@@ -34,33 +34,33 @@ _NO_ORDER = any_case(
     r"\border of\b|\b(?:preference|preferred|priority|options?|alternatives?|either|one of|any of|any order|no order"
     r"|no particular order|reverse|parallel|at the same time)\b"
 )
-"""introductions of lists that are in no order of time"""
+"""words in the introduction of a list whose items need not be done in order"""
 _IN_SOME_CASES = any_case(
     r"\W*(?:otherwise|else|if (?:not|so)|alternatively|optionally|or|in (?:that|this|the other) case|as a fallback)\b"
 )
-"""how a step begins that is not always taken"""
+"""words at the beginning of a step that is taken only in some cases"""
 _TASK = any_case(r"\W*(?:how )?to (?P<task>\w[^:,.]*)")
 """`To cancel an order, follow these steps:`"""
 _STEPS = any_case(
     rf"\b(?:steps?|procedures?|process|workflow|flow|routine|sequence|checklist|do the following)\b|{_IN_ORDER.pattern}"
 )
-"""introductions of numbered lists that are in an order of time; `Your main tools:` is none"""
+"""words in the introduction of a list whose items are done in order; `Your main tools:` has none"""
 _NOT_TAKEN = any_case(
     r"\b(?:optional(?:ly)?|(?:if|where|when|as) (?:needed|appropriate|necessary|possible|applicable)|maybe|perhaps"
     r"|possibly|usually|sometimes|consider|whether|depending|not|never|no|without|instead of|rather than|except|unlike"
     r"|skip|refuse|decline|stop|cease|avoid|forget|ignore|explain|describe|decide|mention|discuss)\b|n't\b"
 )
-"""words of a step that is not always taken, or that does not make the call which it names"""
+"""words of a step that may be left out, or that names a tool without calling it"""
 _CALLED_BY = any_case(
     r"(?:^|[:(\u2013\u2014-]|\b(?:call(?:ing)?|us(?:e|ing)|run(?:ning)?|invok(?:e|ing)|execut(?:e|ing)|with|via|through"
     r"|then|try|trigger|submit|perform|do|make|start|finish|complete))[\s`*]*(?:(?:the|a|an|first|both|either|to|tool"
     r"|function|tools|functions)[\s`*]+)*(?:[\w.-]+[\s`*]*(?:,|\band\b|\bor\b)[\s`*]*)*$"
 )
-"""what stands before the name of a tool that is called"""
+"""the text before the name of a tool that the step calls"""
 _JOINT = any_case(
     r"[\s`*()]*(?:(?:[,;+&/]|\b(?:and|or|then|also|finally|next|call|use|run|the|tool|both|either))[\s`*()]*)+"
 )
-"""what stands between the names of tools that are called alike"""
+"""the text between two tools: if the step calls the first, it calls the second too"""
 _ALWAYS = any_case(r"\b(?:never|at any time|(?:under|in) (?:any|no) circumstances|ever|at no (?:point|time)|always)\b")
 _STEP = Marker(Force.REQUIRE, 0, 0, "call", "medium")
 
@@ -78,11 +78,11 @@ class _Step(Struct, frozen=True):
     statement: Statement
     called: Bound = Bound()
     undecided: str = ""
-    """why the item may mean other calls than these"""
+    """why the item may mean other calls than these; empty if it cannot"""
 
 
 def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
-    """`never do any of these: …`, `before issue_refund, all of these: …`; no rule if the items depend on nothing."""
+    """The rules of a list with an introduction: `never do any of these: …`, `before issue_refund, all of these: …`."""
     sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
     if sentence is None:
         return []
@@ -115,7 +115,7 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
 
 
 def _read_part(step: _Step, tools: Tools, is_read: object) -> list[PromptRule]:
-    """What else a sentence of an item says. `is_read`: its calls have their rules already."""
+    """The rules that an item states by itself. `is_read`: there are rules about its calls already."""
     if is_read and (step.undecided or _only_calls(step, tools)):
         return []
     found = read_alone(step.statement, tools)
@@ -133,7 +133,7 @@ def _forbids_calls(rule: PromptRule) -> bool:
 
 
 def _as_likely(rule: PromptRule) -> PromptRule:
-    """An item belongs to what its list is about, which the list rarely says."""
+    """The rule, at most likely: an item belongs to the task of its list, which the list rarely names."""
     if rule.tier is not Tier.CERTAIN:
         return rule
     return replace(rule, tier=Tier.LIKELY, confidence=min(rule.confidence, LESS_THAN_CERTAIN))
@@ -189,7 +189,7 @@ def _called_tools(bound: Bound, text: str) -> Bound:
 def _require_before(
     statement: Statement, first: _Step, second: Bound, *others: Bound, undecided: str = ""
 ) -> PromptRule:
-    """Each of the first tools, or one of them if they are a choice, comes before the second ones."""
+    """Demand each of the first tools, or one of them if they are a choice, before the second ones."""
     called = first.called
     reading = Reading(
         name=f"{called.names} before {second.names}",
@@ -205,7 +205,7 @@ def _require_before(
 
 
 def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> PromptRule:
-    """One of the items comes before. An unread item may be the one that allowed the call, so all must name tools."""
+    """Demand one of the items before the call. Any item may have allowed the call, so all of them must name tools."""
     why = next((step.undecided for step in steps if step.undecided), "")
     if not all(step.called for step in steps):
         why = "one of its alternatives names no tool"
@@ -220,7 +220,7 @@ def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> 
 
 
 def _require_in_order(steps: Sequence[_Step], introduction: str) -> list[PromptRule]:
-    """Each step that names tools comes after the previous one that does.
+    """Demand the tools of each step before those of the next step that has any.
 
     `To cancel an order, follow these steps:` orders what comes before `cancel_order`; other calls have other tasks too.
     """
@@ -293,11 +293,14 @@ def is_order(rule: PromptRule) -> bool:
 def leave_other_tasks_open(
     rules: Sequence[PromptRule], lists: Sequence[tuple[Sequence[Statement], Sequence[PromptRule]]]
 ) -> list[PromptRule]:
-    """Leave an order of steps open if another list has its call without it: each list is the way of one task."""
+    """Leave the order of two steps undecided if another list makes the second call without the first.
+
+    Each list describes another task, and a trace does not show which task the agent works on.
+    """
     places: dict[str, dict[int, set[str]]] = {}
-    """each tool with the lists that call it, and the calls that come before it there"""
+    """for each tool and each list that calls it: the calls that come before it there"""
     starts: dict[int, int] = {}
-    """each item with its list; one that goes on behind a sentence begins with the last item above it"""
+    """the list of each item; a list that goes on after a sentence begins with the last item before the sentence"""
     for parts, ordered in lists:
         number = starts.get(parts[0].start, len(starts)) if parts else -1
         starts |= {part.start: number for part in parts}
@@ -306,7 +309,7 @@ def leave_other_tasks_open(
                 places.setdefault(tool, {}).setdefault(number, set())
             for tool in tools_called(rule.trigger):
                 places.setdefault(tool, {}).setdefault(number, set()).add(rule.required_action or "")
-    why = "another list of steps makes this call without it"
+    why = "another list of steps makes this call without the one before it"
     return [
         rule.leave_open(why)
         if rule.start in starts
@@ -322,10 +325,10 @@ def leave_other_tasks_open(
 
 
 def find_step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
-    """Numbered items that follow each other, with the sentence before them, outside the sections of tools.
+    """Runs of numbered items outside the sections of tools, each with the sentence before it.
 
-    A sentence between two steps does not end the list if the numbers go on; nor does one behind a list that has an
-    introduction, whose last step is then the first here.
+    A sentence between two steps does not end the list if the numbers go on. If it comes after a list with an
+    introduction, the last step of that list is the first one here.
     """
     introduction, steps, block, between = "", list[Statement](), 0, ""
     for statement in statements:
