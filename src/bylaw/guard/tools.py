@@ -38,7 +38,7 @@ class NotItsTool(CannotRun):
     """A person has approved another tool in place of the one that was called, and the caller does not have it."""
 
     def __init__(self, tool: str, of: str = "agent") -> None:
-        super().__init__(f"`{tool}` was approved in its place, which is no tool of this {of}")
+        super().__init__(f"`{tool}` was approved in its place, but this {of} has no such tool")
 
 
 class Handling(Struct, frozen=True, kw_only=True):

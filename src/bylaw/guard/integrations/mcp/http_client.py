@@ -183,7 +183,7 @@ class HttpClient:
         return same or upgraded
 
     def _connection(self, parts: SplitResult) -> tuple[http.client.HTTPConnection, SplitResult | None]:
-        """A connection, and the proxy that it leads to if that has to be asked for the whole URL."""
+        """A connection, and the proxy if it leads to one that expects whole URLs in requests."""
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
         try:
