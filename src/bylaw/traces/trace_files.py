@@ -1,8 +1,8 @@
 """Finds trace files: names, folders, globs, and `-` for standard input.
 
-Some files are parts of others, and are read with these. INVARIANT: a file is left out only if the reader of another
-file reads it, going by the content of that file, and the user did not name it. An event of a session of OpenHands is
-left out even if it is named, because `events/*.json` in a shell names all of them.
+Some files are parts of others, and are read with these. INVARIANT: a file is left out only if the content of another
+file shows that its reader reads both, and if the user did not name the file. An event of an OpenHands session is left
+out even if it is named, because `events/*.json` in a shell names all of them.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class AdkReader(ChatReader):
             super().read_item(conversation, record, {**message, "timestamp": event.get("timestamp")}, path)
 
     def _read_error(self, conversation: Conversation, record: Record, event: dict[str, Any], path: Path) -> None:
-        """An event without content only changes state, or tells why the model gave no answer."""
+        """Read an event without content: it only changes state, or says why the model gave no answer."""
         error = {key: event[key] for key in _ERRORS if event.get(key) is not None}
         if error and not self._is_logged(conversation, record, event, path):
             if (author := text_field(event, "author")) is not None:

@@ -28,7 +28,7 @@ from bylaw.traces.records.problems import Place
 MOST = 256 << 20
 """characters of all texts that are inserted"""
 _SEARCHES = frozenset(("search", "open_page", "find", "find_in_page"))
-"""what a search of OpenAI does: inspect_ai has it for the name of the tool"""
+"""actions of OpenAI's web search, which inspect_ai records as the name of the tool"""
 _LISTING = "mcp_list_tools"
 """not a call: the provider asked a server of MCP for its tools"""
 _MOST_LEVELS = 50

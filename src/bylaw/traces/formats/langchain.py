@@ -237,10 +237,10 @@ def _outer(message: dict[str, Any]) -> dict[str, Any]:
 
 
 _MODELS = frozenset(("llm", "chat_model"))
-"""tracers of LangChain that keep the whole message say the latter"""
+"""`chat_model` is the type in tracers of LangChain that store whole messages"""
 _RUN_TYPES = frozenset(("tool", "chain", "retriever", "embedding", "prompt", "parser")) | _MODELS
 _MESSAGE = frozenset(("role", "lc", "tool_calls"))
-"""keys of a message that is an output without a name"""
+"""keys of a message; outputs that have one are the message itself"""
 _THREAD = ("thread_id", "session_id", "conversation_id")
 _UNDECODED: Undecoded = {"inputs": frozenset(("messages",))}
 _ID = 36

@@ -143,7 +143,7 @@ def pace_of(exchange: Exchange, library: Limits) -> BodyPace:
 
 
 def raise_late_failure(exchange: Exchange, library: Limits) -> None:
-    """Raise what the exchange says once the reply was read: it comes too late, or never."""
+    """Raise the failure of an exchange whose reply comes too late or never. Call it once the reply was read."""
     if exchange.fails is not None:
         raise library.failure(exchange.fails)
     if library.read_timeout is not None and exchange.first_byte_delay > library.read_timeout:

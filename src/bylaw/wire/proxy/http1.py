@@ -211,7 +211,7 @@ class ConnectionServer:
         raise NotImplementedError
 
     def on_refused(self, why: str) -> None:
-        """A request or a connection was refused that another server would have served."""
+        """Called if a request or a connection was refused, although another server would have served it."""
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """The address that it listens on. Raises OSError."""

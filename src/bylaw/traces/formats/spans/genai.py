@@ -46,7 +46,7 @@ _MODEL = frozenset(
 _TOOL = frozenset(("execute_tool", "tool", "tool_call", "call_tool", "tool.execute"))
 _AGENT = frozenset(("invoke_agent", "invoke_workflow", "create_agent"))
 _KNOWN = _MODEL | _AGENT | {"execute_tool"}
-"""operations that leave no question what a span is; the span of a tool has its name"""
+"""operations that decide what a span is; the span of a tool is then named after the tool"""
 _MESSAGE_EVENTS = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -284,7 +284,7 @@ def _tool(span: Span, attributes: dict[str, Any], kind: str | None, *, is_named:
         return UnreadTool(name=span.name, is_named=False)
     given, result = first_value(attributes, ARGUMENTS), first_value(attributes, RESULTS)
     if given is None and "agentops.span.kind" in attributes:
-        given = attributes.get("tool.parameters")  # a schema in the words of others
+        given = attributes.get("tool.parameters")  # other recorders put a schema there
     for event, body in span.events:  # Strands records them as messages
         if event == "gen_ai.tool.message" and given is None:
             given = body.get("content")
@@ -309,7 +309,10 @@ def _tool(span: Span, attributes: dict[str, Any], kind: str | None, *, is_named:
 
 
 def _unwrap_langsmith(given: Any, result: Any) -> tuple[Any, Any]:
-    """LangSmith wraps what is no object. Of text that is no object nobody knows which parameter it is."""
+    """Arguments and result without the object that LangSmith puts around other values.
+
+    If the arguments are plain text, the parameter is not known, so they stay text.
+    """
     inputs, outputs = parse_if_json(given), parse_if_json(result)
     if isinstance(inputs, dict) and inputs.keys() == {"input"} and isinstance(inputs["input"], str):
         given = inputs["input"]
