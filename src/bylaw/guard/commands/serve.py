@@ -84,7 +84,7 @@ def serve(
     files change; rules that were promoted, and settings of agents, stay also then, where the new files have the rule or
     the agent. Several workers need a store.
     """
-    store, demo = options["store"], options["demo"]
+    store, demo = options["store"], options.pop("demo")
     removed = make_redaction(store or "memory", classes=classes, patterns=patterns, mask=mask, keep=keep)
     if demo and (options["policies"] or store is not None):
         raise click.UsageError("--demo has rules and a store of its own: leave out --policy and --store")
@@ -97,14 +97,14 @@ def serve(
     try:
         from bylaw.guard.service.app import ServeConfig
 
-        told = ServeConfig(
+        service = ServeConfig(
             **options,
             schemas=read_schemas(tools),
             redaction={name: getattr(removed, name) for name in ("classes", "patterns", "mask", "keep")},
             file=_service_file(config),
             jobs=(ctx.find_root().obj or {}).get("service_jobs"),
         )
-        return _serve_demo(told) if demo else _serve(told)
+        return _serve_demo(service) if demo else _serve(service)
     except ImportError as problem:
         raise click.ClickException(f"{INSTALL} ({problem})") from None
 
