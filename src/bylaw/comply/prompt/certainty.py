@@ -306,9 +306,9 @@ _NAME = re.compile(r"[A-Za-z][\w.-]*")
 _CALLS = any_case(r"\b(?:call|use|run|invoke)\b")
 _ARTICLE = r"(?:the|an?|their|its|your|his|her|this|that|all|every|each)\b"
 _HAS_OBJECT = any_case(rf"\s+(?:{_ARTICLE}|them\b|him\b|it\b|for {_ARTICLE})")
-"""`thank the customer` is done by no tool"""
+"""`thank the customer`: a verb with such an object does not name a tool"""
 _ARGUMENTS = any_case(rf"\bwith {_ARTICLE}.*")
-"""`with the amount and the reason`"""
+"""`with the amount and the reason`: these are arguments, not tools"""
 _ADVERB = any_case(r"\w+ly|then|next|afterwards?|however|also|again|instead|too|therefore|so|otherwise|last|possible")
 
 

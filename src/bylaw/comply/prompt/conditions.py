@@ -294,7 +294,7 @@ def shared_ids(first: Sequence[str], second: Sequence[str], sentence: Sentence) 
 
 # -- parts that depend on a clause -------------------------------------------------------------------------------------
 
-EACH_OR_ALL = "it may mean each of these calls or all of them"
+EACH_OR_ALL = "it may mean each of these calls, or all of them together"
 EXCEPTIONS = ("unless", "without", "until", "before", "iff")
 """conjunctions of parts that say when a forbidden action is allowed after all"""
 _FAILS = any_case(

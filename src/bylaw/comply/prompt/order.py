@@ -199,7 +199,7 @@ _OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in
 
 
 def _opposite(tests: Sequence[ArgTest]) -> tuple[ArgTest, ...]:
-    """`unless the amount is under 20` → `amount >= 20`; none where the tests are several, or have no opposite."""
+    """`unless the amount is under 20` → `amount >= 20`; empty if there are several tests, or one without opposite."""
     return tuple(
         (param, _OPPOSITE[sign], value) for param, sign, value in tests if len(tests) == 1 and sign in _OPPOSITE
     )
@@ -349,7 +349,7 @@ def _require_after(
 def _follow_all(
     cause: str, tools: Bound, happened: str = "", *, is_each: bool = False, is_beside: bool = False
 ) -> tuple[Draft, ...]:
-    """A call of each of the tools, or of one of those that are a choice; and one after the other if it says so."""
+    """Demand a call of each tool, or of one of those that are a choice, and their order if the sentence gives one."""
     drafts = [_follow(cause, group, happened, is_each=is_each, is_beside=is_beside) for group in tools.groups]
     if tools.order == "all":
         ahead = f"F {atom(tools.groups[-1])}"

@@ -336,7 +336,7 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
 
 
 def _why_causes_open(view: View, condition: Condition, joined: Sequence[str]) -> str:
-    """`never call A after B on it`, or `after B and C`, says more than that A comes after one of them."""
+    """The reason if it says more than that A comes after one of these tools: `after B on it`, `after B and C`."""
     if condition.joins_causes:
         return EACH_OR_ALL
     is_same = SAME.search(view.whole) is not None

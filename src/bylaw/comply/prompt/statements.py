@@ -38,7 +38,7 @@ _FINITE = any_case(r"\b(?:is|are|was|were|has|have|had|will|can|does|do|did|mean
 _LIMIT = any_case(r"\W*(?:no more than|at most|max(?:imum)?(?: of)?|up to|fewer than|less than) [\w]+ \w+")
 _READERS = {Force.FORBID: read_prohibition, Force.REQUIRE: read_obligation, Force.ONLY: read_reservation}
 _IF_NEEDED = any_case(r"\W*(?:(?:if|when|where|as) )?(?:needed|necessary|possible|appropriate|applicable|required)\b")
-"""`call A and if needed B`: `B` is no condition"""
+"""`call A and if needed B`: `needed B` is not a condition"""
 _NEVER, _NEVER_CALL = "Never ", "Never call "
 _DESCRIBED = re.compile(r"(?P<name>[`*]*\w+[`*]*)(?::| [-\u2013\u2014]| \() ?(?P<what>.+)")
 """`drop_table: deletes a table`"""
