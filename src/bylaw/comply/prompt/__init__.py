@@ -4,10 +4,11 @@
 of a tool is a condition on calls of that tool: `preconditions` reads it, and `lookups` finds the tools that can show
 it. Any other sentence is read by its grammar: `statements` → `clauses` → `markers` → one of `prohibitions` and
 `obligations`, with the help of `order`, `prior_calls`, `conditions`, `counts`, `commands`, `dialogue` and `answers`;
-`certainty` says how certain a reading is. `unread_sentences` lists what none of them has read, `wording` gives a rule
-that the engine cannot decide the words of its clause as trigger and action, and `waivers` finds the sentences that take
-back a rule of another one. They find tools with `binding`, compare words with `vocabulary` and write engine rules as
-`readings` defines them. The rules found are parsed like those of any rule file.
+`certainty` says how certain a reading is. `lists` reads items and steps with their introductions. `unread_sentences`
+lists what none of them has read. `wording` gives a rule that the engine cannot decide the words of its clause.
+`waivers` finds the sentences that take back a rule of another one. All of them find tools with `binding`, compare words
+with `vocabulary` and write engine rules as `readings` defines them. The rules found are parsed like those of any rule
+file.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread
 from bylaw.comply.prompt.unread_sentences import list_answered
 from bylaw.comply.prompt.vocabulary import Tools, any_case
-from bylaw.comply.prompt.waivers import find_doubts, find_waived, find_wanted, take_back, tools_called
+from bylaw.comply.prompt.waivers import find_doubts, find_permitted, find_waived, take_back, tools_called
 from bylaw.model.ports import Embedder
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
@@ -140,18 +141,18 @@ def extract_rules(
             _except(found, read, index, mentioned)
         elif _MAY.search(statement.text[:MAX_SENTENCE]):
             _permit(found, read, index, every)
-    wanted = find_wanted(found, read, every)
+    permitted = find_permitted(found, read, every)
     ruled = _ruled_in(found, read)
     for index, some in enumerate(found):
         for number, rule in enumerate(some):  # in place: what is left open is no rule to those behind it
             some[number] = _weigh(rule, found, read, index, every, ruled)
     waived, doubts = find_waived(found, read, every), find_doubts(found, read, every)
-    found = [[take_back(rule, wanted, waived, doubts) for rule in some] for some in found]
+    found = [[take_back(rule, permitted, waived, doubts) for rule in some] for some in found]
     rules = [*(rule for some in found for rule in some), *list_answered(read, every)]
     lists = [(one.parts, [rule for rule in some if is_order(rule)]) for one, some in zip(read, found, strict=True)]
     for introduction, steps in find_step_lists(read):
         ordered = read_steps(steps, every, introduction=introduction)
-        ordered = [take_back(rule, wanted, waived, doubts) for rule in ordered]
+        ordered = [take_back(rule, permitted, waived, doubts) for rule in ordered]
         names = {step.start for step in steps if ordered and step.text.strip(" .;`*") in every.specs}
         rules = [rule for rule in rules if rule.start not in names] + ordered  # a step that is only a name is read here
         lists.append((tuple(steps), ordered))

@@ -158,7 +158,7 @@ def is_denied_twice(marker: Marker, before: str, behind: str) -> bool:
 
 
 def is_double_negative(marker: Marker) -> bool:
-    """`never skip`, `do not forget to`."""
+    """Whether a marker forbids leaving something out: `never skip`, `do not forget to`."""
     return _DOUBLE_NEGATIVE.fullmatch(marker.word) is not None
 
 

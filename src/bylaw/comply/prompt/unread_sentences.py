@@ -21,7 +21,7 @@ from bylaw.comply.prompt.prohibitions import forbid_outright
 from bylaw.comply.prompt.readings import QUOTED_WORD, Reading, extra_words, shorten, slug
 from bylaw.comply.prompt.vocabulary import Tools, any_case, word_set
 
-UNREAD_TOOL = "it names a tool in words that are not read"
+UNREAD_TOOL = "it names a tool, but its wording is not understood"
 _FORBIDDEN = (
     r"(?:(?:strictly|absolutely|expressly|explicitly|always) )?(?:forbidden|prohibited|banned|disallowed|off[- ]limits"
     r"|not (?:allowed|permitted)|never(?: ever)?(?: (?:call|use|run))?(?: (?:it|this))?"
@@ -170,7 +170,7 @@ def _quotes_rule(sentence: Sentence) -> bool:
 
 
 def list_answered(statements: Sequence[Statement], tools: Tools) -> Iterator[PromptRule]:
-    """`Is A allowed? No.`: a question demands nothing, but its answer may."""
+    """List the questions about tools whose answer may state a rule: `Is A allowed? No.`"""
     for question, answer in pairwise(statements):
         asked = question.text[:MAX_SENTENCE].rstrip(" *_`")
         if not asked.endswith("?") or answer.block != question.block or not _ANSWER.match(answer.text[:MAX_SENTENCE]):
@@ -227,5 +227,5 @@ def _is_foreign(text: str) -> bool:
 
 
 def unread_reading(text: str, *, names_tool: bool = True) -> Reading:
-    why = UNREAD_TOOL if names_tool else "it demands something in words that are not read"
+    why = UNREAD_TOOL if names_tool else "it demands something, but its wording is not understood"
     return Reading(name=shorten(re.sub(r"\W+", " ", text), 50), undecided=why)

@@ -1,7 +1,7 @@
 """Sentences that take back a rule of another sentence, wherever they stand.
 
 `Never call A` is not all that is said if another sentence permits A in some cases, and neither is `call A before B` if
-another says when A may be left out. Which cases these are, no event shows: the rule is undecided.
+another says when A may be left out. A trace does not show which cases these are, so the rule is undecided.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _IS_FINE = any_case(
 _MAY_ASK = any_case(
     r"\b(?:may|can)(?: also| still| sometimes| often)? (?:ask|request|want|demand|try|mention|say|claim|insist|tell)\b"
 )
-"""what users may say permits nothing"""
+"""words for what users may say, which permit nothing"""
 _ONLY_THEY_MAY = any_case(r"\bonly\s+[\w' -]+?\s+(?:may|can|should|shall)\b")
 """`only managers may call A`: not the agent"""
 
 
-def find_wanted(rules: Sequence[Sequence[PromptRule]], statements: Sequence[Statement], tools: Tools) -> set[str]:
+def find_permitted(rules: Sequence[Sequence[PromptRule]], statements: Sequence[Statement], tools: Tools) -> set[str]:
     """Of the tools that are forbidden, those that another sentence tells or allows the agent to call."""
     forbidden = set[str]().union(*(forbidden_tools(rule) for some in rules for rule in some))
-    wanted = set[str]()
+    permitted = set[str]()
     parts = ((part, list[PromptRule]()) for one in statements if one.junction == "chain" for part in one.parts)
     for statement, some in (*zip(statements, rules, strict=True), *parts) if forbidden else ():
-        names = forbidden.intersection(_NAME.findall(statement.text[:MAX_SENTENCE])) - wanted
+        names = forbidden.intersection(_NAME.findall(statement.text[:MAX_SENTENCE])) - permitted
         if names and not (some and all(map(forbidden_tools, some))):
             for clause in _clauses(statement, tools):
-                wanted.update(name for name in names if _allows(clause.main.text, name))
-    return wanted
+                permitted.update(name for name in names if _allows(clause.main.text, name))
+    return permitted
 
 
 def forbidden_tools(rule: PromptRule) -> set[str]:
-    """The tools of which it forbids all calls."""
+    """The tools whose calls a rule forbids altogether."""
     named = [one.item["params"]["tool"] for one in rule.items if one.item["kind"] == "no_call"]
     return {tool for tools in named for tool in ([tools] if isinstance(tools, str) else tools)}
 
@@ -100,7 +100,7 @@ _MAY_WAIVE = any_case(
     r"|released|free from|waive|option|unnecess|superfl|redund|volunt|need|requir|necessar|oblig|mandator|stop|cease"
     r"|only|\bno\b"
 )
-"""one of these is in every waiver; it saves most of the work"""
+"""every waiver has one of these words; they are looked for first, because that is cheap"""
 _BAN = any_case(rf"\W*(?:(?:call|use|run|invoke|execute|make|bother|perform) )?{_THE}[`*]*(?P<name>\w+_\w+)")
 
 
@@ -148,10 +148,7 @@ def _clauses(statement: Statement, tools: Tools) -> Iterator[Clause]:
 
 
 class Doubts(Struct):
-    """Where tools are named in sentences that are not understood: they may take back what is said of the tools.
-
-    Each tool has the places of these sentences.
-    """
+    """For each tool, the positions of sentences that name it and are not understood: they may make an exception."""
 
     tools: dict[str, set[int]] = field(default_factory=dict)
     """`in a fire, go ahead with A`"""
@@ -192,13 +189,13 @@ def tools_called(action: str) -> list[str]:
     return [name for name in names if _WORD.fullmatch(name)]
 
 
-def take_back(rule: PromptRule, wanted: set[str], waived: set[str], doubts: Doubts) -> PromptRule:
+def take_back(rule: PromptRule, permitted: set[str], waived: set[str], doubts: Doubts) -> PromptRule:
     """The rule; undecided if another sentence permits what it forbids or waives what it demands, likely if one may."""
     why, needed = "", tools_called(rule.required_action or "")
-    if not wanted.isdisjoint(forbidden_tools(rule)):
+    if not permitted.isdisjoint(forbidden_tools(rule)):
         why = "another sentence says when to call it"
     elif rule.items and not waived.isdisjoint(needed):
-        why = "another sentence says when not to make the call that it needs"
+        why = "another sentence says when the call that it demands is not needed"
     if why:
         return rule.leave_open(why)
     acting = tools_called(rule.trigger) or tools_called(rule.forbidden_action or "")
