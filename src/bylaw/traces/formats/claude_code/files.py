@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from bylaw.model.canonical import prepared
 from bylaw.traces.assembly.content import Result
 from bylaw.traces.formats.claude_code.lines import Branches, line_of, lines_of
 from bylaw.traces.formats.record import Record, SidecarProblems, is_file, text_field
@@ -127,7 +128,7 @@ def _subagents_beside(folder: str, changed: int) -> dict[str, list[str]]:
             continue
         try:
             with open(path, "rb") as file:
-                session = msgspec.json.decode(file.readline(_MOST_FIRST), type=_FirstLine).sessionId
+                session = msgspec.json.decode(file.readline(_MOST_FIRST), type=prepared(_FirstLine)).sessionId
         except (OSError, *REFUSED):
             continue
         if session is not None:
