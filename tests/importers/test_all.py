@@ -19,6 +19,8 @@ from tests.fuzz.foreign import foreign_seeds, other_seeds
 from tests.importers.support import lines
 from tests.support.yaml_files import load_yaml
 
+pytestmark = pytest.mark.sampled(2)
+
 FOREIGN = [name for name, format in CATALOGUE.items() if format.has_claims]
 CASES = sorted((Path(__file__).parents[1] / "cases/formats").glob("*.yaml"))
 SEEDS = [lines(*records) for records in foreign_seeds()] + [data for _, data in other_seeds()]

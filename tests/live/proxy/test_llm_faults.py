@@ -14,6 +14,8 @@ import pytest
 from bylaw.contract.faults import LlmFault, Timing
 from tests.live.proxy.support import CALL, PROVIDERS, TEXT, Said, ask, fired, llm, proxied
 
+pytestmark = pytest.mark.sampled(2)
+
 EACH = [(provider, streamed) for provider in PROVIDERS for streamed in (False, True)]
 each = pytest.mark.parametrize(("provider", "streamed"), EACH)
 

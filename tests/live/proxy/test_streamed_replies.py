@@ -24,6 +24,8 @@ from bylaw.contract.model import AgentSpec
 from bylaw.wire.exchange import MOST_KEPT, Incoming, decompress
 from bylaw.wire.formats import FORMATS, format_named
 
+pytestmark = pytest.mark.sampled(2)
+
 CARD = ("Your card is 4111 11", "11 1111 ", "1111.")
 WHOLE = "".join(CARD)
 SSE, LINES = "text/event-stream; charset=utf-8", "application/x-ndjson"

@@ -18,6 +18,8 @@ from bylaw.model.events import Annotation, Response, ToolCall, ToolResult
 from tests.contract.stacks import IN_PROCESS, run_stack, stacks
 from tests.live.python.support import ask, attack, llm_fault, started, tool_fault
 
+pytestmark = pytest.mark.sampled(2)
+
 if any(importlib.util.find_spec(name) is None for name in ("agents", "langgraph", "pydantic_ai")):
     pytest.skip("the frameworks extra is not installed", allow_module_level=True)
 

@@ -13,6 +13,8 @@ import requests
 
 from tests.live.python.support import SAID, Served, ask, attack, llm_fault
 
+pytestmark = pytest.mark.sampled(2)
+
 PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
 MODES = (
     "timeout", "truncated_response", "rate_limit", "empty", "garbage", "response_drift", "stream_cut",

@@ -13,6 +13,8 @@ from bylaw.contract.file.faults import INSTRUCTION
 from tests.live.python.callers import NAMED, OVER_HTTP, TIMEOUTS, is_json
 from tests.live.python.support import ORDER, Served, ask, attack, nth, tool_fault
 
+pytestmark = pytest.mark.sampled(2)
+
 CALLERS = {**NAMED, **OVER_HTTP}
 MODES = ("timeout", "error", "malformed", "slow", "malicious_response", "wrong_data", "empty", "stale")
 

@@ -128,6 +128,7 @@ def shown(page: Any, path: str) -> str:
     return str(answer.text())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ALONE)
 def test_a_page_is_light_dark_fits_a_phone_and_is_accessible(
     served: Site, window: Any, axe: str | None, name: str
