@@ -1,5 +1,7 @@
 """`pytest --processes N`: the tests are collected once, and N forked processes run them file by file.
 
+Long ones, marked `proof`, are run test by test with all cases of each, because one file of them can take an hour.
+
 pytest-xdist imports and collects everything in each of its processes, which takes half a minute of CPU for each in a
 fresh environment, and as much again for its messages. Here the first process collects, forks and reports.
 
@@ -35,7 +37,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     count: int = session.config.option.processes
     if count < 2 or session.testsfailed or session.config.option.collectonly:
         return None
-    files = [list(items) for _, items in groupby(session.items, key=lambda item: item.path)]
+    files = [list(items) for _, items in groupby(session.items, key=_share_of)]
     waiting, numbers = os.pipe()
     os.write(numbers, b"".join(map(_NUMBER.pack, range(len(files)))))
     os.close(numbers)
@@ -48,6 +50,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             worker.end()
         os.close(waiting)
     return True
+
+
+def _share_of(item: pytest.Item) -> tuple[object, ...]:
+    """What one process runs in one go."""
+    return (item.path, getattr(item, "originalname", "")) if item.get_closest_marker("proof") else (item.path,)
 
 
 class _Worker:
