@@ -81,6 +81,13 @@ def test_every_line_fits_and_steers_nothing(trace: Trace, columns: int, full: bo
         json.loads(entry_line(entry))
 
 
+def test_a_request_without_a_response_fits_with_a_long_agent() -> None:
+    request = Request(origin=Origin("1", agent="x" * 200))
+    text = page(list(Timeline(Trace(name="t", events=(request,)))), width=40, full=False)
+    assert "request without a response · x" in text
+    assert all(width(line) <= 40 for line in text.split("\n"))
+
+
 @given(traces, traces, st.integers(40, 130))
 def test_any_two_traces_can_be_compared(before: Trace, after: Trace, columns: int) -> None:
     report = compare(before, after)

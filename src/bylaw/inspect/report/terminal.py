@@ -258,9 +258,10 @@ def _row(bracket: str, mark: str, style: Style, parts: Sequence[tuple[str, Style
 def request_lines(entry: RequestEntry, view: View) -> list[Line]:
     view = view.below(entry.depth)
     agent = entry.request.origin.agent
-    about = f" · {fit(agent, view.width // 3)}" if agent else ""
+    what = "request without a response"
+    about = f" · {fit(agent, max(1, min(view.width // 3, view.width - len(what) - 3)))}" if agent else ""
     style = BOLD if entry.input.messages else DIM
-    lines = [line(("request without a response", style), (about, CYAN)), *input_lines(entry.input, view)]
+    lines = [line((what, style), (about, CYAN)), *input_lines(entry.input, view)]
     return indent_lines(lines, entry.depth)
 
 
