@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import warnings
+import re
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
@@ -259,7 +259,9 @@ _PYTHON_CALL = frozenset(("args", "kwargs", "sanitize_inputs_outputs"))
 """how smolagents records the call of a tool's function"""
 _MOST_LITERAL = 1 << 16
 """characters of a value in Python's notation"""
-_NO_LITERAL = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, Warning, msgspec.MsgspecError)
+_NO_LITERAL = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, msgspec.MsgspecError)
+_ESCAPED = re.compile(r"""(?:[^\\]|\\[\\'"nrtxuU])*""")
+"""text with no other escapes than those of `repr`; Python would warn about others on standard error"""
 _MCP = frozenset(("content", "isError", "is_error", "structuredContent", "_meta"))
 
 
@@ -339,9 +341,10 @@ def _parse_text(value: Any) -> Any:
     found = parse_if_json(value)
     if found is not value or not _begins_object(value) or len(value) > _MOST_LITERAL:
         return found
+    if _ESCAPED.fullmatch(value) is None:
+        return value
     try:
-        with warnings.catch_warnings(action="error"):  # such as one about an invalid escape, which no `repr` has
-            tree = ast.parse(value.strip(), mode="eval")
+        tree = ast.parse(value.strip(), mode="eval")
         objects = [node.keys for node in ast.walk(tree) if isinstance(node, ast.Dict)]
         if any(len({ast.dump(key) for key in keys if key is not None}) < len(keys) for keys in objects):
             return value  # a key occurs twice, which is not accepted in JSON either
