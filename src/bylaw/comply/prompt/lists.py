@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import PromptRule, Tier
-from bylaw.comply.prompt.binding import Bound, bind
+from bylaw.comply.prompt.binding import Bound, bind, names_tool
 from bylaw.comply.prompt.certainty import LESS_THAN_CERTAIN, why_limited, why_tools_missing
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement, forbids_items, goes_on
@@ -105,7 +105,7 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
     if statement.junction == "chain":
         under = statement.under or (sentence.text if limits_scope(sentence.text) else "")
         why = f"it stands under `{shorten(under)}`"
-        is_ordered = not (_NO_ORDER.search(sentence.text) or (marker and marker.force in (Force.WAIVE, Force.FORBID)))
+        is_ordered = not _denies_order(sentence.text)
         ordered = rules + (_require_in_order(steps, sentence.text) if is_ordered else [])
         ordered += [rule for step in steps for rule in _read_part(step, tools, step.called and is_ordered)]
         return [rule.leave_open(why) for rule in ordered] if under else ordered
@@ -119,13 +119,18 @@ def _read_part(step: _Step, tools: Tools, is_read: object) -> list[PromptRule]:
     if is_read and (step.undecided or _only_calls(step, tools)):
         return []
     found = read_alone(step.statement, tools)
-    if not found and step.statement.number and any(name in step.statement.text for name in tools.specs):
+    if not found and step.statement.number and _names_tool(step.statement, tools):
         found = [place_rule(unread_reading(step.statement.text), step.statement, "medium")]  # `A and optionally B`
     why = why_limited(step.statement, tools)
     if not why and step.statement.number and not _ALWAYS.search(step.statement.text):
         found = [one.leave_open(_OF_ITS_STEP) if _forbids_calls(one) else one for one in found]
     found = [one.leave_open(why) for one in found] if why else found
     return [_as_likely(rule) for rule in found if not (is_read and rule.undecided == NO_TIME)]
+
+
+def _names_tool(statement: Statement, tools: Tools) -> bool:
+    sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
+    return sentence is not None and names_tool(sentence.masked, sentence)
 
 
 def _forbids_calls(rule: PromptRule) -> bool:
@@ -173,15 +178,15 @@ def _called_tools(bound: Bound, text: str) -> Bound:
         return bound
     called, end, is_choice = list[str](), -1, bound.is_choice
     names = sorted(
-        (found.span(), name) for name in bound.tools if (found := re.search(rf"\b{re.escape(name)}\b", text))
+        (found.span(), name) for name in bound.tools for found in re.finditer(rf"\b{re.escape(name)}\b", text)
     )
-    if len(names) < len(bound.tools):  # an alias
+    if len({name for _, name in names}) < len(bound.tools):  # an alias
         return bound
     for (start, behind), name in names:
         joint = _JOINT.fullmatch(text[end:start]) if called else None
         if joint or _CALLED_BY.search(text[:start]):
             is_choice = is_choice or (joint is not None and "/" in joint[0])
-            called.append(name)
+            called += [name] if name not in called else []
             end = behind
     return replace(bound, tools=tuple(called), is_choice=is_choice and len(called) > 1)
 
@@ -244,6 +249,15 @@ def _require_in_order(steps: Sequence[_Step], introduction: str) -> list[PromptR
     ]
 
 
+def _denies_order(introduction: str) -> bool:
+    """Whether an introduction says that its items need not be done, or not in this order."""
+    if _NO_ORDER.search(introduction):
+        return True
+    marker = find_marker(introduction)
+    is_about_items = introduction.rstrip("*_ ").endswith(":") or _STEPS.search(introduction) is not None
+    return is_about_items and marker is not None and marker.force is Force.WAIVE
+
+
 def _split_at_restart(steps: Sequence[_Step]) -> list[list[_Step]]:
     lists: list[list[_Step]] = []
     for step in steps:
@@ -261,7 +275,7 @@ def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: s
     marker = find_marker(introduction[:MAX_SENTENCE])
     if marker and marker.force is Force.FORBID and introduction.rstrip("*_ ").endswith(":"):
         return []
-    if _NO_ORDER.search(introduction[:MAX_SENTENCE]):
+    if _denies_order(introduction[:MAX_SENTENCE]):
         return []
     task = introduction
     if re.search(r":\s*\w", introduction[:MAX_SENTENCE]):  # `Work in this order: A, then B.` has a list of its own

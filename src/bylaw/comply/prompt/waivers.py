@@ -130,7 +130,8 @@ def _waives(clause: Clause, name: str) -> bool:
         is_subject = _NEEDS.fullmatch(marker.word) and name not in main[marker.end :]  # `A does not need a login`
         is_meant = not is_subject or re.match(r"\W*to be\b", main[marker.end :]) is not None
         return name in main and is_meant and not _NOT_WAIVED.search(main)
-    skipped = re.search(rf"{_SKIPS}[`*]*{name}\b|\b{name}\b{_SKIPPED}", main, re.IGNORECASE)
+    exact = re.escape(name)
+    skipped = re.search(rf"{_SKIPS}[`*]*{exact}\b|\b{exact}\b{_SKIPPED}", main, re.IGNORECASE)
     if skipped and not _DENIES.search(main[: skipped.start()]):
         return True
     part = clause.part("without")
