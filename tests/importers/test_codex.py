@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 from unittest.mock import ANY
 
@@ -367,12 +368,14 @@ def test_each_tool_that_a_script_names_needs_a_recorded_call() -> None:
     assert unread(read(META, script(2, "c1", text), paid, ran, printed(4, "c1"), DONE)) == [(), ()]
 
 
-def test_calls_that_the_output_of_a_script_lists() -> None:
-    def listing(*listed: tuple[str, Any], complete: bool = True) -> dict[str, Any]:
-        found = [{"name": name, "arguments": given} for name, given in listed]
-        about = {"executed_tool_calls": found, "tool_calls_complete": complete}
-        return {"internal_chat_message_metadata_passthrough": about}
+def listing(*listed: tuple[str, Any], complete: bool = True) -> dict[str, Any]:
+    """What an output says of the calls of its script."""
+    found = [{"name": name, "arguments": given} for name, given in listed]
+    about = {"executed_tool_calls": found, "tool_calls_complete": complete}
+    return {"internal_chat_message_metadata_passthrough": about}
 
+
+def test_calls_that_the_output_of_a_script_lists() -> None:
     both = listing(("mcp__shop__pay", {"n": 1}), ("exec_command", {"cmd": "rm"}))
     opaque = script(2, "c1", "const t = tools; await go(t)")
     trace = read(META, opaque, mcp(3, "exec-1", "pay", OK, {"n": 1}), printed(4, "c1", **both), DONE)
@@ -388,6 +391,70 @@ def test_calls_that_the_output_of_a_script_lists() -> None:
     assert ([(one.name, one.arguments) for one in calls(cut)][1:], unread(cut)[0]) == ([("exec_command", None)], ("*",))
     own = read(META, call(2, "c1", "pay", n=1), item(3, "function_call_output", call_id="c1", output="x", **both), DONE)
     assert [one.name for one in calls(own)] == ["pay"]  # a call that no script made lists itself
+
+
+@pytest.mark.parametrize(
+    ("events", "listed", "expected"),
+    [
+        ([1, 2, 1], [1, 1, 2], [1, 2, 1]),
+        ([1, 2, 1], [2, 3], [1, 2, 1, 3]),
+        ([1, 2], [None, None, None], [1, 2, None]),  # a list without arguments may mean either
+        ([None, 2], [2, 1], [None, 2]),
+        ([None, 2], [1, 2], [None, 2]),
+        ([1], [1.0], [1]),
+        ([], [1, 1], [1, 1]),
+    ],
+)
+def test_a_listed_call_is_the_one_of_the_event_log(events: list[Any], listed: list[Any], expected: list[Any]) -> None:
+    def given(n: Any) -> Any:
+        return "[1]" if n is None else {"n": n}
+
+    ends = [mcp(3, f"exec-{k}", "pay", OK, given(n)) for k, n in enumerate(events)]
+    output = printed(4, "c1", **listing(*(("mcp__shop__pay", given(n)) for n in listed)))
+    found = [one.arguments for one in calls(read(META, script(2, "c1", "1"), *ends, output, DONE))[1:]]
+    assert [one.get("n") if isinstance(one, dict) else None for one in found] == expected
+
+
+def test_a_call_that_is_listed_before_its_event_is_not_doubled() -> None:
+    running = printed(
+        3, "c1", "Script running with cell ID 7", **listing(*(("mcp__shop__pay", {"n": n}) for n in (1, 2)))
+    )
+    ends = [mcp(5, f"exec-{n}", "pay", OK, {"n": n}) for n in (2, 1, 3)]
+    trace = read(META, script(2, "c1", "1"), running, wait(4, "w", "7"), *ends, printed(6, "w"), DONE)
+    found = [one for one in calls(trace) if one.name == "pay"]
+    assert [one.arguments for one in found] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert {one.call_id for one in found} <= {one.call_id for one in results(trace)}
+
+
+def test_the_oldest_of_many_open_scripts_is_given_up() -> None:
+    opened = [line for k in range(33) for line in (script(2, f"c{k}", "1"), counted(3, k + 1, output_tokens=1))]
+    assert [one for one in unread(read(META, *opened[:-2], DONE)) if one] == []
+    trace = read(META, *opened, printed(4, "c0", **listing(("pay", {}))), DONE)
+    assert [one for one in unread(trace) if one] == [("*",)]
+    assert [one.code for one in trace.problems].count("unread-content") == 1
+
+
+@pytest.mark.parametrize("kind", ["scripts", "calls", "waits", "searches"])
+def test_scripts_without_an_end_take_linear_time(kind: str) -> None:
+    def cost(count: int) -> float:
+        rows: list[dict[str, Any]] = [META, script(1, "c", "1")]
+        for k in range(count):
+            rows += {
+                "scripts": [
+                    script(2, f"c{k}", "1"),
+                    mcp(2, f"exec-{k}", "pay", OK),
+                    counted(3, k + 1, output_tokens=1),
+                ],
+                "calls": [mcp(2, f"exec-{k}", "pay", OK, {"n": k})],
+                "waits": [printed(2, f"w{k - 1}", "Script running with cell ID 7"), wait(2, f"w{k}", "7")],
+                "searches": [event(2, "web_search_end", call_id=f"s{k}", query="x")],
+            }[kind]
+        began = time.process_time()
+        read(*rows, DONE)
+        return time.process_time() - began
+
+    cost(10)
+    assert cost(2000) < 10 * cost(400) + 0.2
 
 
 def test_a_script_that_goes_on_is_judged_when_it_ends() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,31 @@ def test_an_output_that_is_masked_later_is_the_one_that_came_first() -> None:
     masked = answer("g1", [{"text": "both"}], used("c1", *turn), used("c2", *turn, status="error"))
     trace = read(HEAD, message("u1", "user", "go"), BOTH, {"$set": {"messages": [masked]}}, answer("g2", "done"))
     assert [(result.content, result.is_error) for result in results(trace)] == [("one", False), ("no", True)]
+
+
+def test_going_back_takes_messages_back_except_those_with_calls() -> None:
+    again = {"$rewindTo": "u1"}
+    rows = [message("u1", "user", "go"), BOTH, again, message("u2", "user", "no"), answer("g2", "hm"), again]
+    trace = read(
+        HEAD, *rows, {"$rewindTo": "nobody"}, {"$rewindTo": 1}, message("u3", "user", "so"), answer("g3", "ok")
+    )
+    assert [response.text for response in responses(trace)][1:] == ["hm", "ok"]
+    trace = read(
+        HEAD, message("u0", "user", "a"), *rows[1:2], {"$rewindTo": "u0"}, answer("g2", "hm"), {"$rewindTo": "g1"}
+    )
+    assert ([call.arguments for call in calls(trace)], len(responses(trace))) == ([{"n": "c1"}, {"n": "c2"}], 1)
+
+
+def test_going_back_often_takes_linear_time() -> None:
+    def cost(count: int) -> float:
+        rows = [answer(f"g{k}", "", used(f"c{k}")) for k in range(count)]
+        backs = [{"$rewindTo": "g0"}, {"$set": {"k": 1}}] * count
+        began = time.process_time()
+        read(HEAD, *rows, *backs, answer("last", "ok"))
+        return time.process_time() - began
+
+    cost(10)
+    assert cost(4000) < 10 * cost(800) + 0.2
 
 
 def test_a_call_has_only_its_own_result_of_the_message_that_answers_several() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.model.canonical import canonical_json
 from bylaw.traces.assembly.content import EVERYTHING
-from bylaw.traces.assembly.session_buffer import is_same_value
 from bylaw.traces.formats.record import list_field, object_field, snake, text_field
 
 NESTED = "exec-"
@@ -49,14 +49,13 @@ class EndedCall(Struct, frozen=True):
     seconds: float | None = None
     """how long it took"""
 
-    def is_listed_as(self, listed: EndedCall) -> bool:
-        """Whether the output of a script may list this call as that one."""
-        if key_of(self.name) != key_of(listed.name):
-            return False
-        ours, theirs = self.arguments, listed.arguments
-        if not isinstance(theirs, dict) or not isinstance(ours, dict) or key_of(self.name) == "web_search":
-            return True  # one of the two is recorded in another form
-        return is_same_value(ours["cmd"], theirs.get("cmd")) if "cmd" in ours else is_same_value(ours, theirs)
+    @property
+    def signature(self) -> bytes | None:
+        """The arguments that are the same in the event and in the list of a script; None if these do not say."""
+        if not isinstance(self.arguments, dict) or key_of(self.name) == "web_search":
+            return None  # one of the two is recorded in another form
+        is_command = "cmd" in self.arguments
+        return canonical_json(self.arguments["cmd"] if is_command else self.arguments)
 
 
 def ended_call(payload: dict[str, Any]) -> EndedCall | None:

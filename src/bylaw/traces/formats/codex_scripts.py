@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bylaw.model.events import Locator, ToolCall
 from bylaw.traces.assembly.content import EVERYTHING, read_arguments
@@ -28,6 +28,8 @@ _SCRIPTS = ("exec", "js_repl")
 """tools that run a script of the model, which may call the other tools"""
 _MOST_CALLS = 1 << 16
 """calls that are remembered, so that events about their end are recognized"""
+_MOST_OPEN = 32
+"""scripts that have not ended; each event may belong to any of them"""
 _USED_TOOL = re.compile(
     r"\btools\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.\s*)?\[\s*(?:\"([^\"\\]+)\"|'([^'\\]+)')\s*\])"
 )
@@ -42,6 +44,33 @@ _UNORDERED = "times do not say whether `{}` was called before the result of anot
 _UNORDERED_HELP = "here the result of `{}`; rules that depend on such an order are inconclusive"
 
 
+class _Unmatched(Struct):
+    """Calls of a script in one of two records, the event log and the lists in its outputs, until the other has them."""
+
+    calls: dict[str, OrderedDict[bytes | None, deque[str]]] = {}
+    """the ids of calls, by tool and signature"""
+    count: int = 0
+
+    def add(self, call: EndedCall, call_id: str) -> None:
+        self.calls.setdefault(key_of(call.name), OrderedDict()).setdefault(call.signature, deque()).append(call_id)
+        self.count += 1
+
+    def take(self, call: EndedCall) -> str | None:
+        """The id of a call that may be this one in the other record; it is removed."""
+        alike = self.calls.get(key_of(call.name))
+        if not alike:
+            return None
+        wanted = call.signature
+        signature = wanted if wanted in alike else next(iter(alike)) if wanted is None else None
+        if (ids := alike.get(signature)) is None:
+            return None
+        call_id = ids.popleft()
+        self.count -= 1
+        if not ids:
+            del alike[signature]
+        return call_id
+
+
 class _Script(Struct, eq=False):
     """A script that is run, and what is known of the calls that it makes."""
 
@@ -54,12 +83,19 @@ class _Script(Struct, eq=False):
     """its output so far says that it goes on; `wait` gets the rest"""
     is_complete: bool = False
     """its output says that it lists all its calls"""
-    found: list[EndedCall] = []
+    call_ids: list[str] = []
+    """the call that started it, and those that wait for it"""
+    cells: list[str] = []
+    """the ids that Codex gave it while it went on"""
+    found: _Unmatched = field(default_factory=_Unmatched)
     """calls that an event recorded while it ran, and that no output lists so far"""
-    listed: list[tuple[str, EndedCall]] = []
-    """listed calls without an event, with their ids"""
+    listed: _Unmatched = field(default_factory=_Unmatched)
+    """listed calls without an event"""
     tools: set[str] = set()
     """the tools of the calls that are known"""
+
+    def is_too_large(self) -> bool:
+        return len(self.call_ids) > MOST_RECENT or max(self.found.count, self.listed.count) > _MOST_CALLS
 
     def accounts_for_calls(self) -> bool:
         """Whether no call can be missing."""
@@ -86,14 +122,15 @@ class EventLogReader(AssemblingReader, ABC):
         """how open calls ended"""
         self._unfinished: dict[str, None] = {}
         """calls that only the event log has, and which have no result yet"""
-        self._unpaired: dict[str, list[tuple[Record, EndedCall] | None]] = {}
+        self._unpaired: dict[str, deque[tuple[Record, EndedCall] | None]] = {}
         """by tool of the provider: events that wait for their item, or a None for each item that waits for its event"""
         self._results: deque[tuple[float | None, str]] = deque(maxlen=MOST_RECENT)
         """the times and the tools of the latest results"""
+        self._unjudged: list[_Script] = []
         self._scripts: dict[str, _Script] = {}
-        """scripts, by the calls that started them and those that wait for them, until they are judged"""
+        """unjudged scripts, by the calls that started them and those that wait for them"""
         self._running: dict[str, _Script] = {}
-        """scripts that go on, by the ids that Codex gave them"""
+        """unjudged scripts that went on, by the ids that Codex gave them"""
         self._reported: set[str] = set()
 
     @abstractmethod
@@ -116,10 +153,10 @@ class EventLogReader(AssemblingReader, ABC):
         remember(self._calls, call_id, name, _MOST_CALLS)
         remember(self._open_calls, call_id, when)
         if kind == "custom_tool_call" and name in _SCRIPTS:
-            self._scripts[call_id] = _Script(record.locator(), name, raw)
+            self._add_script(call_id, _Script(record.locator(), name, raw))
         elif name == "wait" and isinstance(arguments, dict) and "cell_id" in arguments:
             resumed = self._running.get(str(arguments["cell_id"]))
-            self._scripts[call_id] = resumed or _Script(record.locator(), _SCRIPTS[0], None)
+            self._add_script(call_id, resumed or _Script(record.locator(), _SCRIPTS[0], None))
 
     def _add_output_of(
         self, record: Record, call_id: str | None, item: dict[str, Any], content: Any, is_error: bool | None
@@ -171,11 +208,13 @@ class EventLogReader(AssemblingReader, ABC):
 
     def _pair(self, tool: str, event: tuple[Record, EndedCall] | None) -> None:
         """Pair the item and the event of a call that the provider ran. Either may come first; ids often differ."""
-        waiting = self._unpaired.setdefault(tool, [])
+        waiting = self._unpaired.setdefault(tool, deque())
         if waiting and (waiting[0] is None) != (event is None):
-            waiting.pop(0)
-        else:
-            waiting.append(event)
+            waiting.popleft()
+            return
+        waiting.append(event)
+        if len(waiting) > MOST_RECENT and (oldest := waiting.popleft()) is not None:
+            self._after(partial(self._add_ended, *oldest))
 
     def _settle(self) -> None:
         """Add the events that wait: a task began or ended, so no item follows for them."""
@@ -197,14 +236,12 @@ class EventLogReader(AssemblingReader, ABC):
         if ended.name == EVERYTHING[0]:
             self._lack_calls(record.locator(), _UNKNOWN)
             return
-        for script in self._unjudged():
+        for script in self._unjudged:
             script.tools.add(key_of(ended.name))
-            same = next((one for one in script.listed if ended.is_listed_as(one[1])), None)
-            if same is not None:
-                script.listed.remove(same)
-                self._add_end(record, same[0], ended)
+            if (same := script.listed.take(ended)) is not None:
+                self._add_end(record, same, ended)
                 return
-            script.found.append(ended)
+            script.found.add(ended, "")
         end = moment(recorded_at(record))[0]
         start = None if end is None or ended.seconds is None else end - ended.seconds
         call_id = ended.id or f"event {len(self._calls)}"
@@ -243,8 +280,28 @@ class EventLogReader(AssemblingReader, ABC):
 
     # Scripts
 
-    def _unjudged(self) -> list[_Script]:
-        return list({id(script): script for script in self._scripts.values()}.values())
+    def _add_script(self, call_id: str, script: _Script) -> None:
+        """Remember a script, by a call that starts it or waits for it."""
+        if not script.call_ids:
+            self._unjudged.append(script)
+        script.call_ids.append(call_id)
+        self._scripts[call_id] = script
+        if len(self._unjudged) > _MOST_OPEN:
+            self._give_up(self._unjudged[0])
+        elif script.is_too_large():
+            self._give_up(script)
+
+    def _give_up(self, script: _Script) -> None:
+        """Look no longer for the calls of a script, so that no file makes reading slow."""
+        self._forget(script)
+        self._after(partial(self._lack_calls, script.source, _UNRECORDED.format(script.tool)))
+
+    def _forget(self, script: _Script) -> None:
+        self._unjudged.remove(script)
+        for names, scripts in ((script.call_ids, self._scripts), (script.cells, self._running)):
+            for name in names:
+                if scripts.get(name) is script:
+                    del scripts[name]
 
     def _read_script_output(self, item: dict[str, Any]) -> None:
         """Remember whether a script goes on, if this is the output of a script."""
@@ -254,28 +311,26 @@ class EventLogReader(AssemblingReader, ABC):
         status, name = _status_of(item)
         script.has_output, script.is_running = True, status == "running"
         script.is_complete = script.is_complete or listed_calls(item)[1]
-        if script.is_running and name is not None:
+        if script.is_running and name is not None and self._running.get(name) is not script:
+            script.cells.append(name)
             self._running[name] = script
 
     def _add_listed(self, record: Record, call_id: str, script: _Script, output: dict[str, Any]) -> None:
         """Add the calls that the output of a script lists and no event recorded."""
         for number, listed in enumerate(listed_calls(output)[0]):
             script.tools.add(key_of(listed.name))
-            same = next((one for one in script.found if one.is_listed_as(listed)), None)
-            if same is not None:
-                script.found.remove(same)
-            else:
+            if script.found.take(listed) is None:
                 own = f"{call_id}.{number}"
                 self._add_call(record, listed, own, None)
-                script.listed.append((own, listed))
+                script.listed.add(listed, own)
 
     def _judge_scripts(self, *, is_over: bool = False) -> None:
         """Report the scripts that ended and may have made calls that are recorded nowhere."""
-        for script in self._unjudged():
-            if is_over or (script.has_output and not script.is_running):
-                for calls in (self._scripts, self._running):
-                    for name in [name for name, one in calls.items() if one is script]:
-                        del calls[name]
+        for script in list(self._unjudged):
+            if script.is_too_large():
+                self._give_up(script)
+            elif is_over or (script.has_output and not script.is_running):
+                self._forget(script)
                 if not script.accounts_for_calls():
                     self._lack_calls(script.source, _UNRECORDED.format(script.tool))
 

@@ -93,21 +93,20 @@ class _Log:
         self._messages: dict[str | int, _Placed] = {}
         """by their ids, or by their number if they have none"""
         self._count = 0
+        self._numbers: dict[str | int, int] = {}
+        self._kept: list[str | int] = []
+        """the messages that were not taken back, in their order"""
 
     def add(self, record: Record) -> None:
         value = record.value
         if value.keys() >= _HEAD:
-            self.head = {**self.head, **value}
+            self.head.update(value)
         elif "$set" in value:
-            self.head = {**self.head, **object_field(value, "$set")}
+            self.head.update(object_field(value, "$set"))
             for index, message in enumerate(list_field(value["$set"], "messages")):
                 self._put(_Placed(message, record, ("$set", "messages", index)))
         elif "$rewindTo" in value:
-            known = list(self._messages)
-            at = known.index(value["$rewindTo"]) if value["$rewindTo"] in known else len(known)
-            for key in known[at:]:
-                if not _has_calls(self._messages[key].message):
-                    del self._messages[key]
+            self._rewind(text_field(value, "$rewindTo"))
         elif isinstance(value.get("type"), str):
             self._put(_Placed(value, record, ()))
         else:
@@ -120,7 +119,20 @@ class _Log:
         if known is not None:
             place = known if new.path else new  # a copy of the history adds nothing
             new = _Placed(_rewritten(known.message, new.message), place.record, place.path)
+        else:
+            self._numbers[key] = self._count
+            self._kept.append(key)
         self._messages[key] = new
+
+    def _rewind(self, to: str | None) -> None:
+        """Take back a message and all after it, except those with calls."""
+        if to is None or to not in self._messages:
+            return
+        first = self._numbers[to]
+        while self._kept and self._numbers[self._kept[-1]] >= first:
+            key = self._kept.pop()
+            if not _has_calls(self._messages[key].message):
+                del self._messages[key]
 
     def take(self) -> list[_Placed]:
         found, self._messages = list(self._messages.values()), {}
