@@ -107,7 +107,8 @@ def _subagents_in(folder: str) -> tuple[list[str], int]:
         older = _subagents_beside(beside, os.stat(beside or ".").st_mtime_ns).get(session, [])
     except OSError:
         older = []  # a folder that cannot be listed
-    return [*sorted(found), *older[:MOST_SUBAGENTS]], skipped
+    files = [*sorted(found), *older]
+    return files[:MOST_SUBAGENTS], skipped + max(0, len(files) - MOST_SUBAGENTS)
 
 
 class _FirstLine(Struct, gc=False):
