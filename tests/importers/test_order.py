@@ -226,22 +226,26 @@ def _undecided(report: Any) -> set[str]:
     return {one.verdict.rule.id for one in report.findings if one.verdict.outcome is Outcome.INCONCLUSIVE}
 
 
-def test_spans_without_a_time() -> None:
-    one, two = (
-        span(
-            name,
-            0,
-            0,
-            {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.result": "x"},
-        )
-        for name in ("a", "b")
-    )
-    for tool in (one, two):
+def untimed(*names: str) -> Any:
+    """A turn with tools whose spans have no time."""
+    about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": "x"}
+    tools = [span(f"{name}{at}", 0, 0, {**about, "gen_ai.tool.name": name}) for at, name in enumerate(names)]
+    for tool in tools:
         del tool["startTimeUnixNano"], tool["endTimeUnixNano"]
-    trace = read(export(span("m", 0, 1, {"gen_ai.operation.name": "chat"}), one, two))
+    return read(export(span("m", 0, 1, {"gen_ai.operation.name": "chat"}), *tools))
+
+
+def test_spans_without_a_time() -> None:
+    trace = untimed("a", "b")
     assert [call.unordered for call in calls(trace)] == [("b",), ("a",)]
     assert [result.name for result in results(trace)] == ["a", "b"]
     assert [problem.code for problem in trace.problems] == ["unknown-order"]
+
+
+def test_a_call_may_be_unordered_with_another_of_its_own_tool_or_with_any() -> None:
+    assert [call.unordered for call in calls(untimed("a", "a", "b"))] == [("a", "b"), ("a", "b"), ("a",)]
+    assert {len(call.unordered) for call in calls(untimed(*(f"t{at:03}" for at in range(101))))} == {100}
+    assert {call.unordered for call in calls(untimed(*(f"t{at:03}" for at in range(102))))} == {("*",)}
 
 
 def test_an_unknown_order_survives_a_conversion(tmp_path: Path) -> None:

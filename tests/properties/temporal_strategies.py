@@ -190,7 +190,7 @@ class Traces:
         for i, call in enumerate(calls):
             call["after"] = self.rng.randint(0, sum(j < i for j in answered))
             if not self.ordered and self._chance(0.05):
-                call["unordered"] = [self.rng.choice(TOOLS)]
+                call["unordered"] = [self.rng.choice([*TOOLS, "*"])]
 
     def _call(self) -> dict[str, Any]:
         call = {"name": self.rng.choice(TOOLS), "args": self._arguments(), "at": self._time()}

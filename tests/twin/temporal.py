@@ -336,7 +336,8 @@ def _first_unordered(demand: Temporal, timeline: Timeline) -> int | None:
     skips = can_skip(demand.formula, parts_of(demand.formula))
     for i, position in enumerate(timeline.positions):
         beside = position.event.unordered if isinstance(position.event, ToolCall) else ()
-        known = any(fnmatchcase(tool, name) for atom in atoms for name in atom.names for tool in beside)
+        names = [name for atom in atoms for name in atom.names]
+        known = any(tool == "*" or fnmatchcase(tool, name) for name in names for tool in beside)
         if beside and (not skips or (position.matters and known)):
             return i
     return None

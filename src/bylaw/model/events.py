@@ -178,7 +178,7 @@ class ToolCall(Event, frozen=True, kw_only=True):
     group: str | int | None = None
     """calls with the same group were issued in parallel"""
     unordered: tuple[str, ...] = ()
-    """tools with a result of which the format does not say whether it came before this call or after it"""
+    """tools with a result of which the format does not say whether it came before this call or after it; `*`: any"""
 
 
 class ToolResult(Event, frozen=True, kw_only=True):

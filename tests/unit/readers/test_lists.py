@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces import load_trace, read_trace
 from bylaw.traces.assembly import conversation
 from bylaw.traces.records import lines
@@ -194,3 +195,31 @@ def test_places_count_characters() -> None:
     found = [problem_at("f", Place(3, 5), "ab\ncd", offset, code="c", message="m").span for offset in (1, 4)]
     assert [str(span) for span in found] == ["f:3:6", "f:4:2"]
     assert lines.MAX_RECORD == 64 << 20
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_many_problems_of_a_long_record_have_their_own_places(indent: int | None) -> None:
+    rng = random.Random(7)
+    value = {"é": ODD, "rows": [{"id": at, "deep": [[at], {"x": "\n" * 3}]} for at in range(900)], "end": []}
+    raw = json.dumps(value, indent=indent, ensure_ascii=False).replace("}", "}\r\n" if indent else "}").encode()
+    paths: list[tuple[str | int, ...]] = [(), ("rows",), ("end", 0), ("no", 1), ("é", 7, "nested", "x", 1, "y")]
+    paths += [("rows", at, *rest) for at in range(0, 1100, 9) for rest in ((), ("id",), ("deep", 1, "x"), ("deep", 5))]
+    orders = paths, paths[::-1], rng.sample(paths, len(paths))
+    alone = {str(path): reported(raw, [path])[str(path)] for path in paths}
+    for order in orders:
+        assert reported(raw, order) == alone
+    assert (len({one.span.line for one in alone.values() if one.span}) == 1) is (indent is None)
+
+
+def reported(raw: bytes, paths: Sequence[tuple[str | int, ...]]) -> dict[str, Diagnostic]:
+    problems = Problems("f")
+    for path in paths:
+        problems.warn(Place(3, 5), raw, path, "odd", str(path))
+    return {one.message: one for one in problems.listed}
+
+
+def test_problems_beyond_those_that_are_listed_are_counted() -> None:
+    problems = Problems("f", skip_bad=True)
+    for at in range(1500):
+        problems.report(1, b"[1]", (at % 2,), code="odd", message="odd", severity="warning" if at % 3 else "error")
+    assert (len(problems.listed), problems.unlisted, problems.skipped) == (1000, 500, 500)

@@ -100,7 +100,8 @@ class TemporalMonitor(Monitor):
         if not self._skips:
             return True
         takes = [compile_names(results) for results in self.watches.results]
-        return atom_values != self._atoms.all_false and any(take(name) for take in takes for name in call.unordered)
+        names = call.unordered
+        return atom_values != self._atoms.all_false and any("*" in names or any(map(take, names)) for take in takes)
 
     def _step_finite(self, state: State, atom_values: AtomValues, event: Event, idle: dict[Any, bool]) -> Step:
         """A formula that remembers only truth values has few states; where atom_values change nothing is soon known."""

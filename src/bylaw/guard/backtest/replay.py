@@ -138,7 +138,7 @@ class RecordedSession:
         earlier = (tool for tool, turn in self._open.values() if turn is None or turn != call.turn)
         if needs.results is not None and any(map(needs.results, earlier)):
             found.append("results")
-        if needs.results is not None and any(map(needs.results, call.unordered)):
+        if needs.results is not None and ("*" in call.unordered or any(map(needs.results, call.unordered))):
             found.append("order")
         if needs.errors is not None and any(map(needs.errors, self._without_status)):
             found.append("errors")

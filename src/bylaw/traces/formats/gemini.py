@@ -6,6 +6,7 @@ that is it. Older API versions give calls no id: the order of the parts says whi
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from bylaw.traces.assembly.conversation import Conversation, Settings
@@ -50,7 +51,8 @@ class CallOrder:
 
     def __init__(self) -> None:
         self._made = 0
-        self._waiting: list[tuple[str | None, Any]] = []
+        self._waiting: dict[str | None, deque[str]] = {}
+        """the ids of calls without a result, by the name of the tool"""
 
     def content(self, content: dict[str, Any]) -> dict[str, Any]:
         """A message with an id in each call and each result; what is null is left out."""
@@ -64,16 +66,14 @@ class CallOrder:
         key = next((key for key in (*_CALLS, *_RESULTS) if isinstance(part.get(key), dict)), None)
         if key is None or part[key].get("id"):
             return part
-        name = part[key].get("name")
-        found: tuple[str | None, Any]
+        waiting, call_id = self._waiting.setdefault(text_field(part[key], "name"), deque()), None
         if key in _CALLS:
             self._made += 1
-            found = (f"call {self._made}", name)
-            self._waiting.append(found)
-        else:
-            found = next((one for one in self._waiting if one[1] == name), (None, name))
-            self._waiting = [one for one in self._waiting if one is not found]
-        return {**part, key: {**part[key], "id": found[0]}}
+            call_id = f"call {self._made}"
+            waiting.append(call_id)
+        elif waiting:
+            call_id = waiting.popleft()
+        return {**part, key: {**part[key], "id": call_id}}
 
 
 class GeminiReader(ChatReader):

@@ -4,6 +4,7 @@ other, the entries of an archive, length-prefixed messages, or the rows of a CSV
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
@@ -34,6 +35,7 @@ from bylaw.traces.records.protobuf import bare_blocks, frame_blocks, looks_bare,
 
 _HEAD_LINES = 20
 _HEAD_SIZE = 1 << 20
+_LIST_START = re.compile(rb"\s*\[")
 _BLOCK = 1 << 14
 """bytes after which elements are passed on: few, so that the memory of the previous events is reused soon"""
 
@@ -210,7 +212,7 @@ def _head(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
         for chunk in strip_bom(chunks):
             head += chunk
             newlines += chunk.count(b"\n")
-            enough = len(head) >= _HEAD_SIZE and (newlines or head.lstrip()[:1] == b"[")
+            enough = len(head) >= _HEAD_SIZE and (newlines or _LIST_START.match(head) is not None)
             if newlines >= _HEAD_LINES or enough or len(head) > MAX_RECORD:
                 return bytes(head), False
     return bytes(head), True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Literal, NotRequired, TypedDict, Unpack
+from typing import Literal, NotRequired, TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +21,10 @@ MOST_COUNTED = 1000
 MOST_LISTED = 1000
 EXCERPT = 160
 """characters of a long line that a problem shows"""
+_LONG = 1 << 14
+"""bytes of a record in which places that were found are remembered"""
 _SPACE = re.compile(r"[ \t\n\r]*")
+Path: TypeAlias = tuple[str | int, ...]
 _value_end = json.JSONDecoder(strict=False).raw_decode
 
 
@@ -70,6 +73,8 @@ class Problems:
         self._left = 0
         """errors beyond MOST_ERRORS"""
         self._listed: list[Diagnostic] = []
+        self._text: _Text | None = None
+        """the latest long record with a problem"""
 
     @property
     def failed(self) -> bool:
@@ -102,6 +107,7 @@ class Problems:
 
     def settle(self) -> None:
         """Raises InputError if there are errors."""
+        self._text = None
         if self._errors:
             if self._first_left is None:
                 raise InputError(self._errors)
@@ -119,22 +125,26 @@ class Problems:
         self,
         place: int | Place,
         raw: bytes,
-        path: tuple[str | int, ...] = (),
+        path: Path = (),
         **details: Unpack[Details],
     ) -> None:
         """A problem with the value at `path` of a record that is valid JSON."""
-        text = raw.decode(errors="replace")
-        try:
-            offset = locate(text, path)
-        except (IndexError, ValueError, RecursionError):  # repaired, or nested too deeply to be walked
-            offset = 0
-        self.report_at(place, text, offset, **details)
+        is_warning = self.skip_bad or details.get("severity") == "warning"
+        if is_warning and len(self._listed) >= MOST_LISTED:
+            self.skipped += details.get("severity") != "warning"
+            self.unlisted += 1
+            return
+        text = self._text
+        if text is None or text.raw is not raw:
+            text = _Text(raw, raw.decode(errors="replace"))
+            self._text = text if len(raw) > _LONG else None
+        self.add(problem_at(self.file, place, text, text.locate(path), **details))
 
     def warn(
         self,
         place: int | Place,
         raw: bytes,
-        path: tuple[str | int, ...],
+        path: Path,
         code: str,
         message: str,
         help: str | None = None,
@@ -164,41 +174,79 @@ class Problems:
             self.unlisted += 1
 
 
+class _Text(Struct):
+    """The text of a record, with the places that were found in it: one record may be a file with many problems."""
+
+    raw: bytes
+    text: str
+    values: dict[Path, int] = {}
+    """the offsets of values, by their paths"""
+    elements: dict[Path, tuple[int, int]] = {}
+    """for each list, by its path, the last element that was found: its index and its offset"""
+    line: tuple[int, int, int] = (0, 0, -1)
+    """the last line that was found"""
+
+    def locate(self, path: Path) -> int:
+        """Offset of the value at `path`, or of the deepest part of the path that exists."""
+        text, at = self.text, 0
+        try:
+            at = _skip_space(text, 0)
+            for depth, step in enumerate(path):
+                above, whole = path[:depth], path[: depth + 1]
+                found = self.values.get(whole)
+                if found is None and isinstance(step, str):
+                    found = _member(text, at, step)
+                elif found is None and isinstance(step, int):
+                    index, start = self.elements.get(above, (-1, at))
+                    found = _element(text, at, step) if index < 0 or step < index else _later(text, start, step - index)
+                    if found is not None:
+                        self.elements[above] = (step, found)
+                if found is None:
+                    break
+                self.values[whole] = at = found
+        except (IndexError, ValueError, RecursionError):  # repaired, or nested too deeply to be walked
+            return 0
+        return at
+
+    def line_at(self, offset: int) -> tuple[int, int, int]:
+        """The line that holds an offset: its number from 0, its start and its end."""
+        number, start, end = self.line
+        if start <= offset <= end:
+            return self.line
+        if offset < start:
+            number, start = 0, 0
+        if newlines := self.text.count("\n", start, offset):
+            start = self.text.rfind("\n", start, offset) + 1
+        end = self.text.find("\n", offset)
+        self.line = (number + newlines, start, len(self.text) if end < 0 else end)
+        return self.line
+
+
 def problem_at(
     file: str,
     place: int | Place,
-    text: str,
+    text: str | _Text,
     offset: int,
     **details: Unpack[Details],
 ) -> Diagnostic:
     """A problem at a character of a record, with the part of its line around it."""
-    offset = min(offset, len(text))
-    start, newlines, first = text.rfind("\n", 0, offset) + 1, text.count("\n", 0, offset), placed(place)
+    record = _Text(b"", text) if isinstance(text, str) else text
+    offset = min(offset, len(record.text))
+    (newlines, start, end), first = record.line_at(offset), placed(place)
     line, column = first.line + newlines, offset - start + (1 if newlines else first.column)
-    end = text.find("\n", offset)
-    whole = text[start : len(text) if end < 0 else end].rstrip("\r")
-    skipped = max(0, min(offset - start - EXCERPT // 2, len(whole) - EXCERPT))
+    end -= record.text.endswith("\r", start, end)
+    skipped = max(0, min(offset - start - EXCERPT // 2, end - start - EXCERPT))
+    excerpt = record.text[start + skipped : min(end, start + skipped + EXCERPT)]
     return Diagnostic(
         file=file,
         span=Span(file, line, column, line, column + 1),
-        excerpt=whole[skipped : skipped + EXCERPT],
+        excerpt=excerpt,
         excerpt_column=column - (offset - start) + skipped,
         **details,
     )
 
 
 # The value at a path of JSON text
-
-
-def locate(text: str, path: Sequence[str | int]) -> int:
-    """Offset of the value at `path`, or of the deepest part of the path that exists. `text` is valid JSON."""
-    at = _skip_space(text, 0)
-    for step in path:
-        found = _member(text, at, step) if isinstance(step, str) else _element(text, at, step)
-        if found is None:
-            break
-        at = found
-    return at
 
 
 def _member(text: str, at: int, key: str) -> int | None:
@@ -219,12 +267,17 @@ def _element(text: str, at: int, index: int) -> int | None:
     if text[at] != "[":
         return None
     at = _skip_space(text, at + 1)
-    while text[at] != "]":
-        if index == 0:
-            return at
-        index -= 1
+    return None if text[at] == "]" else _later(text, at, index)
+
+
+def _later(text: str, at: int, count: int) -> int | None:
+    """The element of a list so many places after the one that starts at `at`."""
+    while count:
         at = _next(text, at)
-    return None
+        if text[at] == "]":
+            return None
+        count -= 1
+    return at
 
 
 def _next(text: str, at: int) -> int:

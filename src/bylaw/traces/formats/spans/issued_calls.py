@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec import UNSET, Struct
 
 from bylaw.model.events import Origin
-from bylaw.traces.assembly.content import AssistantContent
+from bylaw.traces.assembly.content import EVERYTHING, AssistantContent
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, has_same_arguments
 
 _MOST_WAITING = 256
 """calls that one tool's span may be; older ones have no span"""
+_MOST_NAMES = 100
+"""tools that a call names as unordered; if there are more, it may be any"""
 
 
 class Turn(Struct, eq=False):
@@ -59,6 +64,7 @@ class IssuedCall(Struct, eq=False):
 
     turn: Turn
     number: int
+    has_id: bool
     taken: bool = False
 
     @property
@@ -86,11 +92,11 @@ class IssuedCalls:
         self._by_turn: dict[tuple[str, str], list[IssuedCall]] = {}
         for turn in turns:
             for number, use in enumerate(turn.answer.uses if turn.answer is not None else ()):
-                call = IssuedCall(turn, number)
+                call = IssuedCall(turn, number, has_id=bool(use.get("id")))
                 self._by_name.setdefault((turn.origin, str(use["name"])), []).append(call)
                 self._by_tool.setdefault(str(use["name"]), []).append(call)
                 self._by_turn.setdefault((turn.span.id, str(use["name"])), []).append(call)
-                if isinstance(use.get("id"), str) and use["id"]:
+                if call.has_id and isinstance(use["id"], str):
                     self._by_id.setdefault(use["id"], []).append(call)
 
     def claim(self, run: Run) -> bool:
@@ -99,7 +105,11 @@ class IssuedCalls:
         if call is None:
             return True
         call.taken = True
-        self._by_name[call.turn.origin, str(call.use["name"])].remove(call)
+        name = str(call.use["name"])
+        self._by_name[call.turn.origin, name].remove(call)
+        self._by_turn[call.turn.span.id, name].remove(call)
+        if call.has_id and isinstance(call.use["id"], str):
+            self._by_id[call.use["id"]].remove(call)
         run.turn = call.turn
         if run.is_guess:
             call.turn.unread |= {run.tool.name}
@@ -122,11 +132,11 @@ class IssuedCalls:
     def _find(self, run: Run) -> IssuedCall | None:
         """Find the call by its id; else the open call of that tool with the same arguments; else the first open one."""
         tool = run.tool
-        if tool.call_id is not None and (known := self._by_id.get(tool.call_id)):
-            return _latest(known, run.when)
+        if tool.call_id is not None and tool.call_id in self._by_id:
+            return _latest(self._by_id[tool.call_id], run.when)
         waiting = self._waiting(run)
         if tool.call_id is not None:  # an id that no answer has: some answers are recorded without ids
-            waiting = [call for call in waiting if not call.use.get("id")]
+            waiting = [call for call in waiting if not call.has_id]
         if len(waiting) > 1:
             given = [call for call in waiting if has_same_arguments(tool.given, call.given)]
             run.is_guess = not given and not all(has_same_arguments(waiting[0].given, call.given) for call in waiting)
@@ -141,14 +151,14 @@ class IssuedCalls:
         end = bisect_right(calls, run.when, key=lambda call: call.turn.when)
         is_open = (call for call in calls[max(0, end - _MOST_WAITING) : end] if not call.taken)
         if run.tool.call_id is not None:
-            is_open = (call for call in is_open if not call.use.get("id"))
+            is_open = (call for call in is_open if not call.has_id)
         return next((call for call in is_open if has_same_arguments(run.tool.given, call.given)), None)
 
     def _waiting(self, run: Run) -> list[IssuedCall]:
         """Open calls of the tool that were issued by then, oldest first; clocks differ, so else the next one."""
-        linked = [call for link in run.span.links for call in self._by_turn.get((link, run.tool.name), ())]
-        if linked := [call for call in linked if not call.taken]:
-            return linked
+        linked = (call for link in run.span.links for call in self._by_turn.get((link, run.tool.name), ()))
+        if some := list(islice(linked, _MOST_WAITING)):
+            return some
         calls = self._by_name.get((run.origin, run.tool.name), [])
         end = bisect_right(calls, run.when, key=lambda call: call.turn.when)
         return calls[max(0, end - _MOST_WAITING) : end] or calls[:1]
@@ -156,9 +166,9 @@ class IssuedCalls:
 
 def _latest(calls: list[IssuedCall], when: float) -> IssuedCall | None:
     """The last call that was issued by then; clocks differ, so the first one if none was."""
-    end = bisect_right(calls, when, key=lambda call: call.turn.when)
-    earlier = (calls[at] for at in range(end - 1, -1, -1) if not calls[at].taken)
-    return next(earlier, None) or next((call for call in calls if not call.taken), None)
+    if not calls:
+        return None
+    return calls[max(0, bisect_right(calls, when, key=lambda call: call.turn.when) - 1)]
 
 
 def mark_unordered(steps: list[Turn | Run]) -> list[Run]:
@@ -179,14 +189,25 @@ def mark_unordered(steps: list[Turn | Run]) -> list[Run]:
 
 def _compare_runs(runs: list[Run]) -> list[Run]:
     over = [run for run in runs if run.is_over]
-    loose = [run for run in over if run.span.end is None]
-    ends: dict[float, list[Run]] = {}
+    names = Counter(run.tool.name for run in over)
+    loose = Counter(run.tool.name for run in over if run.span.end is None)
+    ends: dict[float, Counter[str]] = {}
     for run in over:
-        ends.setdefault(run.ended, []).append(run)
+        ends.setdefault(run.ended, Counter())[run.tool.name] += 1
     for run in runs:
         # Without a start nothing is known: an answer that holds the call says when it was issued, not when it ran.
-        others = over if run.span.start is None else [*ends.get(run.when, ()), *loose]
-        names = {other.tool.name for other in others if other is not run}
-        if names:
-            run.unordered = tuple(sorted(names))
+        is_over, groups = run.is_over, [(names, run.is_over)]
+        if run.span.start is not None:
+            groups = [(ends.get(run.when, Counter()), is_over and run.ended == run.when)]
+            groups.append((loose, is_over and run.span.end is None))
+        run.unordered = _other_names(groups, run.tool.name)
     return [run for run in runs if run.unordered]
+
+
+def _other_names(groups: Sequence[tuple[Counter[str], bool]], own: str) -> tuple[str, ...]:
+    """The tools of the runs in these groups. The flag says whether the group counts a run that is left out."""
+    found = {name for group, _ in groups for name in islice(group, _MOST_NAMES + 2) if name != own}
+    if len(found) > _MOST_NAMES:
+        return EVERYTHING
+    has_twin = any(group[own] > counts_run for group, counts_run in groups)
+    return tuple(sorted({*found, own} if has_twin else found))
