@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, islice, takewhile
 from operator import is_
 from typing import Any
 
@@ -22,6 +22,7 @@ from bylaw.diff.columns import Column
 from bylaw.diff.figures import Measures, answer_decisions, figures
 from bylaw.diff.permutation import Labels, labellings
 from bylaw.model.canonical import short_digest
+from bylaw.model.messages import MessageList, Part, shared_count
 from bylaw.text.decisions import Decisions, disagree
 from bylaw.text.figure_places import exchanged
 from bylaw.text.statistics import SEED, Matrix
@@ -124,18 +125,19 @@ def _replay_units(group: Group) -> list[Unit]:
     if len(left.steps) != len(right.steps) or len(left.steps) < 2:
         return []
     pairs = list(zip(left.steps, right.steps, strict=True))
-    last = _request_messages(left.steps[-1]) or []
-    repeats = True
-    seen: dict[tuple[int, str], list[list[Any]]] = {}
+    last, equal, repeats = _asked(left.steps[-1]), _EqualRequests(), True
+    seen: dict[tuple[int, str], list[Part]] = {}
     for b, c in reversed(pairs):  # what a live conversation says differently stays in all later requests
-        asked = _request_messages(b)
-        if not asked or asked != _request_messages(c) or _continues(asked[0]):
+        asked, other = _asked(b), _asked(c)
+        messages, start, end = asked
+        if start == end or not equal(asked, other) or _continues(messages[start]):
             return []
-        alike = seen.setdefault((len(asked), short_digest(asked[-1])), [])
-        if asked in alike[:MOST_REPLAYED] or len(alike) > MOST_REPLAYED:
+        alike = seen.setdefault((end - start, short_digest(messages[end - 1])), [])
+        if any(equal(asked, one) for one in alike[:MOST_REPLAYED]) or len(alike) > MOST_REPLAYED:
             return []  # equal requests one after the other do not record what was said before, which may differ
         alike.append(asked)
-        repeats = repeats and last[: len(asked)] == asked
+        end_there = last[1] + end - start
+        repeats = repeats and end_there <= last[2] and equal((last[0], last[1], end_there), asked)
     context = left.context if repeats else None
     return [
         Unit(group, [_turn(left, b, context)], [_turn(right, c, context)], is_turn=True, repeats=repeats)
@@ -156,8 +158,34 @@ def _continues(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") in ("tool", "function")
 
 
-def _request_messages(step: Step) -> list[Any] | None:
-    return None if step.response.request is None else step.response.request.messages
+def _asked(step: Step) -> Part:
+    request = step.response.request
+    return (None if request is None else request.part) or ([], 0, 0)
+
+
+class _EqualRequests:
+    """Whether requests have equal messages. Lists that requests share are compared once."""
+
+    def __init__(self) -> None:
+        self._alike: dict[tuple[int, int, int, int], tuple[int, Part, Part]] = {}
+        """for two lists and their starts: how many messages are equal; the lists are kept, so that ids stay unique"""
+
+    def __call__(self, one: Part, other: Part) -> bool:
+        left, start, end = one
+        right, begin, _ = other
+        count = end - start
+        if count != other[2] - begin:
+            return False
+        if shared_count(one, other) == count:
+            return True
+        if not isinstance(left, MessageList) and not isinstance(right, MessageList):
+            return left[start:end] == right[begin : begin + count]
+        key = (id(left), start, id(right), begin)
+        known = self._alike.get(key)
+        if known is None:
+            pairs = zip(islice(left, start, None), islice(right, begin, None), strict=False)
+            known = self._alike[key] = (sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), one, other)
+        return count <= known[0]
 
 
 def _turn(recording: Recording, step: Step, context: Context | None) -> Recording:

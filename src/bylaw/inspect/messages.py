@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from bylaw.inspect.model import Input, InputMessage, Part
 from bylaw.model.events import Origin, Request, Response, ToolResult
+from bylaw.model.messages import shared_count
 
 MOST_RUNS = 256
 """runs whose latest request is remembered, where runs interleave"""
@@ -115,16 +116,18 @@ class Histories:
 
     def new_input(self, request: Request | None, *, all: bool = False) -> Input:
         """The messages a request adds, or all of them. Decodes messages, so call it only for what is shown."""
-        messages = None if request is None else request.messages
-        if request is None or not messages:
+        part = None if request is None else request.part
+        if request is None or part is None or part[1] == part[2]:
             return Input()
+        messages, start, end = part
         run = self._runs.get(request.origin, _Run())
-        before = [] if all or run.request is None else run.request.messages or []
-        repeated = _count_repeated(before, messages)
-        added = [read_message(message) for message in messages[repeated:]]
+        before = (None if all or run.request is None else run.request.part) or ([], 0, 0)
+        repeated = shared_count(before, part)
+        repeated = repeated or _count_repeated(before[0][before[1] : before[2]], messages[start:end])
+        added = [read_message(message) for message in messages[start + repeated : end]]
         shown = added if all else _drop_echoes(added, run)
-        dropped = len(before) - repeated if repeated else 0  # nothing repeated: another conversation began
-        return Input(messages=tuple(shown), repeated=len(messages) - len(shown), dropped=dropped)
+        dropped = before[2] - before[1] - repeated if repeated else 0  # nothing repeated: another conversation began
+        return Input(messages=tuple(shown), repeated=end - start - len(shown), dropped=dropped)
 
     def add_request(self, request: Request) -> None:
         self._run(request.origin).request = request

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from msgspec import UNSET, Struct
 
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.messages import Part
 
 
 class Locator(Struct, frozen=True, gc=False):
@@ -54,6 +55,11 @@ class Deferred(Struct, eq=False):
         if self.decode is not None:
             self.held, self.decode = self.decode() if self.held is UNSET else self.decode(self.held), None
         return self.held
+
+    def part(self) -> Part | None:
+        """What is deferred, as part of a list that other requests may share; None if it is no list."""
+        found = self.get()
+        return (found, 0, len(found)) if isinstance(found, list) else None
 
     def __eq__(self, other: object) -> bool:
         return bool(self.get() == (other.get() if isinstance(other, Deferred) else other))
@@ -155,6 +161,12 @@ class Request(Event, frozen=True, kw_only=True):
     def messages(self) -> list[Any] | None:
         held = self.held_messages
         return held.get() if isinstance(held, Deferred) else held
+
+    @property
+    def part(self) -> Part | None:
+        """The messages without a copy: those before the end of a list that other requests may share."""
+        held = self.held_messages
+        return held.part() if isinstance(held, Deferred) else None if held is None else (held, 0, len(held))
 
     @property
     def tools(self) -> list[Any] | None:

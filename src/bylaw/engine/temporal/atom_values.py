@@ -209,11 +209,13 @@ def _response(atom: StopsFor | Says) -> Read:
 
 def user_texts(response: Response) -> list[str] | None:
     """The user's messages since the model's last answer; None if they are not recorded."""
-    messages = response.request.messages if response.request is not None else None
-    if messages is None:
+    part = response.request.part if response.request is not None else None
+    if part is None:
         return None
     texts: list[str] = []
-    for message in reversed(messages):
+    messages, start, end = part
+    for at in range(end - 1, start - 1, -1):
+        message = messages[at]
         if not isinstance(message, dict) or message.get("role") == "assistant":
             break
         text = text_of(message.get("content")) if message.get("role") == "user" else None
@@ -230,22 +232,3 @@ def text_of(content: Any) -> str | None:
     parts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
     texts = [part for part in parts if isinstance(part, str)]
     return "\n".join(texts) if texts else None
-
-
-def result_ids(response: Response) -> set[str]:
-    """The ids of the results that the request of a response holds."""
-    messages = response.request.messages if response.request is not None else None
-    ids: set[str] = set()
-    for message in messages or ():
-        if not isinstance(message, dict):
-            continue
-        if isinstance(message.get("tool_call_id"), str):
-            ids.add(message["tool_call_id"])
-        content = message.get("content")
-        blocks = content if isinstance(content, list) else ()
-        ids.update(
-            block["tool_use_id"]
-            for block in blocks
-            if isinstance(block, dict) and isinstance(block.get("tool_use_id"), str)
-        )
-    return ids

@@ -16,11 +16,11 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.engine.temporal.atom_values import result_ids
 from bylaw.engine.temporal.frame import RUN_MARK, Clocks, Frame, Position, Tally, elapsed, is_untimed
 from bylaw.engine.temporal.truth import Key, Sigma, all_of
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
 from bylaw.model.events import Response
+from bylaw.model.messages import shown_results
 from bylaw.model.temporal import Window
 from bylaw.model.verdict import EventRef
 
@@ -351,10 +351,11 @@ def mark_seen_results(
     waiting = [one for one in before.unseen if one.run == frame.run]
     if not waiting:
         return before
-    ids = result_ids(response)
+    part = response.request.part if response.request is not None else None
+    shown = None if part is None else shown_results(part)
     table, left = before.seen, tuple(one for one in before.unseen if one.run != frame.run)
     for one in waiting:
-        if ids and one.call_id is not None and one.call_id not in ids:
+        if shown and one.call_id is not None and one.call_id not in shown:
             left = (*left, one)
         else:
             match = Match(one.match.clocks, one.match.sure, one.match.deferred, one.match.place, frame.turn)

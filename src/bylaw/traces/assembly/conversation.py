@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.model.events import Deferred, Locator, Origin, Request, Response, ToolCall, ToolResult, Usage
+from bylaw.model.messages import MessageList, Part
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import Result
 from bylaw.traces.assembly.session_buffer import SessionBuffer, fits_name
@@ -26,6 +27,10 @@ class Prefix(Deferred, eq=False):
         messages, start, end = self.held
         part: list[Any] = messages[start:end]
         return part
+
+    def part(self) -> Part:
+        found: Part = self.held
+        return found
 
 
 class Settings(Struct, frozen=True):
@@ -46,7 +51,7 @@ class Conversation:
         self._buffer = buffer
         self._settings = settings
         self._bounded = bounded
-        self._messages: list[Any] = []
+        self._messages = MessageList()
         self._input_source: Locator | None = None
         """where the first message since the last answer stands"""
         self._whole_input: Deferred | UnsetType | None = UNSET
@@ -79,7 +84,7 @@ class Conversation:
     def add_message(self, message: Any) -> None:
         """A message that later requests show: the model's own, or one that asks for no answer."""
         if self._bounded and len(self._messages) >= 2 * MOST_MESSAGES:
-            self._messages = self._messages[-MOST_MESSAGES:]
+            self._messages = MessageList(self._messages[-MOST_MESSAGES:])
         self._messages.append(message)
 
     def add_input(self, message: Any, source: Locator) -> None:

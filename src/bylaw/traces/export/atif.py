@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import IO, Any
 
 import msgspec
@@ -25,6 +26,7 @@ from bylaw.model.events import (
     ToolResult,
     Usage,
 )
+from bylaw.model.messages import Part, shared_count
 from bylaw.traces.assembly.content import read_arguments, read_content
 from bylaw.traces.assembly.session_buffer import given_arguments
 from bylaw.traces.export.bylaw import LineBuilder, are_strictly_equal, decode_now, has_same_encoding
@@ -86,15 +88,17 @@ class _Trajectory:
     def _add_request(self, number: int, line: Line, event: Request) -> None:
         assert isinstance(line, RequestLine)
         held: dict[str, Any] = {}
-        messages, tools = decode_now(event.held_messages), decode_now(event.held_tools)
+        tools = decode_now(event.held_tools)
         self._model = self._model or event.model
         if tools is not None and self._defines(tools):
             line.tools = UNSET
             held["tools"] = "agent"
-        if messages is not None:
-            shared, new, steps = self._history.next(messages)
+        if (found := self._history.next(event)) is not None:
+            shared, new = found
             line.messages = Raw(msgspec.json.encode(new))
             held["messages"] = shared
+            steps = list(_steps(new, is_copied=not self._history.has_begun))
+            self._history.has_begun = True
             for step in steps[:1]:
                 step.timestamp = _timestamp(event.at)
             self.steps += steps
@@ -356,20 +360,23 @@ class _History:
     """
 
     def __init__(self) -> None:
-        self._messages: list[Any] = []
-        self._has_begun = False
+        self._latest: Part = ([], 0, 0)
+        self.has_begun = False
 
-    def next(self, messages: list[Any]) -> tuple[int, list[Any], list[Step]]:
-        """How many messages the next request shares with the previous one, the new messages, and their steps."""
-        shared = 0
-        for old, new in zip(self._messages, messages, strict=False):
-            if not are_strictly_equal(old, new):
-                break
-            shared += 1
-        added = messages[shared:]
-        steps = list(_steps(added, is_copied=not self._has_begun))
-        self._messages, self._has_begun = messages, True
-        return shared, added, steps
+    def next(self, request: Request) -> tuple[int, list[Any]] | None:
+        """How many messages the next request shares with the previous one, and the new messages; None if it has none.
+
+        Requests of one conversation may share a list: then nothing is compared.
+        """
+        part, before = request.part, self._latest
+        if part is None:
+            return None
+        self._latest, shared = part, shared_count(before, part)
+        messages, start, end = part
+        if not shared:
+            pairs = zip(before[0][before[1] : before[2]], messages[start:end], strict=False)
+            shared = sum(1 for _ in takewhile(lambda pair: are_strictly_equal(*pair), pairs))
+        return shared, messages[start + shared : end]
 
 
 def _steps(messages: list[Any], *, is_copied: bool) -> Iterator[Step]:

@@ -29,6 +29,7 @@ from bylaw.model.events import (
     ToolCall,
     ToolResult,
 )
+from bylaw.model.messages import Part, shared_count
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.conversation import Prefix
 from bylaw.traces.export import open_compressed
@@ -61,16 +62,14 @@ _split = msgspec.json.Decoder(list[Raw]).decode
 
 
 class _WrittenMessages(Struct, eq=False):
-    """The messages of a request that was written, by their hashes, or as a part of a list that only grows."""
+    """The messages of a request that was written, and their hashes if these were needed."""
 
     number: int
     """its line …"""
     order: int
     """… and how many requests were written before it"""
-    keys: list[int] = []
-    grows: list[Any] | None = None
-    start: int = 0
-    end: int = 0
+    held: list[Any] | Deferred | None = None
+    keys: list[int] | None = None
     tools: int | None = None
     """the hash of its tools"""
 
@@ -105,15 +104,14 @@ class Histories:
         shown: _WrittenMessages,
         before: _WrittenMessages | None,
     ) -> None:
+        shown.held = held
+        part, earlier = _growing(held), None if before is None else _growing(before.held)
+        shared = 0 if part is None or earlier is None else shared_count(earlier, part)
+        if before is not None and part is not None and shared:
+            line.follows = (before.number, shared)
+            line.messages = Raw(msgspec.json.encode(part[0][part[1] + shared : part[2]]))
+            return
         if type(held) is Prefix:
-            shown.grows, shown.start, shown.end = held.held
-            # how many messages both requests show, if they are parts of one list
-            is_one = before is not None and before.grows is shown.grows and before.start == shown.start
-            shared = min(before.end, shown.end) - shown.start if before is not None and is_one else 0
-            if before is not None and shared:
-                line.follows = (before.number, shared)
-                line.messages = Raw(msgspec.json.encode(shown.grows[shown.start + shared : shown.end]))
-                return
             line.messages = Raw(msgspec.json.encode(held.get()))
             return
         parts = _parts(held)
@@ -121,9 +119,11 @@ class Histories:
             whole = decode_now(held)
             line.messages = UNSET if whole is None else Raw(msgspec.json.encode(whole))
             return
-        shown.keys = [hash(part) for part in parts]
+        shown.keys = [hash(one) for one in parts]
         count = 0
         if before is not None:
+            if before.keys is None:
+                before.keys = [hash(one) for one in _parts(before.held) or ()]
             for key, known in zip(shown.keys, before.keys, strict=False):
                 if key != known:
                     break
@@ -131,6 +131,14 @@ class Histories:
             if count:
                 line.follows = (before.number, count)
         line.messages = Raw(b"[" + b",".join(parts[count:]) + b"]")
+
+
+def _growing(held: list[Any] | Deferred | None) -> Part | None:
+    """The messages as part of a list that only grows, if they are; they may still be JSON."""
+    if type(held) is SharedMessages:
+        pieces, end = held.held
+        return pieces, 0, end
+    return held.part() if type(held) is Prefix else None
 
 
 def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:
@@ -227,7 +235,8 @@ class PutLine(Protocol):
 class LineBuilder:
     def __init__(self, file: str | None, put: PutLine, *, histories: Histories | None) -> None:
         """`file`: the file in which each line stands at its number; None if lines are stored otherwise. `histories`:
-        requests refer to what earlier ones hold; None if the format stores a conversation once anyway."""
+        requests refer to what earlier ones hold; None if the format stores a conversation once anyway: then `put` adds
+        the messages of requests."""
         self._file = file
         self._histories = histories
         self._put = put
@@ -273,7 +282,7 @@ class LineBuilder:
             self._write(call)
 
     def _write(self, event: Event) -> None:
-        line = line_of(event, self._here, with_messages=self._histories is None)
+        line = line_of(event, self._here, with_messages=False)
         if isinstance(event, Response):
             cast(ResponseLine, line).request = self._link(event)
         elif isinstance(event, Request) and self._histories is not None:

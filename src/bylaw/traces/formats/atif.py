@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from bylaw.model.events import Deferred, Locator, Origin, SessionStart, Usage
+from bylaw.model.messages import MessageList
 from bylaw.traces.assembly.content import AssistantContent
 from bylaw.traces.assembly.conversation import Conversation, Prefix, Settings
 from bylaw.traces.assembly.usage import usage_from_counts
@@ -268,7 +269,7 @@ class OwnAtifReader(RoundTripReader):
             yield own.end.n, own.end.decoded()
 
     def _trajectory_lines(self, found: _Trajectory) -> Iterator[tuple[int, Line]]:
-        messages: list[Any] = []
+        messages = MessageList()
         for slot, place in sorted(_slots(found), key=lambda one: one[0].n):
             line = slot.decoded()
             if isinstance(line, RequestLine):
@@ -284,7 +285,7 @@ class OwnAtifReader(RoundTripReader):
         for below in found.subagent_trajectories or ():
             yield from self._trajectory_lines(below)
 
-    def _fill_request(self, line: RequestLine, slot: Slot, before: list[Any], agent: _Agent) -> list[Any]:
+    def _fill_request(self, line: RequestLine, slot: Slot, before: MessageList, agent: _Agent) -> MessageList:
         """Fill in the messages and tools of a request; returns all messages so far, for the next request."""
         shared, definitions = slot.held.get("messages"), agent.tool_definitions
         deferred: dict[str, Deferred] = {}
@@ -294,7 +295,7 @@ class OwnAtifReader(RoundTripReader):
                 self._copied += shared
                 if self._copied > MOST_COPIED:
                     raise msgspec.ValidationError("requests take over more messages than a conversation has")
-                before = before[:shared]
+                before = MessageList(before[:shared])
             before += new if isinstance(new, list) else []
             deferred["messages"] = Prefix(None, (before, 0, len(before)))
         if "tools" in slot.held and definitions is not None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from bylaw.model.events import Deferred, Event, Locator, Request, ToolCall
+from bylaw.model.messages import MessageList
 from bylaw.traces.assembly.session_buffer import CallLinks
 from bylaw.traces.formats.bylaw.lines import (
     ALL_KINDS,
@@ -182,19 +183,19 @@ class _PendingResponse(Struct):
     """those of the calls that have a line of their own"""
 
 
-def _new_pieces(messages: Any) -> list[Any]:
+def _new_pieces(messages: Any) -> MessageList:
     """The messages of a line, each as JSON; of another format, as values."""
     if isinstance(messages, Deferred):
-        return list(messages.get() or ())
+        return MessageList(messages.get() or ())
     if messages is UNSET:
-        return []
+        return MessageList()
     try:
-        return list(_split(messages))
+        return MessageList(_split(messages))
     except REFUSED:
-        return decode_list(messages) or []
+        return MessageList(decode_list(messages) or ())
 
 
-def _front(count: int, pieces: list[Any]) -> list[Any]:
+def _front(count: int, pieces: MessageList) -> list[Any]:
     return SharedMessages(None, (pieces, count)).get()
 
 
@@ -299,11 +300,11 @@ class CanonicalReader(LineReader):
             return
         if count < len(pieces):  # another branch
             self._copied += count
-            pieces = pieces[:count]
+            pieces = MessageList(pieces[:count])
         pieces += _new_pieces(line.messages)
         line.messages = SharedMessages(None, (pieces, len(pieces)))  # type: ignore[assignment]
 
-    def _pieces(self, base: Request) -> list[Any] | None:
+    def _pieces(self, base: Request) -> MessageList | None:
         """The messages of a request, in a list that the next one can share."""
         held = base.held_messages
         if isinstance(held, SharedMessages):
@@ -311,11 +312,11 @@ class CanonicalReader(LineReader):
             if end == len(pieces):
                 return pieces  # type: ignore[no-any-return]
             self._copied += end
-            return pieces[:end]  # type: ignore[no-any-return]
+            return MessageList(pieces[:end])
         if held is None:
             return None
         if not isinstance(held, Deferred) or held.decode is not decode_list or not isinstance(held.held, Raw):
-            return list(base.messages or ())
+            return MessageList(base.messages or ())
         pieces = _new_pieces(held.held)
         held.decode, held.held = partial(_front, len(pieces)), pieces
         return pieces

@@ -29,6 +29,7 @@ from bylaw.model.events import (
     ToolResult,
     Usage,
 )
+from bylaw.model.messages import Part
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.continuations import MessageSkim
 from bylaw.traces.assembly.sessions import Hints, RecordSummary, carries_history
@@ -295,11 +296,16 @@ class SharedMessages(Deferred, eq=False):
     """
 
     def get(self) -> list[Any]:
+        pieces, _, end = self.part()
+        return pieces[:end]
+
+    def part(self) -> Part:
         pieces, end = self.held
-        for at in range(end):
+        for at in range(pieces.decoded, end):
             if type(pieces[at]) is Raw:
                 pieces[at] = decode_deferred(pieces[at])
-        return pieces[:end]  # type: ignore[no-any-return]
+        pieces.decoded = max(pieces.decoded, end)
+        return pieces, 0, end
 
     def parts(self) -> list[bytes]:
         """The JSON of each message."""

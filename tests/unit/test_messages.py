@@ -1,0 +1,38 @@
+"""Requests that share a list know their results without a search of their own."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from bylaw.model.messages import MessageList, ShownResults, shared_count, shown_results
+
+
+def message(rng: random.Random) -> Any:
+    ids = [f"c{rng.randrange(8)}" for _ in range(rng.randrange(3))]
+    blocks = [{"type": "tool_result", "tool_use_id": one} for one in ids]
+    return rng.choice(
+        [{"role": "user", "content": "hi"}, {"tool_call_id": f"c{rng.randrange(8)}"}, {"content": blocks}, "text", None]
+    )
+
+
+def test_a_part_of_a_shared_list_has_the_same_results_as_a_copy() -> None:
+    for seed in range(300):
+        rng = random.Random(seed)
+        shared = MessageList()
+        for _ in range(rng.randrange(1, 12)):
+            shared += [message(rng) for _ in range(rng.randrange(4))]
+            end = rng.randint(0, len(shared))
+            start = rng.randint(0, end)
+            known, copied = shown_results((shared, start, end)), shown_results((list(shared), start, end))
+            assert isinstance(known, ShownResults)
+            assert bool(known) == bool(copied)
+            assert [f"c{n}" in known for n in range(9)] == [f"c{n}" in copied for n in range(9)]
+            assert None not in known and 3 not in known
+
+
+def test_parts_of_one_list_share_what_both_have() -> None:
+    one = MessageList("abcdef")
+    assert shared_count((one, 0, 4), (one, 0, 6)) == shared_count((one, 0, 6), (one, 0, 4)) == 4
+    assert shared_count((one, 2, 4), (one, 2, 3)) == 1
+    assert shared_count((one, 0, 4), (one, 1, 4)) == shared_count((one, 0, 4), (MessageList("abcdef"), 0, 4)) == 0
