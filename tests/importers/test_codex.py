@@ -454,7 +454,7 @@ def test_scripts_without_an_end_take_linear_time(kind: str) -> None:
         return time.process_time() - began
 
     cost(10)
-    assert cost(2000) < 10 * cost(400) + 0.2
+    assert cost(1500) < 10 * cost(300) + 0.2
 
 
 def test_a_script_that_goes_on_is_judged_when_it_ends() -> None:

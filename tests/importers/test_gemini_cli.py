@@ -70,7 +70,7 @@ def test_going_back_often_takes_linear_time() -> None:
         return time.process_time() - began
 
     cost(10)
-    assert cost(4000) < 10 * cost(800) + 0.2
+    assert cost(2500) < 10 * cost(500) + 0.2
 
 
 def test_a_call_has_only_its_own_result_of_the_message_that_answers_several() -> None:
