@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 from unittest.mock import ANY
 
@@ -12,6 +11,7 @@ import pytest
 from bylaw.errors import InputError
 from bylaw.traces import load_trace
 from tests.importers.support import calls, lines, read, requests, responses, results, story
+from tests.support.timing import cpu_seconds
 
 
 def at(second: int, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -449,9 +449,7 @@ def test_scripts_without_an_end_take_linear_time(kind: str) -> None:
                 "waits": [printed(2, f"w{k - 1}", "Script running with cell ID 7"), wait(2, f"w{k}", "7")],
                 "searches": [event(2, "web_search_end", call_id=f"s{k}", query="x")],
             }[kind]
-        began = time.process_time()
-        read(*rows, DONE)
-        return time.process_time() - began
+        return cpu_seconds(lambda: read(*rows, DONE))
 
     cost(10)
     assert cost(1500) < 10 * cost(300) + 0.2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from bylaw.errors import BylawError
 from bylaw.traces import open_trace
+from tests.support.timing import cpu_seconds
 from tests.support.yaml_files import load_yaml
 
 SHORT, LONG = 500, 4000
@@ -82,13 +83,12 @@ def longer(text: str, count: int) -> Iterator[tuple[str, str]]:
 
 
 def seconds_for(file: Path) -> float:
-    began = time.process_time()
-    try:
-        for _ in open_trace(str(file)):
-            pass
-    except BylawError:
-        pass  # it is no trace any more; that must take no longer either
-    return time.process_time() - began
+    def read() -> None:
+        with suppress(BylawError):  # it may be no trace any more; that must take no longer either
+            for _ in open_trace(str(file)):
+                pass
+
+    return cpu_seconds(read)
 
 
 @pytest.mark.sampled(50)
