@@ -91,7 +91,7 @@ def seconds_for(file: Path) -> float:
     return cpu_seconds(read)
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(97)
 @pytest.mark.parametrize("text", SAMPLES)
 def test_the_time_grows_with_the_length_of_the_file(text: str, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"

@@ -63,7 +63,7 @@ JOBS: dict[str, Callable[[str, Path], object]] = {
 
 
 @pytest.mark.parametrize("turns", [400, pytest.param(5000, marks=pytest.mark.proof)])
-@pytest.mark.parametrize("form", ["chat", "bylaw"])
+@pytest.mark.parametrize("form", ["chat", pytest.param("bylaw", marks=pytest.mark.proof)])
 @pytest.mark.parametrize("job", JOBS)
 def test_the_time_grows_with_the_length_of_the_session(job: str, form: str, turns: int, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(RULES)
