@@ -21,8 +21,10 @@ MOST_LISTS = 4
 """lists of one sample whose items are repeated, those nearest to the top first"""
 ID = re.compile(r'"(?!\d{4}-)([\w:.-]*\d[\w-]*)"')
 FILES = sorted((Path(__file__).parents[1] / "cases/formats").glob("*.yaml"))
+SHORT_RUN = ("gemini-messages-one-a-line",)
+"""samples for `make test`; all others are for `make proof`"""
 SAMPLES = [
-    pytest.param(case["file"], id=case["name"])
+    pytest.param(case["file"], id=case["name"], marks=() if case["name"] in SHORT_RUN else pytest.mark.proof)
     for file in FILES
     for case in load_yaml(file.read_text("utf-8"))
     if isinstance(case.get("file"), str)
@@ -91,7 +93,6 @@ def seconds_for(file: Path) -> float:
     return cpu_seconds(read)
 
 
-@pytest.mark.sampled(97)
 @pytest.mark.parametrize("text", SAMPLES)
 def test_the_time_grows_with_the_length_of_the_file(text: str, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"

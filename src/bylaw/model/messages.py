@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 Part: TypeAlias = tuple[list[Any], int, int]
-"""some messages of a list: the first one, and the one behind the last"""
+"""a list of messages, the position of the first one that is meant, and the position behind the last"""
 _lock = threading.Lock()
 
 

@@ -14,6 +14,7 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces import load_trace, read_trace
 from bylaw.traces.assembly import conversation
 from bylaw.traces.records import lines
+from bylaw.traces.records import problems as problems_module
 from bylaw.traces.records.lines import Elements, scan
 from bylaw.traces.records.problems import Place, Problems, problem_at
 from tests.unit.readers.shapes import problems_of
@@ -209,6 +210,21 @@ def test_many_problems_of_a_long_record_have_their_own_places(indent: int | None
     for order in orders:
         assert reported(raw, order) == alone
     assert (len({one.span.line for one in alone.values() if one.span}) == 1) is (indent is None)
+
+
+def test_problems_of_one_record_do_not_search_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    step = problems_module._next
+
+    def count(text: str, at: int) -> int:
+        nonlocal steps
+        steps += 1
+        return step(text, at)
+
+    monkeypatch.setattr(problems_module, "_next", count)
+    raw = json.dumps({"rows": [{"id": at, "text": "x" * 30} for at in range(900)]}).encode()
+    assert len(reported(raw, [("rows", at, "id") for at in range(900)])) == 900
+    assert 900 < steps < 4 * 900  # a search from the start for each would take 400,000
 
 
 def reported(raw: bytes, paths: Sequence[tuple[str | int, ...]]) -> dict[str, Diagnostic]:

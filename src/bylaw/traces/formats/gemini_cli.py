@@ -136,6 +136,7 @@ class _Log:
 
     def take(self) -> list[_Placed]:
         found, self._messages = list(self._messages.values()), {}
+        self._numbers, self._kept = {}, []
         return found
 
 
