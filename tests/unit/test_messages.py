@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from bylaw.model.messages import MessageList, ShownResults, shared_count, shown_results
+from bylaw.model.messages import EqualParts, MessageList, ShownResults, shared_count, shown_results
 
 
 def message(rng: random.Random) -> Any:
@@ -36,3 +36,18 @@ def test_parts_of_one_list_share_what_both_have() -> None:
     assert shared_count((one, 0, 4), (one, 0, 6)) == shared_count((one, 0, 6), (one, 0, 4)) == 4
     assert shared_count((one, 2, 4), (one, 2, 3)) == 1
     assert shared_count((one, 0, 4), (one, 1, 4)) == shared_count((one, 0, 4), (MessageList("abcdef"), 0, 4)) == 0
+
+
+def test_parts_of_two_lists_that_grow_are_equal_as_copies_are() -> None:
+    for seed in range(300):
+        rng = random.Random(seed)
+        equal, one, other = EqualParts(), MessageList(), MessageList()
+        for _ in range(8):
+            more = [rng.randrange(2) for _ in range(rng.randrange(4))]
+            one += more
+            other += more if rng.random() < 0.9 else [rng.randrange(2) for _ in more]
+            for _ in range(4):
+                end = rng.randint(0, len(one))
+                start = rng.randint(0, min(2, end))
+                parts = (one, start, end), (other, start, rng.choice([end, len(other)]))
+                assert equal(*parts) is (one[start:end] == other[start : parts[1][2]])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import combinations, islice, takewhile
+from itertools import combinations
 from operator import is_
 from typing import Any
 
@@ -22,7 +22,7 @@ from bylaw.diff.columns import Column
 from bylaw.diff.figures import Measures, answer_decisions, figures
 from bylaw.diff.permutation import Labels, labellings
 from bylaw.model.canonical import short_digest
-from bylaw.model.messages import MessageList, Part, shared_count
+from bylaw.model.messages import EqualParts, Part
 from bylaw.text.decisions import Decisions, disagree
 from bylaw.text.figure_places import exchanged
 from bylaw.text.statistics import SEED, Matrix
@@ -125,7 +125,7 @@ def _replay_units(group: Group) -> list[Unit]:
     if len(left.steps) != len(right.steps) or len(left.steps) < 2:
         return []
     pairs = list(zip(left.steps, right.steps, strict=True))
-    last, equal, repeats = _asked(left.steps[-1]), _EqualRequests(), True
+    last, equal, repeats = _asked(left.steps[-1]), EqualParts(), True
     seen: dict[tuple[int, str], list[Part]] = {}
     for b, c in reversed(pairs):  # what a live conversation says differently stays in all later requests
         asked, other = _asked(b), _asked(c)
@@ -161,31 +161,6 @@ def _continues(message: Any) -> bool:
 def _asked(step: Step) -> Part:
     request = step.response.request
     return (None if request is None else request.part) or ([], 0, 0)
-
-
-class _EqualRequests:
-    """Whether requests have equal messages. Lists that requests share are compared once."""
-
-    def __init__(self) -> None:
-        self._alike: dict[tuple[int, int, int, int], tuple[int, Part, Part]] = {}
-        """for two lists and their starts: how many messages are equal; the lists are kept, so that ids stay unique"""
-
-    def __call__(self, one: Part, other: Part) -> bool:
-        left, start, end = one
-        right, begin, _ = other
-        count = end - start
-        if count != other[2] - begin:
-            return False
-        if shared_count(one, other) == count:
-            return True
-        if not isinstance(left, MessageList) and not isinstance(right, MessageList):
-            return left[start:end] == right[begin : begin + count]
-        key = (id(left), start, id(right), begin)
-        known = self._alike.get(key)
-        if known is None:
-            pairs = zip(islice(left, start, None), islice(right, begin, None), strict=False)
-            known = self._alike[key] = (sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), one, other)
-        return count <= known[0]
 
 
 def _turn(recording: Recording, step: Step, context: Context | None) -> Recording:

@@ -65,6 +65,32 @@ def shared_count(one: Part, other: Part) -> int:
     return min(one[2], other[2]) - one[1] if is_one else 0
 
 
+class EqualParts:
+    """Whether parts of lists have equal messages. Lists that requests share are compared once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int, int], tuple[int, bool, Part, Part]] = {}
+        """for two lists and their starts: how many messages are equal so far, and whether the next ones differ; the
+        lists are kept, so that ids stay unique"""
+
+    def __call__(self, one: Part, other: Part) -> bool:
+        (left, start, end), (right, begin, _) = one, other
+        count = end - start
+        if count != other[2] - begin:
+            return False
+        if shared_count(one, other) == count:
+            return True
+        if not isinstance(left, MessageList) and not isinstance(right, MessageList):
+            return left[start:end] == right[begin : begin + count]
+        key = (id(left), start, id(right), begin)
+        equal, differs, *_ = self._known.get(key, (0, False))
+        while equal < count and not differs:  # no further: later messages may still be JSON
+            differs = left[start + equal] != right[begin + equal]
+            equal += not differs
+        self._known[key] = (equal, differs, one, other)
+        return count <= equal
+
+
 def shown_results(part: Part) -> ShownResults | set[str]:
     """The calls whose results these messages have; it is false if there are none."""
     messages, start, end = part
