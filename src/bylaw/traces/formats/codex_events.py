@@ -51,9 +51,9 @@ class EndedCall(Struct, frozen=True):
 
     @property
     def signature(self) -> bytes | None:
-        """The arguments that are the same in the event and in the list of a script; None if these do not say."""
+        """The arguments that the event and the list of a script record alike; None if one of them has another form."""
         if not isinstance(self.arguments, dict) or key_of(self.name) == "web_search":
-            return None  # one of the two is recorded in another form
+            return None
         is_command = "cmd" in self.arguments
         return canonical_json(self.arguments["cmd"] if is_command else self.arguments)
 

@@ -29,7 +29,7 @@ _SCRIPTS = ("exec", "js_repl")
 _MOST_CALLS = 1 << 16
 """calls that are remembered, so that events about their end are recognized"""
 _MOST_OPEN = 32
-"""scripts that have not ended; each event may belong to any of them"""
+"""the most open scripts that are followed: each event may belong to any of them, so it is compared with all"""
 _USED_TOOL = re.compile(
     r"\btools\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.\s*)?\[\s*(?:\"([^\"\\]+)\"|'([^'\\]+)')\s*\])"
 )
@@ -45,7 +45,10 @@ _UNORDERED_HELP = "here the result of `{}`; rules that depend on such an order a
 
 
 class _Unmatched(Struct):
-    """Calls of a script in one of two records, the event log and the lists in its outputs, until the other has them."""
+    """Calls of a script that only one of two records has so far.
+
+    The two records are the event log, and the lists in the outputs of the script.
+    """
 
     calls: dict[str, OrderedDict[bytes | None, deque[str]]] = {}
     """the ids of calls, by tool and signature"""
@@ -56,12 +59,13 @@ class _Unmatched(Struct):
         self.count += 1
 
     def take(self, call: EndedCall) -> str | None:
-        """The id of a call that may be this one in the other record; it is removed."""
+        """Remove a call that may be the same one, and return its id; None if there is none."""
         alike = self.calls.get(key_of(call.name))
         if not alike:
             return None
-        wanted = call.signature
-        signature = wanted if wanted in alike else next(iter(alike)) if wanted is None else None
+        signature = call.signature
+        if signature not in alike:  # without a signature, a call may be the same as any other of its tool
+            signature = next(iter(alike)) if signature is None else None
         if (ids := alike.get(signature)) is None:
             return None
         call_id = ids.popleft()
@@ -86,7 +90,7 @@ class _Script(Struct, eq=False):
     call_ids: list[str] = []
     """the call that started it, and those that wait for it"""
     cells: list[str] = []
-    """the ids that Codex gave it while it went on"""
+    """the ids that Codex gave it while it ran on; a `wait` call refers to one of them"""
     found: _Unmatched = field(default_factory=_Unmatched)
     """calls that an event recorded while it ran, and that no output lists so far"""
     listed: _Unmatched = field(default_factory=_Unmatched)
@@ -95,6 +99,7 @@ class _Script(Struct, eq=False):
     """the tools of the calls that are known"""
 
     def is_too_large(self) -> bool:
+        """Whether it takes more memory than one script may."""
         return len(self.call_ids) > MOST_RECENT or max(self.found.count, self.listed.count) > _MOST_CALLS
 
     def accounts_for_calls(self) -> bool:
@@ -127,10 +132,11 @@ class EventLogReader(AssemblingReader, ABC):
         self._results: deque[tuple[float | None, str]] = deque(maxlen=MOST_RECENT)
         """the times and the tools of the latest results"""
         self._unjudged: list[_Script] = []
+        """scripts of which it is not decided yet whether calls may be missing"""
         self._scripts: dict[str, _Script] = {}
         """unjudged scripts, by the calls that started them and those that wait for them"""
         self._running: dict[str, _Script] = {}
-        """unjudged scripts that went on, by the ids that Codex gave them"""
+        """unjudged scripts that ran on after their first output, by the ids that Codex gave them"""
         self._reported: set[str] = set()
 
     @abstractmethod
@@ -241,7 +247,7 @@ class EventLogReader(AssemblingReader, ABC):
             if (same := script.listed.take(ended)) is not None:
                 self._add_end(record, same, ended)
                 return
-            script.found.add(ended, "")
+            script.found.add(ended, "")  # only whether it was found matters, not its id
         end = moment(recorded_at(record))[0]
         start = None if end is None or ended.seconds is None else end - ended.seconds
         call_id = ended.id or f"event {len(self._calls)}"
@@ -292,7 +298,7 @@ class EventLogReader(AssemblingReader, ABC):
             self._give_up(script)
 
     def _give_up(self, script: _Script) -> None:
-        """Look no longer for the calls of a script, so that no file makes reading slow."""
+        """Stop following a script and report that calls may be missing, to bound the memory and the time of reading."""
         self._forget(script)
         self._after(partial(self._lack_calls, script.source, _UNRECORDED.format(script.tool)))
 

@@ -94,8 +94,9 @@ class _Log:
         """by their ids, or by their number if they have none"""
         self._count = 0
         self._numbers: dict[str | int, int] = {}
-        self._kept: list[str | int] = []
-        """the messages that were not taken back, in their order"""
+        """when each message was first seen, as a count of messages"""
+        self._rewindable: list[str | int] = []
+        """the messages that no rewind has reached yet, oldest first, so that each is looked at by one rewind only"""
 
     def add(self, record: Record) -> None:
         value = record.value
@@ -121,22 +122,22 @@ class _Log:
             new = _Placed(_rewritten(known.message, new.message), place.record, place.path)
         else:
             self._numbers[key] = self._count
-            self._kept.append(key)
+            self._rewindable.append(key)
         self._messages[key] = new
 
     def _rewind(self, to: str | None) -> None:
-        """Take back a message and all after it, except those with calls."""
+        """Remove a message and all later ones. Those with calls stay, because the calls were made."""
         if to is None or to not in self._messages:
             return
         first = self._numbers[to]
-        while self._kept and self._numbers[self._kept[-1]] >= first:
-            key = self._kept.pop()
+        while self._rewindable and self._numbers[self._rewindable[-1]] >= first:
+            key = self._rewindable.pop()
             if not _has_calls(self._messages[key].message):
                 del self._messages[key]
 
     def take(self) -> list[_Placed]:
         found, self._messages = list(self._messages.values()), {}
-        self._numbers, self._kept = {}, []
+        self._numbers, self._rewindable = {}, []
         return found
 
 

@@ -21,8 +21,8 @@ MOST_COUNTED = 1000
 MOST_LISTED = 1000
 EXCERPT = 160
 """characters of a long line that a problem shows"""
-_LONG = 1 << 14
-"""bytes of a record in which places that were found are remembered"""
+_LONG_RECORD = 1 << 14
+"""bytes of a record from which its decoded text is stored until the next one, in case it has more problems"""
 _SPACE = re.compile(r"[ \t\n\r]*")
 Path: TypeAlias = tuple[str | int, ...]
 _value_end = json.JSONDecoder(strict=False).raw_decode
@@ -73,8 +73,8 @@ class Problems:
         self._left = 0
         """errors beyond MOST_ERRORS"""
         self._listed: list[Diagnostic] = []
-        self._text: _Text | None = None
-        """the latest long record with a problem"""
+        self._latest: _RecordText | None = None
+        """the latest long record that had a problem"""
 
     @property
     def failed(self) -> bool:
@@ -107,7 +107,7 @@ class Problems:
 
     def settle(self) -> None:
         """Raises InputError if there are errors."""
-        self._text = None
+        self._latest = None
         if self._errors:
             if self._first_left is None:
                 raise InputError(self._errors)
@@ -130,15 +130,15 @@ class Problems:
     ) -> None:
         """A problem with the value at `path` of a record that is valid JSON."""
         is_warning = self.skip_bad or details.get("severity") == "warning"
-        if is_warning and len(self._listed) >= MOST_LISTED:
+        if is_warning and len(self._listed) >= MOST_LISTED:  # only counted, so its place need not be found
             self.skipped += details.get("severity") != "warning"
             self.unlisted += 1
             return
-        text = self._text
-        if text is None or text.raw is not raw:
-            text = _Text(raw, raw.decode(errors="replace"))
-            self._text = text if len(raw) > _LONG else None
-        self.add(problem_at(self.file, place, text, text.locate(path), **details))
+        record = self._latest
+        if record is None or record.raw is not raw:
+            record = _RecordText(raw, raw.decode(errors="replace"))
+            self._latest = record if len(raw) > _LONG_RECORD else None
+        self.add(problem_at(self.file, place, record, record.locate(path), **details))
 
     def warn(
         self,
@@ -174,17 +174,21 @@ class Problems:
             self.unlisted += 1
 
 
-class _Text(Struct):
-    """The text of a record, with the places that were found in it: one record may be a file with many problems."""
+class _RecordText(Struct):
+    """The text of a record, with a cache of the offsets that were found in it.
+
+    A whole file may be one record with thousands of problems. Without the cache, each one would be searched for from
+    the start.
+    """
 
     raw: bytes
     text: str
     values: dict[Path, int] = {}
     """the offsets of values, by their paths"""
     elements: dict[Path, tuple[int, int]] = {}
-    """for each list, by its path, the last element that was found: its index and its offset"""
+    """by the path of a list: the index and the offset of the element that was found last"""
     line: tuple[int, int, int] = (0, 0, -1)
-    """the last line that was found"""
+    """the line that was found last: its number from 0, its start and its end"""
 
     def locate(self, path: Path) -> int:
         """Offset of the value at `path`, or of the deepest part of the path that exists."""
@@ -192,24 +196,31 @@ class _Text(Struct):
         try:
             at = _skip_space(text, 0)
             for depth, step in enumerate(path):
-                above, whole = path[:depth], path[: depth + 1]
-                found = self.values.get(whole)
+                parent, current = path[:depth], path[: depth + 1]
+                found = self.values.get(current)
                 if found is None and isinstance(step, str):
                     found = _member(text, at, step)
                 elif found is None and isinstance(step, int):
-                    index, start = self.elements.get(above, (-1, at))
-                    found = _element(text, at, step) if index < 0 or step < index else _later(text, start, step - index)
+                    index, start = self.elements.get(parent, (-1, at))
+                    if 0 <= index <= step:
+                        found = _skip_elements(text, start, step - index)
+                    else:
+                        found = _element(text, at, step)
                     if found is not None:
-                        self.elements[above] = (step, found)
+                        self.elements[parent] = (step, found)
                 if found is None:
                     break
-                self.values[whole] = at = found
-        except (IndexError, ValueError, RecursionError):  # repaired, or nested too deeply to be walked
+                self.values[current] = at = found
+        except (
+            IndexError,
+            ValueError,
+            RecursionError,
+        ):  # repaired JSON, or too deeply nested for the decoder
             return 0
         return at
 
     def line_at(self, offset: int) -> tuple[int, int, int]:
-        """The line that holds an offset: its number from 0, its start and its end."""
+        """The line around an offset: its number from 0, its start and its end."""
         number, start, end = self.line
         if start <= offset <= end:
             return self.line
@@ -225,12 +236,12 @@ class _Text(Struct):
 def problem_at(
     file: str,
     place: int | Place,
-    text: str | _Text,
+    text: str | _RecordText,
     offset: int,
     **details: Unpack[Details],
 ) -> Diagnostic:
     """A problem at a character of a record, with the part of its line around it."""
-    record = _Text(b"", text) if isinstance(text, str) else text
+    record = _RecordText(b"", text) if isinstance(text, str) else text
     offset = min(offset, len(record.text))
     (newlines, start, end), first = record.line_at(offset), placed(place)
     line, column = first.line + newlines, offset - start + (1 if newlines else first.column)
@@ -267,11 +278,11 @@ def _element(text: str, at: int, index: int) -> int | None:
     if text[at] != "[":
         return None
     at = _skip_space(text, at + 1)
-    return None if text[at] == "]" else _later(text, at, index)
+    return None if text[at] == "]" else _skip_elements(text, at, index)
 
 
-def _later(text: str, at: int, count: int) -> int | None:
-    """The element of a list so many places after the one that starts at `at`."""
+def _skip_elements(text: str, at: int, count: int) -> int | None:
+    """The start of the element `count` places after the one that starts at `at`; None if the list ends before."""
     while count:
         at = _next(text, at)
         if text[at] == "]":

@@ -15,9 +15,9 @@ from bylaw.traces.assembly.content import EVERYTHING, AssistantContent
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, has_same_arguments
 
 _MOST_WAITING = 256
-"""calls that one tool's span may be; older ones have no span"""
+"""the most open calls that are compared with a tool's span; older ones are taken to have no span"""
 _MOST_NAMES = 100
-"""tools that a call names as unordered; if there are more, it may be any"""
+"""the most tools in `unordered`; if there are more, it is `*`, which means any tool"""
 
 
 class Turn(Struct, eq=False):
@@ -65,6 +65,7 @@ class IssuedCall(Struct, eq=False):
     turn: Turn
     number: int
     has_id: bool
+    """whether the answer gives it an id; `claim` may add one later"""
     taken: bool = False
 
     @property
@@ -189,25 +190,32 @@ def mark_unordered(steps: list[Turn | Run]) -> list[Run]:
 
 def _compare_runs(runs: list[Run]) -> list[Run]:
     over = [run for run in runs if run.is_over]
-    names = Counter(run.tool.name for run in over)
-    loose = Counter(run.tool.name for run in over if run.span.end is None)
-    ends: dict[float, Counter[str]] = {}
+    results = Counter(run.tool.name for run in over)
+    untimed = Counter(run.tool.name for run in over if run.span.end is None)
+    by_end: dict[float, Counter[str]] = {}
     for run in over:
-        ends.setdefault(run.ended, Counter())[run.tool.name] += 1
+        by_end.setdefault(run.ended, Counter())[run.tool.name] += 1
     for run in runs:
-        # Without a start nothing is known: an answer that holds the call says when it was issued, not when it ran.
-        is_over, groups = run.is_over, [(names, run.is_over)]
-        if run.span.start is not None:
-            groups = [(ends.get(run.when, Counter()), is_over and run.ended == run.when)]
-            groups.append((loose, is_over and run.span.end is None))
+        is_over = run.is_over
+        if run.span.start is None:  # nothing is known: an answer says when the call was issued, not when it ran
+            groups = [(results, is_over)]
+        else:
+            groups = [
+                (by_end.get(run.when, Counter()), is_over and run.ended == run.when),
+                (untimed, is_over and run.span.end is None),
+            ]
         run.unordered = _other_names(groups, run.tool.name)
     return [run for run in runs if run.unordered]
 
 
 def _other_names(groups: Sequence[tuple[Counter[str], bool]], own: str) -> tuple[str, ...]:
-    """The tools of the runs in these groups. The flag says whether the group counts a run that is left out."""
+    """The tools of the other runs in the groups, where a run of the tool `own` asks.
+
+    A group counts runs by tool. Its flag says whether the run that asks is counted too.
+    """
+    # two more than allowed: enough to see that there are too many, even if `own` is one of them
     found = {name for group, _ in groups for name in islice(group, _MOST_NAMES + 2) if name != own}
     if len(found) > _MOST_NAMES:
         return EVERYTHING
-    has_twin = any(group[own] > counts_run for group, counts_run in groups)
-    return tuple(sorted({*found, own} if has_twin else found))
+    has_other_run = any(group[own] > counts_asking for group, counts_asking in groups)
+    return tuple(sorted({*found, own} if has_other_run else found))

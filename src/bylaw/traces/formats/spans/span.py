@@ -261,7 +261,7 @@ _MOST_LITERAL = 1 << 16
 """characters of a value in Python's notation"""
 _NO_LITERAL = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, msgspec.MsgspecError)
 _ESCAPED = re.compile(r"""(?:[^\\]|\\[\\'"nrtxuU])*""")
-"""text with no other escapes than those of `repr`; Python would warn about others on standard error"""
+"""text that has only the escapes that `repr` writes; `ast.parse` prints a warning to standard error for others"""
 _MCP = frozenset(("content", "isError", "is_error", "structuredContent", "_meta"))
 
 
