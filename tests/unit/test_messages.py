@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from bylaw.model.messages import EqualParts, MessageList, ShownResults, shared_count, shown_results
+from bylaw.model.messages import MessageList, ShownResults, SliceComparison, shared_count, shown_results
 
 
 def message(rng: random.Random) -> Any:
@@ -16,7 +16,7 @@ def message(rng: random.Random) -> Any:
     )
 
 
-def test_a_part_of_a_shared_list_has_the_same_results_as_a_copy() -> None:
+def test_a_slice_of_a_shared_list_has_the_same_results_as_a_copy() -> None:
     for seed in range(300):
         rng = random.Random(seed)
         shared = MessageList()
@@ -31,17 +31,17 @@ def test_a_part_of_a_shared_list_has_the_same_results_as_a_copy() -> None:
             assert None not in known and 3 not in known
 
 
-def test_parts_of_one_list_share_what_both_have() -> None:
+def test_slices_of_one_list_share_what_both_have() -> None:
     one = MessageList("abcdef")
     assert shared_count((one, 0, 4), (one, 0, 6)) == shared_count((one, 0, 6), (one, 0, 4)) == 4
     assert shared_count((one, 2, 4), (one, 2, 3)) == 1
     assert shared_count((one, 0, 4), (one, 1, 4)) == shared_count((one, 0, 4), (MessageList("abcdef"), 0, 4)) == 0
 
 
-def test_parts_of_two_lists_that_grow_are_equal_as_copies_are() -> None:
+def test_slices_of_two_growing_lists_are_equal_as_copies_are() -> None:
     for seed in range(300):
         rng = random.Random(seed)
-        equal, one, other = EqualParts(), MessageList(), MessageList()
+        compared, one, other = SliceComparison(), MessageList(), MessageList()
         for _ in range(8):
             more = [rng.randrange(2) for _ in range(rng.randrange(4))]
             one += more
@@ -49,5 +49,5 @@ def test_parts_of_two_lists_that_grow_are_equal_as_copies_are() -> None:
             for _ in range(4):
                 end = rng.randint(0, len(one))
                 start = rng.randint(0, min(2, end))
-                parts = (one, start, end), (other, start, rng.choice([end, len(other)]))
-                assert equal(*parts) is (one[start:end] == other[start : parts[1][2]])
+                slices = (one, start, end), (other, start, rng.choice([end, len(other)]))
+                assert compared.are_equal(*slices) is (one[start:end] == other[start : slices[1][2]])

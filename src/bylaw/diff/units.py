@@ -22,7 +22,7 @@ from bylaw.diff.columns import Column
 from bylaw.diff.figures import Measures, answer_decisions, figures
 from bylaw.diff.permutation import Labels, labellings
 from bylaw.model.canonical import short_digest
-from bylaw.model.messages import EqualParts, Part
+from bylaw.model.messages import MessageSlice, SliceComparison
 from bylaw.text.decisions import Decisions, disagree
 from bylaw.text.figure_places import exchanged
 from bylaw.text.statistics import SEED, Matrix
@@ -125,19 +125,20 @@ def _replay_units(group: Group) -> list[Unit]:
     if len(left.steps) != len(right.steps) or len(left.steps) < 2:
         return []
     pairs = list(zip(left.steps, right.steps, strict=True))
-    last, equal, repeats = _asked(left.steps[-1]), EqualParts(), True
-    seen: dict[tuple[int, str], list[Part]] = {}
+    last, are_equal, repeats = _request_messages(left.steps[-1]), SliceComparison().are_equal, True
+    seen: dict[tuple[int, str], list[MessageSlice]] = {}
     for b, c in reversed(pairs):  # what a live conversation says differently stays in all later requests
-        asked, other = _asked(b), _asked(c)
+        asked, other = _request_messages(b), _request_messages(c)
         messages, start, end = asked
-        if start == end or not equal(asked, other) or _continues(messages[start]):
+        if start == end or not are_equal(asked, other) or _continues(messages[start]):
             return []
         alike = seen.setdefault((end - start, short_digest(messages[end - 1])), [])
-        if any(equal(asked, one) for one in alike[:MOST_REPLAYED]) or len(alike) > MOST_REPLAYED:
+        if any(are_equal(asked, one) for one in alike[:MOST_REPLAYED]) or len(alike) > MOST_REPLAYED:
             return []  # equal requests one after the other do not record what was said before, which may differ
         alike.append(asked)
-        end_there = last[1] + end - start
-        repeats = repeats and end_there <= last[2] and equal((last[0], last[1], end_there), asked)
+        last_messages, last_start, last_end = last
+        front_end = last_start + end - start
+        repeats = repeats and front_end <= last_end and are_equal((last_messages, last_start, front_end), asked)
     context = left.context if repeats else None
     return [
         Unit(group, [_turn(left, b, context)], [_turn(right, c, context)], is_turn=True, repeats=repeats)
@@ -158,9 +159,9 @@ def _continues(message: Any) -> bool:
     return isinstance(message, dict) and message.get("role") in ("tool", "function")
 
 
-def _asked(step: Step) -> Part:
+def _request_messages(step: Step) -> MessageSlice:
     request = step.response.request
-    return (None if request is None else request.part) or ([], 0, 0)
+    return (None if request is None else request.message_slice) or ([], 0, 0)
 
 
 def _turn(recording: Recording, step: Step, context: Context | None) -> Recording:

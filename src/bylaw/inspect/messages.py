@@ -116,13 +116,13 @@ class Histories:
 
     def new_input(self, request: Request | None, *, all: bool = False) -> Input:
         """The messages a request adds, or all of them. Decodes messages, so call it only for what is shown."""
-        part = None if request is None else request.part
-        if request is None or part is None or part[1] == part[2]:
+        now = None if request is None else request.message_slice
+        if request is None or now is None or now[1] == now[2]:
             return Input()
-        messages, start, end = part
+        messages, start, end = now
         run = self._runs.get(request.origin, _Run())
-        before = (None if all or run.request is None else run.request.part) or ([], 0, 0)
-        repeated = shared_count(before, part)
+        before = (None if all or run.request is None else run.request.message_slice) or ([], 0, 0)
+        repeated = shared_count(before, now)
         repeated = repeated or _count_repeated(before[0][before[1] : before[2]], messages[start:end])
         added = [read_message(message) for message in messages[start + repeated : end]]
         shown = added if all else _drop_echoes(added, run)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from msgspec import UNSET, Struct
 
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.messages import Part
+from bylaw.model.messages import MessageSlice
 
 
 class Locator(Struct, frozen=True, gc=False):
@@ -56,8 +56,8 @@ class Deferred(Struct, eq=False):
             self.held, self.decode = self.decode() if self.held is UNSET else self.decode(self.held), None
         return self.held
 
-    def part(self) -> Part | None:
-        """What is deferred, as part of a list that other requests may share; None if it is no list."""
+    def message_slice(self) -> MessageSlice | None:
+        """The decoded messages, as a slice of a list that other requests may share; None if this is no list."""
         found = self.get()
         return (found, 0, len(found)) if isinstance(found, list) else None
 
@@ -163,10 +163,12 @@ class Request(Event, frozen=True, kw_only=True):
         return held.get() if isinstance(held, Deferred) else held
 
     @property
-    def part(self) -> Part | None:
-        """The messages without a copy: those before the end of a list that other requests may share."""
+    def message_slice(self) -> MessageSlice | None:
+        """The same as `messages`, but without a copy: a slice of a list that other requests may share."""
         held = self.held_messages
-        return held.part() if isinstance(held, Deferred) else None if held is None else (held, 0, len(held))
+        if isinstance(held, Deferred):
+            return held.message_slice()
+        return None if held is None else (held, 0, len(held))
 
     @property
     def tools(self) -> list[Any] | None:
@@ -190,7 +192,7 @@ class ToolCall(Event, frozen=True, kw_only=True):
     group: str | int | None = None
     """calls with the same group were issued in parallel"""
     unordered: tuple[str, ...] = ()
-    """tools with a result of which the format does not say whether it came before this call or after it; `*`: any"""
+    """tools whose results may have come before this call or after it: the order is not recorded; `*`: any tool"""
 
 
 class ToolResult(Event, frozen=True, kw_only=True):

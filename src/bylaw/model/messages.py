@@ -1,4 +1,8 @@
-"""The messages of requests, and the results in them. Requests of one conversation share a list that only grows."""
+"""Lists of messages that the requests of one conversation share.
+
+Each request repeats the messages of the one before and adds some. A request therefore holds a slice of one growing list
+instead of a copy: n turns take memory and time in proportion to n, not to its square.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +11,45 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-Part: TypeAlias = tuple[list[Any], int, int]
-"""a list of messages, the position of the first one that is meant, and the position behind the last"""
+MessageSlice: TypeAlias = tuple[list[Any], int, int]
+"""a list of messages, and the start and the end of a slice of it: `messages[start:end]` without the copy"""
 _lock = threading.Lock()
 
 
 class MessageList(list[Any]):
-    """Messages that requests share, each up to another length.
+    """The messages of a conversation, which its requests share, with an index of the tool results in them.
 
-    INVARIANT: it is only appended to. So it is known where its results are, and no request needs a search of its own.
+    INVARIANT: messages are only appended, so the index stays valid and each message is indexed once.
     """
 
-    __slots__ = ("_places", "_read", "decoded")
+    __slots__ = ("_indexed", "_places", "decoded")
 
     def __init__(self, messages: Any = ()) -> None:
         super().__init__(messages)
         self.decoded = 0
-        """how many are values, where the others may still be JSON"""
-        self._read = 0
-        """how many were searched for results"""
+        """how many messages at the front are decoded; later ones may still be JSON"""
+        self._indexed = 0
+        """how many messages at the front are indexed"""
         self._places: dict[str | None, list[int]] = {}
-        """the positions of results, by their calls; those of all results for None"""
+        """the positions of messages with a result, by the id of its call; under None, those of all results"""
 
     def places(self, call_id: str | None, end: int) -> list[int]:
-        """Where results of a call are, or of any call, among so many messages and maybe behind these."""
-        if self._read < end:
+        """The positions of messages with a result of the call, or of any call if it is None, in ascending order.
+
+        Messages before `end` are indexed first. The positions may include later ones.
+        """
+        if self._indexed < end:
             with _lock:
-                while self._read < end:
-                    ids = dict.fromkeys(result_ids_in(self[self._read]))
+                while self._indexed < end:
+                    ids = dict.fromkeys(result_ids_in(self[self._indexed]))
                     for one in (None, *ids) if ids else ():
-                        self._places.setdefault(one, []).append(self._read)
-                    self._read += 1
+                        self._places.setdefault(one, []).append(self._indexed)
+                    self._indexed += 1
         return self._places.get(call_id, [])
 
 
 class ShownResults:
-    """The calls whose results a part of a shared list has."""
+    """The ids of the calls whose results are in a slice of a shared list: a set that is computed only when asked."""
 
     def __init__(self, messages: MessageList, start: int, end: int) -> None:
         self._messages, self._start, self._end = messages, start, end
@@ -59,48 +66,48 @@ class ShownResults:
         return at > 0 and places[at - 1] >= self._start
 
 
-def shared_count(one: Part, other: Part) -> int:
-    """How many messages both have, if they are parts of one list; 0 if that is not known without comparing them."""
-    is_one = one[0] is other[0] and one[1] == other[1]
-    return min(one[2], other[2]) - one[1] if is_one else 0
+def shared_count(one: MessageSlice, other: MessageSlice) -> int:
+    """How many messages both begin with, if they are slices of the same list; 0 if messages must be compared."""
+    is_same_list = one[0] is other[0] and one[1] == other[1]
+    return min(one[2], other[2]) - one[1] if is_same_list else 0
 
 
-class EqualParts:
-    """Whether parts of lists have equal messages. Lists that requests share are compared once."""
+class SliceComparison:
+    """Compares slices of message lists. Two lists that many requests share are compared only once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int, int, int], tuple[int, bool, Part, Part]] = {}
-        """for two lists and their starts: how many messages are equal so far, and whether the next ones differ; the
-        lists are kept, so that ids stay unique"""
+        self._known: dict[tuple[int, int, int, int], tuple[int, bool, MessageSlice, MessageSlice]] = {}
+        """by the ids and starts of two lists: how many messages are known equal, and whether the next ones differ.
+        The slices are stored too, since the id of a list is unique only while the list is alive."""
 
-    def __call__(self, one: Part, other: Part) -> bool:
-        (left, start, end), (right, begin, _) = one, other
+    def are_equal(self, one: MessageSlice, other: MessageSlice) -> bool:
+        (left, start, end), (right, other_start, other_end) = one, other
         count = end - start
-        if count != other[2] - begin:
+        if count != other_end - other_start:
             return False
         if shared_count(one, other) == count:
             return True
         if not isinstance(left, MessageList) and not isinstance(right, MessageList):
-            return left[start:end] == right[begin : begin + count]
-        key = (id(left), start, id(right), begin)
+            return left[start:end] == right[other_start:other_end]
+        key = (id(left), start, id(right), other_start)
         equal, differs, *_ = self._known.get(key, (0, False))
-        while equal < count and not differs:  # no further: later messages may still be JSON
-            differs = left[start + equal] != right[begin + equal]
+        while equal < count and not differs:  # not beyond the slices: later messages may still be JSON
+            differs = left[start + equal] != right[other_start + equal]
             equal += not differs
         self._known[key] = (equal, differs, one, other)
         return count <= equal
 
 
-def shown_results(part: Part) -> ShownResults | set[str]:
-    """The calls whose results these messages have; it is false if there are none."""
-    messages, start, end = part
+def shown_results(shown: MessageSlice) -> ShownResults | set[str]:
+    """The ids of the calls whose results are in these messages; false if there are none."""
+    messages, start, end = shown
     if isinstance(messages, MessageList):
         return ShownResults(messages, start, end)
     return {call_id for message in messages[start:end] for call_id in result_ids_in(message)}
 
 
 def result_ids_in(message: Any) -> Iterator[str]:
-    """The calls whose results a message has."""
+    """The ids of the calls whose results are in a message."""
     if not isinstance(message, dict):
         return
     if isinstance(message.get("tool_call_id"), str):

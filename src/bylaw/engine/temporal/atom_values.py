@@ -209,11 +209,11 @@ def _response(atom: StopsFor | Says) -> Read:
 
 def user_texts(response: Response) -> list[str] | None:
     """The user's messages since the model's last answer; None if they are not recorded."""
-    part = response.request.part if response.request is not None else None
-    if part is None:
+    asked = response.request.message_slice if response.request is not None else None
+    if asked is None:
         return None
     texts: list[str] = []
-    messages, start, end = part
+    messages, start, end = asked
     for at in range(end - 1, start - 1, -1):
         message = messages[at]
         if not isinstance(message, dict) or message.get("role") == "assistant":

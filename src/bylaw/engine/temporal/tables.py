@@ -351,8 +351,8 @@ def mark_seen_results(
     waiting = [one for one in before.unseen if one.run == frame.run]
     if not waiting:
         return before
-    part = response.request.part if response.request is not None else None
-    shown = None if part is None else shown_results(part)
+    messages = response.request.message_slice if response.request is not None else None
+    shown = None if messages is None else shown_results(messages)
     table, left = before.seen, tuple(one for one in before.unseen if one.run != frame.run)
     for one in waiting:
         if shown and one.call_id is not None and one.call_id not in shown:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.model.events import Deferred, Locator, Origin, Request, Response, ToolCall, ToolResult, Usage
-from bylaw.model.messages import MessageList, Part
+from bylaw.model.messages import MessageList, MessageSlice
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import Result
 from bylaw.traces.assembly.session_buffer import SessionBuffer, fits_name
@@ -18,18 +18,18 @@ MOST_MESSAGES = 10_000
 
 
 class Prefix(Deferred, eq=False):
-    """Part of a list of messages that keeps growing: `held` is the list, the start of the part, and its end.
+    """A slice of a list of messages that keeps growing: `held` is the list, and the start and the end of the slice.
 
-    A thousand turns of one conversation share its list. `get` does not keep the part, or memory would be quadratic.
+    A thousand turns of one conversation share its list. `get` does not store its copy, or memory would be quadratic.
     """
 
     def get(self) -> list[Any]:
         messages, start, end = self.held
-        part: list[Any] = messages[start:end]
-        return part
+        copied: list[Any] = messages[start:end]
+        return copied
 
-    def part(self) -> Part:
-        found: Part = self.held
+    def message_slice(self) -> MessageSlice:
+        found: MessageSlice = self.held
         return found
 
 

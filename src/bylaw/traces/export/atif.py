@@ -26,7 +26,7 @@ from bylaw.model.events import (
     ToolResult,
     Usage,
 )
-from bylaw.model.messages import Part, shared_count
+from bylaw.model.messages import MessageSlice, shared_count
 from bylaw.traces.assembly.content import read_arguments, read_content
 from bylaw.traces.assembly.session_buffer import given_arguments
 from bylaw.traces.export.bylaw import LineBuilder, are_strictly_equal, decode_now, has_same_encoding
@@ -360,19 +360,20 @@ class _History:
     """
 
     def __init__(self) -> None:
-        self._latest: Part = ([], 0, 0)
+        self._latest: MessageSlice = ([], 0, 0)
         self.has_begun = False
 
     def next(self, request: Request) -> tuple[int, list[Any]] | None:
-        """How many messages the next request shares with the previous one, and the new messages; None if it has none.
+        """How many messages the next request shares with the previous one, and the new messages.
 
-        Requests of one conversation may share a list: then nothing is compared.
+        None if the messages of the request are not recorded. Messages are compared only if both requests do not hold
+        slices of the same list.
         """
-        part, before = request.part, self._latest
-        if part is None:
+        now, before = request.message_slice, self._latest
+        if now is None:
             return None
-        self._latest, shared = part, shared_count(before, part)
-        messages, start, end = part
+        self._latest, shared = now, shared_count(before, now)
+        messages, start, end = now
         if not shared:
             pairs = zip(before[0][before[1] : before[2]], messages[start:end], strict=False)
             shared = sum(1 for _ in takewhile(lambda pair: are_strictly_equal(*pair), pairs))

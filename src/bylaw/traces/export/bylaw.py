@@ -29,7 +29,7 @@ from bylaw.model.events import (
     ToolCall,
     ToolResult,
 )
-from bylaw.model.messages import Part, shared_count
+from bylaw.model.messages import MessageSlice, shared_count
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.conversation import Prefix
 from bylaw.traces.export import open_compressed
@@ -62,7 +62,7 @@ _split = msgspec.json.Decoder(list[Raw]).decode
 
 
 class _WrittenMessages(Struct, eq=False):
-    """The messages of a request that was written, and their hashes if these were needed."""
+    """The messages of a request that was written."""
 
     number: int
     """its line …"""
@@ -70,6 +70,7 @@ class _WrittenMessages(Struct, eq=False):
     """… and how many requests were written before it"""
     held: list[Any] | Deferred | None = None
     keys: list[int] | None = None
+    """the hash of each message; None until a later request needs it"""
     tools: int | None = None
     """the hash of its tools"""
 
@@ -105,11 +106,12 @@ class Histories:
         before: _WrittenMessages | None,
     ) -> None:
         shown.held = held
-        part, earlier = _growing(held), None if before is None else _growing(before.held)
-        shared = 0 if part is None or earlier is None else shared_count(earlier, part)
-        if before is not None and part is not None and shared:
+        now, earlier = _shared_slice(held), None if before is None else _shared_slice(before.held)
+        shared = 0 if now is None or earlier is None else shared_count(earlier, now)
+        if before is not None and now is not None and shared:
+            messages, start, end = now
             line.follows = (before.number, shared)
-            line.messages = Raw(msgspec.json.encode(part[0][part[1] + shared : part[2]]))
+            line.messages = Raw(msgspec.json.encode(messages[start + shared : end]))
             return
         if type(held) is Prefix:
             line.messages = Raw(msgspec.json.encode(held.get()))
@@ -133,12 +135,12 @@ class Histories:
         line.messages = Raw(b"[" + b",".join(parts[count:]) + b"]")
 
 
-def _growing(held: list[Any] | Deferred | None) -> Part | None:
-    """The messages as part of a list that only grows, if they are; they may still be JSON."""
+def _shared_slice(held: list[Any] | Deferred | None) -> MessageSlice | None:
+    """The messages as a slice of a shared list, not decoded; None if requests do not share them."""
     if type(held) is SharedMessages:
         pieces, end = held.held
         return pieces, 0, end
-    return held.part() if type(held) is Prefix else None
+    return held.message_slice() if type(held) is Prefix else None
 
 
 def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:
@@ -234,9 +236,9 @@ class PutLine(Protocol):
 
 class LineBuilder:
     def __init__(self, file: str | None, put: PutLine, *, histories: Histories | None) -> None:
-        """`file`: the file in which each line stands at its number; None if lines are stored otherwise. `histories`:
-        requests refer to what earlier ones hold; None if the format stores a conversation once anyway: then `put` adds
-        the messages of requests."""
+        """`file`: the file in which each line stands at its number; None if lines are stored otherwise. `histories`
+        writes the messages of requests, and refers to earlier requests where these have them; None if the format
+        stores a conversation only once: then `put` writes the messages."""
         self._file = file
         self._histories = histories
         self._put = put

@@ -29,7 +29,7 @@ from bylaw.model.events import (
     ToolResult,
     Usage,
 )
-from bylaw.model.messages import Part
+from bylaw.model.messages import MessageSlice
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.continuations import MessageSkim
 from bylaw.traces.assembly.sessions import Hints, RecordSummary, carries_history
@@ -290,16 +290,16 @@ def request_of(line: RequestLine, origin: Origin, source: Locator | None) -> Req
 
 
 class SharedMessages(Deferred, eq=False):
-    """Messages at the front of a list that keeps growing: `held` is the list and how many of it.
+    """Messages at the front of a list that keeps growing: `held` is the `MessageList`, and how many of its messages.
 
     Requests that follow each other share the list. Its elements are JSON until one of the requests is looked at.
     """
 
     def get(self) -> list[Any]:
-        pieces, _, end = self.part()
+        pieces, _, end = self.message_slice()
         return pieces[:end]
 
-    def part(self) -> Part:
+    def message_slice(self) -> MessageSlice:
         pieces, end = self.held
         for at in range(pieces.decoded, end):
             if type(pieces[at]) is Raw:
