@@ -129,6 +129,7 @@ def _read_part(step: _Step, tools: Tools, is_read: object) -> list[PromptRule]:
 
 
 def _names_tool(statement: Statement, tools: Tools) -> bool:
+    """Whether the text of an item names a tool: `search` in `call search`, but not in `search for it`."""
     sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
     return sentence is not None and names_tool(sentence.masked, sentence)
 
@@ -180,13 +181,14 @@ def _called_tools(bound: Bound, text: str) -> Bound:
     names = sorted(
         (found.span(), name) for name in bound.tools for found in re.finditer(rf"\b{re.escape(name)}\b", text)
     )
-    if len({name for _, name in names}) < len(bound.tools):  # an alias
+    if len({name for _, name in names}) < len(bound.tools):  # the step names a tool by an alias
         return bound
     for (start, behind), name in names:
         joint = _JOINT.fullmatch(text[end:start]) if called else None
         if joint or _CALLED_BY.search(text[:start]):
             is_choice = is_choice or (joint is not None and "/" in joint[0])
-            called += [name] if name not in called else []
+            if name not in called:
+                called.append(name)
             end = behind
     return replace(bound, tools=tuple(called), is_choice=is_choice and len(called) > 1)
 
@@ -250,10 +252,11 @@ def _require_in_order(steps: Sequence[_Step], introduction: str) -> list[PromptR
 
 
 def _denies_order(introduction: str) -> bool:
-    """Whether an introduction says that its items need not be done, or not in this order."""
+    """Whether an introduction says that its items need not be done, or need not be done in this order."""
     if _NO_ORDER.search(introduction):
         return True
     marker = find_marker(introduction)
+    # `You need not ask.` above a list waives something else than the list.
     is_about_items = introduction.rstrip("*_ ").endswith(":") or _STEPS.search(introduction) is not None
     return is_about_items and marker is not None and marker.force is Force.WAIVE
 
