@@ -246,7 +246,8 @@ def _lines(report: CiReport, reports: Mapping[str, str]) -> Iterator[str]:
         title = f"── {name} "
         yield click.style(title, bold=True) + click.style("─" * (terminal_width() - len(title)), dim=True)
         yield text
-    yield click.style(f"{'part':<10}{'score':>7}{'weight':>8}  verdict", dim=True)
+    if report.parts:
+        yield click.style(f"{'part':<10}{'score':>7}{'weight':>8}  verdict", dim=True)
     for part in report.parts:
         mark, colour = _mark(part.exit_code, not part.unchecked)
         figures = f"{part.name:<10}{part.score:>7g}{_weight(part, report):>8}  "

@@ -83,7 +83,8 @@ alias_option = click.option(
 @click.option(
     "--embeddings",
     is_flag=True,
-    help="Use sentence embeddings as a second vote on bindings, offline; needs `pip install 'bylaw[embeddings]'`.",
+    help="Compare words of the prompt with tools by sentence embeddings too, offline; needs `pip install"
+    " 'bylaw[embeddings]'`.",
 )
 @click.option("--rules", "rules_file", metavar="FILE", help="Check the rules of this file, made by --emit.")
 @click.option("--emit", "emit_file", metavar="FILE", help="Write the rules to a rule file, for review and check-in.")
@@ -306,7 +307,7 @@ def rules(prompt_file: str, tools_file: str | None, alias_file: str | None, targ
 def diff(before: str, after: str, tools_file: str | None, alias_file: str | None, targets: list[Target]) -> ExitCode:
     """Compare the rules of two versions of a prompt.
 
-    Exits 1 if a rule was dropped or loosened, or changed in a way that may be looser; 3 if no rule could be read from
+    Exits 1 if a rule was dropped or loosened, or changed so that it may allow more; 3 if no rule could be read from
     either prompt.
     """
     from bylaw.comply.changes import compare_rules

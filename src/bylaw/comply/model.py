@@ -281,7 +281,7 @@ class RuleChange(Struct, frozen=True, kw_only=True):
 
     @property
     def worse(self) -> bool:
-        """Dropped, loosened, or changed in a way that may be looser."""
+        """Dropped, loosened, or changed so that it may allow more."""
         return self.kind in ("dropped", "loosened", "changed")
 
     @property

@@ -81,7 +81,7 @@ def _rule_counts(report: ComplyReport) -> str:
 
 def _session_counts(result: ComplianceResult) -> str:
     states = Counter(rule.state for rule in result.extracted_rules)
-    return f"{result.trace}: {_list_states(states, list(states))} · coverage {result.coverage:.0%}"
+    return f"{result.trace}: {_list_states(states, list(states)) or 'no rules'} · coverage {result.coverage:.0%}"
 
 
 def _list_states(counts: Mapping[State, int], shown: Sequence[State] = tuple(State)) -> str:

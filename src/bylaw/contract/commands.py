@@ -40,7 +40,7 @@ FC = TypeVar("FC", bound=Callable[..., Any])
 COMMANDS = {
     "run": LazyCommand("bylaw.contract.commands:run", "ask the agent in every scenario, and judge what it does"),
     "score": LazyCommand("bylaw.contract.commands:score", "run the contract and print only its score"),
-    "import": LazyCommand("bylaw.contract.commands:import_file", "make a contract from a file of Flakestorm"),
+    "import": LazyCommand("bylaw.contract.commands:import_file", "convert a Flakestorm file to a contract"),
     "validate": LazyCommand("bylaw.contract.commands:validate", "check the contract without running it"),
 }
 
@@ -301,11 +301,12 @@ class _AnyVariable(dict[str, str]):
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
 def import_file(file: str, output: str, force: bool) -> ExitCode:
-    """Make a contract from a file of Flakestorm, and say what was left out.
+    """Convert a Flakestorm file to a contract, and say what was left out.
 
-    Both of its versions are read. Its mutations become variations, its top-level invariants are judged where nothing
-    goes wrong, and the sessions that it replays become golden prompts. Every key that is not converted is named. Exit
-    codes: 0 the contract can be loaded, 2 FILE cannot be read, OUTPUT exists, or the contract needs a change first.
+    Files of both Flakestorm versions are read. Mutations become variations, top-level invariants are judged in a
+    scenario without faults, and replayed sessions become golden prompts. Every key that is not converted is
+    named. Exit codes: 0 the contract can be loaded, 2 FILE cannot be read, OUTPUT exists, or the contract needs a
+    change first.
     """
     from bylaw.contract.file.loader import parse_contract
     from bylaw.contract.flakestorm import import_flakestorm

@@ -53,9 +53,9 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
 @click.option(
     "--strict",
     is_flag=True,
-    help="Exit 3 if only one side recorded an axis, so that it was not compared, if a pair of sessions is a guess, if"
-    " the recordings are too few to confirm any change, or if figures exchange places and the baseline was recorded"
-    " once.",
+    help="Exit 3 if something could not be judged: only one side recorded an axis, a pair of sessions is a guess, the"
+    " recordings are too few to confirm any change, or the baseline was recorded once and two values of an answer are"
+    " swapped.",
 )
 @click.option("--judge", metavar="MODULE:FUNCTION", help="Your function that scores a response from 0 to 1.")
 @click.option(

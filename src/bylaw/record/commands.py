@@ -47,10 +47,10 @@ def record(
     """Run a command and record its calls to models, in any language and without changing its code.
 
     Records OpenAI's chat completions and Responses, Anthropic's messages, any server with the same API, and models of
-    LangChain, Pydantic AI and the OpenAI Agents SDK that run in a Python of the command.
+    LangChain, Pydantic AI and the OpenAI Agents SDK that run in a Python process of the command.
 
-    The exit code is that of the command. If that is 0, it is 4 if a turn was lost, and 3 if nothing was recorded. Needs
-    the extra `record`: pip install 'bylaw[record]'.
+    The exit code is that of the command. If the command exits with 0, the code is 4 if a turn was lost, and 3 if
+    nothing was recorded. Needs the extra `record`: pip install 'bylaw[record]'.
     """
     if not command:
         raise click.UsageError("there is no command to record: bylaw record [OPTIONS] -- CMD...")

@@ -45,7 +45,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as
     type=click.Choice(get_args(FailOn)),
     default="none",
     show_default=True,
-    help="Exit 1 if a decision differs from --against, or if a call is stopped or paused.",
+    help="Exit 1: with `flips` if a decision differs from --against, with `blocks` if a call is stopped or paused.",
 )
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")

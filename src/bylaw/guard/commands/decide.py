@@ -98,7 +98,7 @@ def _guard(
 
     moded = with_mode(policies, mode)
     if not any(policy.rules or policy.tools is not None or policy.version is not None for policy in moded):
-        raise BadInput(f"{files}: no rule here decides calls; give rules a `then`")
+        raise BadInput(f"{files}: no rule here decides calls; give a rule an action, such as `then: block`")
     opened = MemoryStore() if store is None else SqliteStore(store)
     try:
         # one run of the command without a store is one session

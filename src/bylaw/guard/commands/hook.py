@@ -41,8 +41,8 @@ def command(ctx: click.Context, /, serve: bool, **given: str | None) -> int | No
     """Decide the tool calls of Claude Code, Codex, Gemini CLI, Cursor or Copilot CLI.
 
     Without a command, this is the hook itself: it reads the event of the client as JSON on stdin and answers as that
-    client expects. Exit 0: the call may run, as far as the rules go. 2: the call must not run, and stderr says why;
-    also if the event, the rules or the store cannot be read.
+    client expects. Exit 0: the rules let the call run. 2: the call must not run, and stderr says why; also if the
+    event, the rules or the store cannot be read.
     """
     if ctx.invoked_subcommand is not None:
         return None

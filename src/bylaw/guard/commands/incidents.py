@@ -421,7 +421,7 @@ def replay(
     write: bool,
     is_json: bool,
 ) -> ExitCode:
-    """Which incidents do these rules find in the whole event log?
+    """Show the incidents that these rules find in the whole event log.
 
     The log is read from its beginning, whatever `follow` has processed so far. Nothing is written without --write.
     """

@@ -1,4 +1,4 @@
-"""`bylaw guard mcp`: the guard before MCP servers"""
+"""`bylaw guard mcp`: the guard in front of MCP servers"""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def wrap(
     agent: str | None,
     wait: float | None,
 ) -> ExitCode:
-    """Put the guard before the servers in a client's configuration: all of them, or those that are named.
+    """Put the guard in front of the servers in a client's configuration: all of them, or those that are named.
 
     FILE is `claude_desktop_config.json`, `.mcp.json`, `.cursor/mcp.json`, `.vscode/mcp.json` or another one with
     `mcpServers` or `servers`. A backup is written beside it, and `unwrap` restores it.

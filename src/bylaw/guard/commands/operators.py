@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bylaw.model.rule import GuardPolicy
     from bylaw.text.redaction.redactor import Redaction
 
-BY = click.option("--by", required=True, metavar="NAME", help="Who answers. The agent that asks cannot.")
+BY = click.option("--by", required=True, metavar="NAME", help="Who answers; not the agent that made the call.")
 AGENT = click.option("--agent", default="*", show_default="all", metavar="NAME", help="Only this agent.")
 
 
@@ -160,7 +160,7 @@ def kill(store: str, agent: str, why: str) -> ExitCode:
 @STORE
 @AGENT
 def revive(store: str, agent: str) -> ExitCode:
-    """Undo a kill: that of all agents, or with --agent that of one. Agents killed by name are revived by name."""
+    """Undo `kill` for all agents, or `kill --agent NAME` with the same --agent. Neither undoes the other."""
     return _switch(store, agent, None)
 
 

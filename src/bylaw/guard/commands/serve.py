@@ -56,7 +56,11 @@ _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 @click.option("--shadow", is_flag=True, help="Decide and record everything, and let every call run.")
 @click.option("--no-console", "console", flag_value=False, default=True, help="Serve the API only.")
 @click.option(
-    "--no-follow", "follow", flag_value=False, default=True, help="Do not open incidents; `bylaw guard follow` does it."
+    "--no-follow",
+    "follow",
+    flag_value=False,
+    default=True,
+    help="Open no incidents; `bylaw guard follow` opens them.",
 )
 @click.option("--webhook", metavar="URL", help="Where to send notifications, signed with $BYLAW_WEBHOOK_SECRET.")
 @click.option("--escalate-to", metavar="URL", help="Where to send notifications of reviews that wait too long.")
@@ -81,7 +85,7 @@ def serve(
     """Serve the guard over HTTP: a JSON API under /v1, and a console for people under /console.
 
     Requests need a key: `bylaw guard keys create`. Rules that were activated over the API stay in force until the rule
-    files change; rules that were promoted, and settings of agents, stay also then, where the new files have the rule or
+    files change. Promoted rules and settings of agents stay in force even then, if the new files still have the rule or
     the agent. Several workers need a store.
     """
     store, demo = options["store"], options.pop("demo")

@@ -28,7 +28,7 @@ PARAMS = (
     Param(
         "second",
         CALLS,
-        "the tool that needs it: a name, a glob, a list, or `{tool, where}`",
+        "the tool that may be called only after `first`: a name, a glob, a list, or `{tool, where}`",
         required=True,
         aliases=("then",),
     ),

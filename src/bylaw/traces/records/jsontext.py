@@ -104,7 +104,7 @@ def _int(token: str) -> int:
 def _fault(text: str, error: json.JSONDecodeError) -> Fault:
     offset = error.pos
     if error.msg.startswith("Unterminated string"):
-        return Fault("bad-json", "this text is never closed", offset, text, ends_early=True)
+        return Fault("bad-json", "this string is never closed", offset, text, ends_early=True)
     if offset >= len(text.rstrip()) or _is_cut(error.msg, text[offset:].rstrip()):
         message = "the record ends before its JSON is complete"
         return Fault("bad-json", message, len(text.rstrip()), text, ends_early=True)
