@@ -423,6 +423,7 @@ _KNOWN: dict[str, Callable[[str, int, int], _Wording]] = {
         "`:` is not allowed here",
         "put a value that holds `: ` in quotes; otherwise check the indentation",
     ),
+    "expected <document start>": lambda *_: ("a second value starts here; a file holds one", _INDENT),
     "did not find expected key": lambda *_: ("expected a key here", _INDENT),
     "expected '-' indicator": lambda *_: ("expected `- ` or the end of the list here", _INDENT),
     "could not find expected ':'": lambda *_: ("this key has no `:`", "write it as `key: value`"),

@@ -265,7 +265,7 @@ class AtomParser(TestParser):
             word = self.scanner.peek(form)
             if word is None or word.start > prefix.end:
                 meant = "`tool(name)`" if prefix.text == "tool_call:" else f"`{prefix.text}name`"
-                help = f"write {meant}; a value with blanks stands in quotes"
+                help = f"write {meant}; a value with spaces needs quotes"
                 self.report.stop(prefix, message=f"expected a value after `{prefix.text}`", help=help)
             self.scanner.take(form)
             value = word.text
@@ -294,8 +294,8 @@ class AtomParser(TestParser):
             message = f"this `(` of `{word.text}` is never closed"
             self.report.stop(opening, message=message, help="close it with `)`")
         wanted = "`,` or `)`" if word.text in ("tool", "result", "seen") else "`)`"
-        blank = "a name with blanks stands in quotes" if token.start > last.end else None
-        self.report.stop(token, message=f"expected {wanted} before {quote(token.text)}", help=blank)
+        help = "close it with `)`; a name with spaces needs quotes" if token.start > last.end else None
+        self.report.stop(token, message=f"expected {wanted} before {quote(token.text)}", help=help)
 
     def result_inside(self, word: Token, opening: Token) -> ResultOf:
         """What stands in `seen(…)`: a name and tests, or `result(…)` around them."""

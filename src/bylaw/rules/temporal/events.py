@@ -176,7 +176,7 @@ def _read_tests(root: str) -> ParamType:
 
 def _tests(root: str, path: str, entry: Entry, context: Context) -> list[str] | None:
     if not PATH.fullmatch(f"{root}.{path}"):
-        help = "parts stand between single dots; a part with blanks stands in double quotes"
+        help = "parts are separated by single dots; a part with spaces needs double quotes"
         context.problems.error(code="bad-path", message=f"{quote(path)} is no path", at=entry.key, help=help)
         return None
     found = [_test(f"{root}.{path}", op, value, context) for op, value in _comparisons(entry, context)]

@@ -150,7 +150,7 @@ def _check(path: str, node: Node, context: Context) -> bool:
         help = f"write {quote(path.removeprefix('args.'))}: `same` always speaks of arguments"
     elif not PATH.fullmatch(f"args.{path}"):
         message = f"{quote(path)} is no path"
-        help = "parts stand between single dots; a part with blanks stands in double quotes"
+        help = "parts are separated by single dots; a part with spaces needs double quotes"
     elif "*" in path.split("."):
         code, message = "variable-wildcard", "`*` names many values, and `same` compares one"
         help = "name one value, such as `items.0.id`"
