@@ -150,6 +150,34 @@ def test_a_version_that_does_not_exist_is_an_error(workspace: Path, version: Any
     assert any(one.code == code and message in one.message for one in caught.value.diagnostics)
 
 
+PLAIN = {"rules": [{"id": "no-x", "kind": "no_call", "params": {"tool": "x"}, "then": "block"}]}
+
+
+@pytest.mark.parametrize("version", ["v1", {"support": "v1"}])
+def test_a_version_of_rules_without_versions_is_an_error_everywhere(tmp_path: Path, version: Any) -> None:
+    file, trace = tmp_path / "rules.json", tmp_path / "run.json"
+    file.write_text(json.dumps(PLAIN))
+    trace.write_text('[{"role": "user", "content": "hi"}]')
+    for use in (bylaw.Guard, bylaw.load_rules, lambda rules, version: bylaw.backtest(rules, trace, version=version)):
+        with pytest.raises(bylaw.InputError, match="unknown-agent"):
+            use(file, version=version)
+    label = version if isinstance(version, str) else "support=v1"
+    trace_of = {"check": ["-p", file, trace], "lint": [file], "guard backtest": [file, trace]}
+    for command, arguments in trace_of.items():
+        done = run_bylaw([*command.split(), *map(str, arguments), "--version", label])
+        assert (done.returncode, "no agent" in done.stderr) == (2, True), command
+
+
+def test_a_version_may_be_in_one_of_several_files(workspace: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.json"
+    plain.write_text(json.dumps(PLAIN))
+    assert bylaw.load_rules([plain, workspace], version={"support": "v2"}).ok
+    trace = tmp_path / "run.json"
+    trace.write_text('[{"role": "user", "content": "hi"}]')
+    report = bylaw.backtest(workspace, trace, against=plain, version={"support": "v2"})
+    assert report.exit_code == 3
+
+
 @pytest.mark.parametrize("statuses", [("testing", "testing"), ("deployed", "deployed")])
 def test_without_one_deployed_version_it_has_to_be_named(statuses: tuple[str, str]) -> None:
     versions = [{"agentManifestKey": "a", "versionLabel": f"v{n}", "status": one} for n, one in enumerate(statuses)]

@@ -215,8 +215,9 @@ def _summary(report: CiReport) -> Iterator[str]:
     yield MARKER
     yield f"### {_emoji(report.exit_code, is_whole(report))} Bylaw ci: {escape_markdown(headline(report))}"
     yield ""
-    yield "| part | score | weight | verdict |"
-    yield "|---|--:|--:|---|"
+    if report.parts:
+        yield "| part | score | weight | verdict |"
+        yield "|---|--:|--:|---|"
     for part in report.parts:
         verdict = f"{_emoji(part.exit_code, not part.unchecked)} {escape_markdown(part.verdict)}"
         yield f"| {part.name} | {part.score:g} | {_weight(part, report)} | {verdict} |"

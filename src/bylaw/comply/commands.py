@@ -70,7 +70,19 @@ alias_option = click.option(
 # -- bylaw comply --prompt FILE TRACE… ---------------------------------------------------------------------------------
 
 
-@click.command(name="comply")
+class _DefaultContext(click.Context):
+    """Of the command that runs if none is named: messages show the group's name, which is what a user typed."""
+
+    @property
+    def command_path(self) -> str:
+        return self.parent.command_path if self.parent is not None else super().command_path
+
+
+class _DefaultCommand(click.Command):
+    context_class = _DefaultContext
+
+
+@click.command(name="comply", cls=_DefaultCommand)
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option(
     "--prompt",
@@ -361,7 +373,7 @@ class ComplyGroup(LazyGroup):
         """The help of the default command, followed by the names of the others."""
         default = self.get_command(ctx, _DEFAULT)
         assert default is not None
-        with click.Context(default, info_name=ctx.info_name, parent=ctx.parent) as inner:
+        with default.context_class(default, parent=ctx) as inner:
             formatter = inner.make_formatter()
             default.format_help(inner, formatter)
             self.format_commands(ctx, formatter)

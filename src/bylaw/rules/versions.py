@@ -37,6 +37,7 @@ class Selection:
         self._agents: dict[str, bool] = {}
         """whether it has versions"""
         self._for_everyone = False
+        self._has_versions = False
 
     def choose(self, guards: Sequence[_T], *, for_everyone: bool) -> list[_T]:
         """The guards of the versions that are wanted. `for_everyone`: whether the file has other rules that act.
@@ -44,9 +45,12 @@ class Selection:
         self._for_everyone |= for_everyone or any(guard.agent is None for guard in guards)
         versions = {guard.agent or "": guard.version is not None for guard in guards}
         self._agents |= {agent: known for agent, known in versions.items() if agent}
+        self._has_versions |= any(versions.values())
         wanted = self._version
         if isinstance(wanted, Mapping):
             wanted = {agent: name for agent, name in wanted.items() if versions.get(agent)}
+        elif isinstance(wanted, str) and not any(versions.values()):
+            wanted = None  # another file may have it
         return select_version(guards, wanted)
 
     def finish(self, rules: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -57,7 +61,9 @@ class Selection:
         return tuple(replace(rule, agents=(*rule.agents, None)) if rule.agents else rule for rule in rules)
 
     def unknown(self) -> list[Diagnostic]:
-        """Agents that a version is wanted of and that no file has."""
+        """What is wanted and no file has: versions, or an agent with versions."""
+        if isinstance(self._version, str) and not self._has_versions:
+            return [_no_versions(self._version)]
         known: dict[str | None, None] = {agent: None for agent, has_versions in self._agents.items() if has_versions}
         wanted = self._version if isinstance(self._version, Mapping) else ()
         return [_unknown_agent(agent, known) for agent in wanted if agent not in known]
@@ -89,7 +95,7 @@ def select_version(policies: Sequence[_T], version: VersionChoice = None) -> lis
     for policy in policies:
         if policy.version is not None:
             by_agent.setdefault(policy.agent, {}).setdefault(policy.version, policy)
-    problems: list[Diagnostic] = []
+    problems = [_no_versions(version)] if isinstance(version, str) and not by_agent else []
     if isinstance(version, Mapping):
         problems += [_unknown_agent(agent, by_agent) for agent in version if agent not in by_agent]
     chosen: dict[str | None, str] = {}
@@ -103,6 +109,15 @@ def select_version(policies: Sequence[_T], version: VersionChoice = None) -> lis
     if problems:
         raise InputError(problems)
     return [policy for policy in policies if policy.version is None or policy.version == chosen[policy.agent]]
+
+
+def select_each(groups: Sequence[Sequence[_T]], version: VersionChoice = None) -> list[list[_T]]:
+    """As `select_version`, for rules that are compared: what is wanted may be in some of them only."""
+    selection = Selection(version)
+    chosen = [selection.choose(policies, for_everyone=False) for policies in groups]
+    if problems := selection.unknown():
+        raise InputError(problems)
+    return chosen
 
 
 def _choose_version(versions: Mapping[str, Versioned], label: str | None) -> str | None:
@@ -128,6 +143,15 @@ def _several_versions(agent: str | None, versions: Mapping[str, Versioned], labe
         file=next((span.file for span in spans if span is not None), "<rules>"),
         help="name one of them: `--version NAME`, `--version AGENT=NAME`, `version=` in Python, or `version:` beside "
         "`policy:` in the section `ci`",
+    )
+
+
+def _no_versions(label: str) -> Diagnostic:
+    return Diagnostic(
+        code="unknown-agent",
+        message=f"no agent has versions, so there is no version `{label}`",
+        file="<rules>",
+        help="leave `--version` or `version` out; only an agent manifest has versions",
     )
 
 

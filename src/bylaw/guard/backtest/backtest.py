@@ -23,7 +23,7 @@ from bylaw.guard.backtest.report import (
     Tally,
 )
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.policies import GuardRules, VersionChoice, load_policies, select_version
+from bylaw.guard.policies import GuardRules, VersionChoice, load_policies
 from bylaw.guard.stores.ports import GuardStore, each_event
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Event, Message, Request, Response, SessionEnd, ToolCall, ToolResult
@@ -31,6 +31,7 @@ from bylaw.model.ports import TraceSource
 from bylaw.model.rule import Action, GuardRule
 from bylaw.model.verdict import Outcome, TraceSummary, Verdict
 from bylaw.rules.promotion import promotion
+from bylaw.rules.versions import select_each
 from bylaw.traces.source import Traces, as_sources
 
 T = TypeVar("T")
@@ -126,9 +127,9 @@ def backtest(
     `rules` and `against` as for `Guard`, `traces` as for `check`. The report's `coverage` is the share of calls whose
     recording holds every value that the rules need; its `exit_code` is that of `bylaw guard backtest`.
     """
-    other = None if against is None else trial_guard(select_version(load_policies(against, inputs=inputs), version))
-    guard = trial_guard(select_version(load_policies(rules, inputs=inputs), version))
-    job = Backtest(guard, against=other, fail_on=fail_on, examples=examples)
+    loaded = [load_policies(one, inputs=inputs) for one in (rules, against) if one is not None]
+    guard, *other = map(trial_guard, select_each(loaded, version))
+    job = Backtest(guard, against=other[0] if other else None, fail_on=fail_on, examples=examples)
     for source in as_sources(traces):
         job.add(source)
     return job.report()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -21,8 +22,8 @@ from bylaw.report.output import Target, emit, file_target, open_target, refuse_i
 from bylaw.report.progress import watch_traces
 
 if TYPE_CHECKING:
-    from bylaw.guard.decide.guard import BaseGuard
-    from bylaw.guard.policies import VersionChoice
+    from bylaw.model.rule import GuardPolicy
+    from bylaw.rules.versions import VersionChoice
 
 EXAMPLES = click.option(
     "--examples",
@@ -70,17 +71,19 @@ def backtest(
     which rule, and for how many the recording lacks a value that a rule needs. Exits 3 if nothing was judged.
     """
     from bylaw.guard.backtest.backtest import Backtest
+    from bylaw.guard.backtest.replay import trial_guard
+    from bylaw.rules.versions import select_each
     from bylaw.traces import find_traces, open_trace
 
     if fail_on == "flips" and against is None:
         raise click.UsageError("--fail-on flips needs --against")
     try:
-        guard = _trial_guard(rules, version, inputs)
-        other = None if against is None else _trial_guard(against, version, inputs)
+        loaded = [_load_policies(path, inputs) for path in (rules, against) if path is not None]
+        guard, *other = map(trial_guard, select_each(loaded, version))
         names = find_traces(traces)
     except InputError as problem:
         return report_bad_input("backtest", problem.diagnostics, targets)
-    job = Backtest(guard, against=other, examples=examples, fail_on=fail_on)
+    job = Backtest(guard, against=other[0] if other else None, examples=examples, fail_on=fail_on)
     unread: list[Diagnostic] = []
     with watch_traces(names) as watch:
         for name in names:
@@ -97,14 +100,12 @@ def backtest(
     return ExitCode(report.exit_code)
 
 
-def _trial_guard(path: str, version: VersionChoice, inputs: dict[str, str]) -> BaseGuard:
-    from bylaw.guard.backtest.replay import trial_guard
-    from bylaw.guard.policies import select_version
+def _load_policies(path: str, inputs: dict[str, str]) -> Sequence[GuardPolicy]:
     from bylaw.rules import load_guard
 
     loaded = load_guard(path, inputs=inputs)
     print_diagnostics(loaded.diagnostics)
-    return trial_guard(select_version(loaded.policies, version))
+    return loaded.policies
 
 
 @click.command(name="propose")

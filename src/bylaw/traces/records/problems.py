@@ -211,11 +211,7 @@ class _RecordText(Struct):
                 if found is None:
                     break
                 self.values[current] = at = found
-        except (
-            IndexError,
-            ValueError,
-            RecursionError,
-        ):  # repaired JSON, or too deeply nested for the decoder
+        except (IndexError, ValueError, RecursionError):  # repaired JSON, or too deeply nested for the decoder
             return 0
         return at
 
