@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -155,7 +156,7 @@ def check_traces(
     review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
     try:
         text = "" if prompt_file is None else read_prompt_file(prompt_file)
-        loaded, files, unread = _load(traces, trace_format)
+        loaded, sizes, unread = _load(traces, trace_format)
         if prompt_file is None:
             try:
                 text, prompt_file = shared_prompt(loaded), RECORDED
@@ -170,12 +171,15 @@ def check_traces(
         with open_target(emitted) as out:
             out.write(render_rule_file(prompt, prompt_file, text))
     results, out_of_reach = _check(prompt, text, loaded, review)
+    turns = (result.turns for result in results)
+    empty = tuple(file for file, size in sizes.items() if not sum(islice(turns, size)))
     report = ComplyReport(
         prompt=prompt_file,
         text=text,
         sha256=prompt.sha256,
         results=results,
-        traces=files,
+        traces=len(sizes),
+        empty=empty,
         allow_vacuous=allow_vacuous,
         out_of_reach=out_of_reach,
         unread=tuple(unread),
@@ -203,27 +207,28 @@ def _open_judge(name: str | None, url: str | None, cache: str | None, *, batch: 
     return review
 
 
-def _load(patterns: tuple[str, ...], trace_format: str | None) -> tuple[list[Trace], int, list[Diagnostic]]:
-    """The sessions, the number of files, and why others could not be read. Raises InputError if none could be read."""
+def _load(patterns: tuple[str, ...], trace_format: str | None) -> tuple[list[Trace], dict[str, int], list[Diagnostic]]:
+    """The sessions, their number in each file, and why other files were not read. Raises InputError if all were not."""
     from bylaw.comply.inputs import split_sessions
     from bylaw.traces import find_traces, load_trace
 
     names = find_traces(patterns)
     loaded: list[Trace] = []
     unread: list[Diagnostic] = []
-    files = 0
+    sizes: dict[str, int] = {}
     with count_progress("reading traces") as report:
         for number, name in enumerate(names, 1):
             try:
-                loaded += split_sessions(load_trace(name, format=trace_format))
-                files += 1
+                sessions = split_sessions(load_trace(name, format=trace_format))
+                loaded += sessions
+                sizes[name] = len(sessions)
             except InputError as problem:
                 unread += problem.diagnostics
             if report is not None:
                 report(number, len(names))
     if unread and not loaded:
         raise InputError(unread)
-    return loaded, files, unread
+    return loaded, sizes, unread
 
 
 def _read_rules(

@@ -242,6 +242,8 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
     """one for each session"""
     traces: int = 1
     """files that were read"""
+    empty: tuple[str, ...] = ()
+    """files in which the agent has no turn"""
     allow_vacuous: bool = False
     out_of_reach: bool = False
     """the judge did not answer"""
@@ -254,7 +256,7 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
 
     @property
     def nothing_checked(self) -> bool:
-        return all(result.nothing_checked for result in self.results)
+        return bool(self.empty) or all(result.nothing_checked for result in self.results)
 
     @property
     def exit_code(self) -> int:

@@ -51,8 +51,11 @@ def _headline(report: ComplyReport) -> str:
 def _why_nothing(report: ComplyReport) -> str:
     if not _rules(report):
         return "no rule could be read from the prompt"
-    if not any(result.turns for result in report.results):
+    if len(report.empty) == report.traces:
         return "no turn of the agent in any trace"
+    if report.empty:
+        more = f" and {len(report.empty) - 1:,} more" if len(report.empty) > 1 else ""
+        return f"no turn of the agent in `{report.empty[0]}`{more}"
     states = {rule.state for result in report.results for rule in result.extracted_rules}
     return "no rule was triggered" if states == {State.NOT_TRIGGERED} else "no rule could be decided"
 
@@ -76,7 +79,8 @@ def _rule_counts(report: ComplyReport) -> str:
     rules = _rules(report).values()
     worst = Counter(min((rule.state for rule in some), key=_STATES.index) for some in rules)
     share = coverage_of([rule for some in rules for rule in some])
-    return f"rules: {_list_states(worst)} · coverage {share:.0%}"
+    unit = " of rules × sessions" if len(report.results) > 1 else ""
+    return f"rules: {_list_states(worst)} · coverage {share:.0%}{unit}"
 
 
 def _session_counts(result: ComplianceResult) -> str:
