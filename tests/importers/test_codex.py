@@ -427,11 +427,26 @@ def test_a_call_that_is_listed_before_its_event_is_not_doubled() -> None:
 
 
 def test_the_oldest_of_many_open_scripts_is_given_up() -> None:
-    opened = [line for k in range(33) for line in (script(2, f"c{k}", "1"), counted(3, k + 1, output_tokens=1))]
-    assert [one for one in unread(read(META, *opened[:-2], DONE)) if one] == []
-    trace = read(META, *opened, printed(4, "c0", **listing(("pay", {}))), DONE)
+    opened = [line for k in range(257) for line in (script(2, f"c{k}", "1"), counted(3, k + 1, output_tokens=1))]
+    end = printed(4, "c0", **listing(("pay", {})))
+    assert [one for one in unread(read(META, *opened[:-2], end, DONE)) if one] == []
+    assert [one for one in unread(read(META, *opened, printed(4, "c0"), DONE)) if one] == []  # it names no tool
+    trace = read(META, *opened, end, DONE)
     assert [one for one in unread(trace) if one] == [("*",)]
-    assert [one.code for one in trace.problems].count("unread-content") == 1
+    assert ["too many scripts" in one.message for one in trace.problems if one.code == "unread-content"] == [True]
+
+
+def test_scripts_that_are_given_up_lack_no_call_that_is_recorded() -> None:
+    rows: list[dict[str, Any]] = []
+    for k in range(300):
+        rows += [script(2, f"c{k}", "await tools.pay({})"), mcp(3, f"exec-{k}", "pay", OK, {"n": k})]
+        rows += [printed(3, f"c{k}", f"Script running with cell ID {k}"), counted(3, k + 1, output_tokens=1)]
+    for k in range(300):
+        rows += [wait(4, f"w{k}", str(k)), printed(5, f"w{k}"), counted(5, 301 + k, output_tokens=1)]
+    trace = read(META, *rows, DONE)
+    assert [one.arguments for one in calls(trace) if one.name == "pay"] == [{"n": k} for k in range(300)]
+    assert [one for one in unread(trace) if one] == []
+    assert "unread-content" not in [one.code for one in trace.problems]
 
 
 @pytest.mark.parametrize("kind", ["scripts", "calls", "waits", "searches"])

@@ -28,7 +28,7 @@ _SCRIPTS = ("exec", "js_repl")
 """tools that run a script of the model, which may call the other tools"""
 _MOST_CALLS = 1 << 16
 """calls that are remembered, so that events about their end are recognized"""
-_MOST_OPEN = 32
+_MOST_OPEN = 256
 """the most open scripts that are followed: each event may belong to any of them, so it is compared with all"""
 _USED_TOOL = re.compile(
     r"\btools\s*(?:\??\.\s*([A-Za-z_$][\w$]*)|(?:\?\.\s*)?\[\s*(?:\"([^\"\\]+)\"|'([^'\\]+)')\s*\])"
@@ -38,6 +38,7 @@ _OTHER_WAY = re.compile(r"\b(?:tools|codex|globalThis|eval|Function|constructor)
 _STATUS = re.compile(r"Script (completed|failed|terminated|running)\b(?: with cell ID (\S+))?")
 _HAS_FAILED = {"completed": False, "failed": True}
 _UNRECORDED = "calls that a script of `{}` may have made are not recorded"
+_UNFOLLOWED = "the calls of this script of `{}` are not read: too many scripts run at once, or it makes too many calls"
 _UNKNOWN = "this event reports the end of a call of an unknown kind, so the call is not read"
 _INCONCLUSIVE = "rules that a call may decide are inconclusive"
 _UNORDERED = "times do not say whether `{}` was called before the result of another call came"
@@ -97,6 +98,8 @@ class _Script(Struct, eq=False):
     """listed calls without an event"""
     tools: set[str] = set()
     """the tools of the calls that are known"""
+    is_given_up: bool = False
+    """calls are no longer looked for, to bound the memory and the time of reading"""
 
     def is_too_large(self) -> bool:
         """Whether it takes more memory than one script may."""
@@ -288,19 +291,23 @@ class EventLogReader(AssemblingReader, ABC):
 
     def _add_script(self, call_id: str, script: _Script) -> None:
         """Remember a script, by a call that starts it or waits for it."""
+        remember(self._scripts, call_id, script, _MOST_CALLS)
+        if script.is_given_up:
+            return
         if not script.call_ids:
             self._unjudged.append(script)
         script.call_ids.append(call_id)
-        self._scripts[call_id] = script
         if len(self._unjudged) > _MOST_OPEN:
             self._give_up(self._unjudged[0])
         elif script.is_too_large():
             self._give_up(script)
 
     def _give_up(self, script: _Script) -> None:
-        """Stop following a script and report that calls may be missing, to bound the memory and the time of reading."""
-        self._forget(script)
-        self._after(partial(self._lack_calls, script.source, _UNRECORDED.format(script.tool)))
+        """Look for the calls of a script no longer. Calls may be missing, unless all that it names are known."""
+        self._unjudged.remove(script)
+        script.is_given_up, script.found, script.listed = True, _Unmatched(), _Unmatched()
+        if not script.accounts_for_calls():
+            self._after(partial(self._lack_calls, script.source, _UNFOLLOWED.format(script.tool)))
 
     def _forget(self, script: _Script) -> None:
         self._unjudged.remove(script)
@@ -319,11 +326,16 @@ class EventLogReader(AssemblingReader, ABC):
         script.is_complete = script.is_complete or listed_calls(item)[1]
         if script.is_running and name is not None and self._running.get(name) is not script:
             script.cells.append(name)
-            self._running[name] = script
+            remember(self._running, name, script, _MOST_CALLS)
 
     def _add_listed(self, record: Record, call_id: str, script: _Script, output: dict[str, Any]) -> None:
         """Add the calls that the output of a script lists and no event recorded."""
-        for number, listed in enumerate(listed_calls(output)[0]):
+        calls = listed_calls(output)[0]
+        if script.is_given_up:
+            if calls:  # which of them events recorded is not known
+                self._lack_calls(script.source, _UNFOLLOWED.format(script.tool))
+            return
+        for number, listed in enumerate(calls):
             script.tools.add(key_of(listed.name))
             if script.found.take(listed) is None:
                 own = f"{call_id}.{number}"
