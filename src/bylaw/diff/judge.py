@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any
 
 from bylaw.model.events import Response
+from bylaw.rules.files import note_module
 from bylaw.traces.comparison.recording import Step
 
 ResponseJudge = Callable[[Response], float | None]
@@ -48,6 +49,7 @@ class NamedJudge:
         self._work: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self.failure: str | None = None
+        note_module(address, "")
         threading.Thread(target=self._serve, name="judge", daemon=True).start()
         try:
             self._judge: ResponseJudge = self._run(lambda: load_judge(address))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -196,9 +198,11 @@ def output_options(
         @functools.wraps(function)
         def command(*args: Any, formats: tuple[str, ...], output: str | None, **more: Any) -> Any:
             targets = parse_targets(formats, output, known)
-            refuse_inputs((target.file for target in targets), _named_inputs(more))
+            files = [target.file for target in targets if target.file is not None]
+            refuse_inputs(files, _named_inputs(more))
             try:
-                return function(*args, targets=targets, **more)
+                with _refused_while_read(files):
+                    return function(*args, targets=targets, **more)
             except OverwritesInput:
                 raise
             except click.UsageError as problem:
@@ -219,6 +223,15 @@ def output_options(
         return formats_option(output_option(command))
 
     return decorate
+
+
+def _refused_while_read(outputs: list[str]) -> contextlib.AbstractContextManager[None]:
+    """Refuse to overwrite files that other inputs name: rules that are included, schemas, the agent of a contract."""
+    if not outputs:
+        return contextlib.nullcontext()
+    from bylaw.rules.files import check_inputs
+
+    return check_inputs(lambda path: refuse_inputs(outputs, [os.fspath(path)]))
 
 
 def _named_inputs(values: Mapping[str, Any]) -> Iterator[str]:

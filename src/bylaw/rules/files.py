@@ -5,10 +5,12 @@ A file is read as UTF-8 text of bounded size. A problem with it is a diagnostic.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -26,6 +28,45 @@ IN_CODE = "<rules>"
 """the file name of rules built in code, in diagnostics"""
 
 
+_input_checks: list[Callable[[FilePath], None]] = []
+
+
+@contextlib.contextmanager
+def check_inputs(check: Callable[[FilePath], None]) -> Iterator[None]:
+    """Call `check` with each file that is read in the block, before it is read, and with each that is noted."""
+    _input_checks.append(check)
+    try:
+        yield
+    finally:
+        _input_checks.remove(check)
+
+
+def note_input(path: FilePath) -> None:
+    """Report a file that the work depends on, and that this module does not read."""
+    for check in _input_checks:
+        check(path)
+
+
+def note_module(address: str, folder: FilePath) -> None:
+    """Report the files of `module:attribute`, which is searched in the folder first. Nothing is imported."""
+    if not _input_checks:
+        return
+    from importlib.machinery import PathFinder
+
+    name, places = "", [os.path.abspath(folder), *sys.path]
+    for part in address.partition(":")[0].split("."):
+        name = f"{name}.{part}".lstrip(".")
+        try:
+            spec = PathFinder.find_spec(name, places)
+        except (ImportError, ValueError):  # it is not the name of a module
+            return
+        if spec is None:
+            return
+        if spec.origin is not None:
+            note_input(spec.origin)
+        places = list(spec.submodule_search_locations or ())
+
+
 class UnusableFile(Exception):
     """The file cannot be used; `diagnostic` says why."""
 
@@ -35,6 +76,7 @@ class UnusableFile(Exception):
 
 def read_text_file(path: Path, name: str, *, regular: bool = False) -> str:
     """The file's text. `regular` refuses pipes and devices, which a path inside a rule has no business to name."""
+    note_input(path)
     try:
         if regular and not stat.S_ISREG(os.stat(path).st_mode):
             raise _unusable_file(code="unreadable-file", message="is not a regular file", name=name)

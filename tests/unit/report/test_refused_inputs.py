@@ -14,6 +14,43 @@ from bylaw.cli import main
 TRACE = '{"type": "tool_call", "session": "s", "turn": 0, "call_id": "c", "name": "ls", "arguments": {}}\n'
 RULES = "rules:\n  - {id: no-rm, kind: forbid_calls, params: {tools: [rm]}}\n"
 CI = "ci:\n  check: {traces: [runs/a.jsonl], policy: [rules.yaml]}\n  diff: {baseline: b.jsonl, candidate: c.jsonl}\n"
+PYTHON = "agent: {type: python, endpoint: 'desk.refunds:run', reset_function: 'state:reset', deps: 'deps:make'}\n"
+COMMAND = """agent:
+  type: command
+  command: [python, serve.py]
+  cwd: desk
+  upstreams: {openai: model.yaml}
+  mcp: {orders: {command: [python, orders.py]}}
+"""
+CONTRACT = """contract:
+  name: desk
+  invariants:
+    - {id: answers, type: completes}
+    - {id: secret, type: system_prompt_leak_probe, system_prompt_path: secret.md}
+chaos_matrix: [{name: calm}]
+golden_prompts: [hello]
+"""
+NAMED = {
+    "python.yaml": CONTRACT + PYTHON,
+    "command.yaml": CONTRACT + COMMAND,
+    "module.yaml": CONTRACT + "agent: {type: command, command: python -m desk.serve}\n",
+    "mistake.yaml": CONTRACT + "agent: {type: python, endpoint: 'state:reset', tools: 7}\n",
+    "desk/__init__.py": "",
+    "desk/refunds.py": "def run(prompt):\n    return 'ok'\n",
+    "desk/serve.py": "print('ok')\n",
+    "state.py": "def reset():\n    pass\n",
+    "deps.py": "def make():\n    pass\n",
+    "judge.py": "def score(response):\n    return 1.0\n",
+    "model.yaml": "replies: []\n",
+    "orders.py": "",
+    "secret.md": "You are the desk.\n",
+    "schema.json": '{"type": "object"}',
+    "schema.yaml": "rules:\n  - {id: s, kind: must_match_json_schema, params: {schema_path: schema.json}}\n",
+    "manifest/index.yaml": "kind: phrony.manifest.index\nincludes: [agents.yaml]\n",
+    "manifest/agents.yaml": "agents: []\n",
+    "judged.yaml": "ci:\n  diff: {baseline: b.jsonl, candidate: c.jsonl, judge: 'judge:score'}\n",
+}
+"""files that name others, and those that they name"""
 
 
 @pytest.fixture
@@ -26,6 +63,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[Path, str]:
     for name in ("rules.yaml", "bylaw.yaml"):
         Path(name).write_text(RULES)
     Path("ci.yaml").write_text(CI)
+    for name, text in NAMED.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text)
     for name in ("prompt.md", "tools.json", "alias.yaml", "prices.yaml"):
         Path(name).write_text("{}")
     Path("link.jsonl").symlink_to("runs/a.jsonl")
@@ -71,6 +111,26 @@ def _run(line: str) -> int | str | None:
         "ci ci.yaml -o c.jsonl",
         "ci -c ci.yaml --traces b.jsonl -o b.jsonl",
         "contract run -o bylaw.yaml",
+        "ci judged.yaml -o judge.py",
+        "ci python.yaml -o desk/refunds.py",
+        "ci schema.yaml --traces b.jsonl -o schema.json",
+        "diff b.jsonl c.jsonl --judge judge:score -o judge.py",
+        "check b.jsonl -p schema.yaml -o schema.json",
+        "check b.jsonl -p manifest -o manifest/index.yaml",
+        "check b.jsonl -p manifest -o manifest/agents.yaml",
+        "lint schema.yaml -o schema.json",
+        "contract run python.yaml -o desk/refunds.py",
+        "contract run python.yaml --format json=desk/__init__.py",
+        "contract run python.yaml -o state.py",
+        "contract run python.yaml -o deps.py",
+        "contract run python.yaml -o secret.md",
+        "contract validate python.yaml -o desk/refunds.py",
+        "contract run command.yaml -o desk/serve.py",
+        "contract run module.yaml -o desk/serve.py",
+        "contract run mistake.yaml -o state.py",
+        "lint python.yaml -o desk/refunds.py",
+        "contract run command.yaml -o model.yaml",
+        "contract run command.yaml -o orders.py",
         "contract validate rules.yaml -o rules.yaml",
         "contract import rules.yaml -o rules.yaml --force",
         "guard backtest rules.yaml b.jsonl -o rules.yaml",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
@@ -23,6 +24,7 @@ from bylaw.contract.file import (
     report_conflict,
 )
 from bylaw.contract.model import AgentSpec, McpServer
+from bylaw.rules.files import note_input, note_module
 from bylaw.rules.messages import quote
 from bylaw.rules.nodes import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.params import (
@@ -310,6 +312,7 @@ _FIELD = re.compile(r"\{[A-Za-z_]\w*\}")
 
 
 def read_agent(node: Node, context: Context) -> AgentSpec | None:
+    _note_files(node, context)
     values = AGENT.read(node, context)
     if values is None or not isinstance(node, MapNode):
         return None
@@ -331,6 +334,30 @@ def read_agent(node: Node, context: Context) -> AgentSpec | None:
     given = {key: value for key, value in values.items() if key not in ("type", "timeout", "timeout_ms")}
     timeout_ms = values.get("timeout_ms") or values.get("timeout") or 30_000
     return AgentSpec(type=type, timeout_ms=timeout_ms, span=node.head, **{**given, **addresses})
+
+
+def _note_files(node: Node, context: Context) -> None:
+    """Report the files that the section names, so that no report is written over them, even if it has mistakes.
+
+    They are modules (`module:attribute`, `-m module`), words of commands, and scripted models.
+    """
+    texts, before = list(_texts(plain(node))), ""
+    folders = {os.path.join(context.base, text) for text in ("", *texts)}  # one of them may be `cwd`
+    for folder in filter(os.path.isdir, folders):
+        for word in (word for text in texts for word in text.split()):
+            if _ATTRIBUTE.fullmatch(word) or before == "-m":
+                note_module(word, folder)
+            elif os.path.isfile(path := os.path.join(folder, word)):
+                note_input(path)
+            before = word
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
 def _check_type(type: Type, values: Values, node: MapNode, context: Context) -> bool:
