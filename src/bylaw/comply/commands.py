@@ -301,7 +301,7 @@ def _degrade(result: ComplianceResult, note: str) -> ComplianceResult:
 @prompt_option
 @tools_option
 @alias_option
-@output_options(RULES_RENDERERS)
+@output_options(RULES_RENDERERS, job="comply rules")
 def rules(prompt_file: str, tools_file: str | None, alias_file: str | None, targets: list[Target]) -> ExitCode:
     """List the rules that a prompt states, with their positions, and why some cannot be checked.
 
@@ -320,7 +320,7 @@ def rules(prompt_file: str, tools_file: str | None, alias_file: str | None, targ
 @click.argument("after", metavar="NEW")
 @tools_option
 @alias_option
-@output_options(DIFF_RENDERERS)
+@output_options(DIFF_RENDERERS, job="comply diff")
 def diff(before: str, after: str, tools_file: str | None, alias_file: str | None, targets: list[Target]) -> ExitCode:
     """Compare the rules of two versions of a prompt.
 

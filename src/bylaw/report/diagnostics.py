@@ -37,7 +37,7 @@ def report_bad_input(job: str, diagnostics: Sequence[Diagnostic], targets: Seque
 
 
 def write_bad_input(job: str, diagnostics: Sequence[Diagnostic], targets: Sequence[Target]) -> None:
-    """A terminal is left out: it has shown the problems already."""
+    """A terminal is left out: it has shown the problems already. A format that cannot say it gets an empty document."""
     for target in targets:
         if target.file is not None or target.format != "terminal":
             with open_target(target) as out:
@@ -52,8 +52,10 @@ def _document(job: str, diagnostics: Sequence[Diagnostic], format: str) -> str:
     lines = [f"{d.span or d.file}: {d.severity}[{d.code}]: {d.message}" for d in diagnostics]
     if format == "markdown":
         lines = [f"### ❌ Bylaw {job}: BAD INPUT", "", *(f"- {escape_markdown(line)}" for line in lines)]
-    else:
+    elif format in ("terminal", "text"):
         lines = ["BAD INPUT", *lines]
+    else:
+        return ""
     return "\n".join(lines) + "\n"
 
 
@@ -65,7 +67,7 @@ class JsonStream:
 
     def __init__(self, out: TextIO, job: str) -> None:
         self._out = out
-        self._head = f'{{\n  "schema": "bylaw.{job}/1",\n  "job": "{job}",\n  "findings": ['
+        self._head = f'{{\n  "schema": "bylaw.{job.replace(" ", "-")}/1",\n  "job": "{job}",\n  "findings": ['
         self._written = 0
 
     def finding(self, finding: dict[str, Any]) -> None:

@@ -84,6 +84,18 @@ def test_a_usage_error_of_the_command_is_a_document_in_every_target(
     assert "--fail was given" in done.stderr
 
 
+def test_a_format_without_a_document_for_bad_input_is_left_empty(renderers: Renderers, tmp_path: Path) -> None:
+    file = tmp_path / "report.txt"
+    file.write_text("older")
+    done = _run(renderers, "--fail", "--format", "shout")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--fail was given" in done.stderr
+    assert _run(renderers, "--fail", "--format", f"shout={file}").exit_code == 2
+    assert file.read_text() == ""
+    assert _run(renderers, "--fail", "-o", str(file)).exit_code == 2
+    assert file.read_text().startswith("BAD INPUT\n")
+
+
 def test_a_file_is_replaced_only_by_a_whole_report(renderers: Renderers, tmp_path: Path) -> None:
     file = tmp_path / "report.txt"
     file.write_text("older")
