@@ -217,6 +217,17 @@ def test_strict_counts_warnings(folder: Path) -> None:
     assert (code, report["verdict"]) == (3, "NOT SHOWN: score 100; check did not pass; 1 warning")
 
 
+@pytest.mark.parametrize("flags", [["--traces", "odd.jsonl"], ["--baseline", "v1.jsonl", "--candidate", "odd.jsonl"]])
+def test_strict_counts_warnings_about_traces_and_names_them(folder: Path, flags: list[str]) -> None:
+    text = (folder / "v1.jsonl").read_text()
+    (folder / "odd.jsonl").write_text(text.replace("My lamp", r"My \ud800 lamp", 1))
+    (folder / "bylaw.yaml").write_text(yaml.safe_dump(RULES))
+    done = CliRunner().invoke(cli, ["ci", *flags, "--strict"], standalone_mode=False)
+    assert done.return_value == 3
+    assert "odd.jsonl:1" in done.output
+    assert "surrogate" in done.output
+
+
 def test_min_score_applies_to_the_whole_and_to_the_contract(folder: Path) -> None:
     invariants = [*CONTRACT["contract"]["invariants"], {"id": "sings", "type": "contains", "value": "la"}]
     worse = {**CONTRACT, "contract": {"name": "c", "invariants": invariants}}

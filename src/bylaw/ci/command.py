@@ -163,7 +163,7 @@ def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[st
     report = job.report(unread, refuses_unread=True)
     if unread and not report.traces:
         raise InputError(unread)
-    print_diagnostics(unread)
+    print_diagnostics([*unread, *(problem for trace in report.traces for problem in trace.problems)])
     warnings += map(summarize, report.warnings)
     return check_part(report, headline(report)), report
 
@@ -201,6 +201,7 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
             unread=unread,
         )
     print_diagnostics(unread)
+    warnings += [summarize(problem) for side in sources for source in side for problem in source.problems]
     return diff_part(report, headline(report)), report
 
 
