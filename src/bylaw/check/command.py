@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
-from typing import TextIO, get_args
+from typing import Any, TextIO, get_args
 
 import click
 
@@ -14,8 +13,8 @@ from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.verdict import CheckReport, FailOn, Finding
 from bylaw.report.command_line import input_option, output_options, trace_format_option, version_option
-from bylaw.report.diagnostics import JsonStream, bad_input_fields, print_diagnostics, report_bad_input
-from bylaw.report.output import Target, emit, open_target, refuse_inputs, write_reports
+from bylaw.report.diagnostics import JsonStream, end_fields, print_diagnostics, report_bad_input
+from bylaw.report.output import Target, emit, interrupts_wait, open_target, refuse_inputs, write_reports
 from bylaw.report.progress import watch_traces
 
 DEFAULT_POLICY = "bylaw.yaml"
@@ -102,16 +101,21 @@ def command(
             tools=rules.tools,
             on_finding=stream if streams else None,
         )
-        with watch_traces(names) as watch:
-            for name in names:
-                try:
-                    job.add(watch(open_trace(name, format=trace_format, skip_bad=skip_bad, verify_ids=verify_ids)))
-                except InputError as problem:
-                    unread += problem.diagnostics
+        try:
+            with watch_traces(names) as watch:
+                for name in names:
+                    try:
+                        job.add(watch(open_trace(name, format=trace_format, skip_bad=skip_bad, verify_ids=verify_ids)))
+                    except InputError as problem:
+                        unread += problem.diagnostics
+        except KeyboardInterrupt:
+            for one in streams:
+                one.end_early("INTERRUPTED", end_fields(ExitCode.INTERRUPTED, unread))
+            raise
         report = job.report(unread, refuses_unread=not skip_bad)
         if unread and not skip_bad and not report.traces:
             for one in streams:
-                one.end_on_bad_input(unread)
+                one.end_early("BAD INPUT", end_fields(ExitCode.BAD_INPUT, unread))
             return report_bad_input("check", unread, [] if streams else targets)
         for one in streams:
             one.end(report)
@@ -130,20 +134,23 @@ class _Stream:
         self._json = JsonStream(out, "check") if target.format == "json" else None
 
     def finding(self, finding: Finding) -> None:
-        if self._json is not None:
-            self._json.finding(finding_as_json(finding))
-        elif finding.verdict.outcome.value != "vacuous":
-            emit(render_finding(finding) + "\n", self._out)
+        with interrupts_wait():
+            if self._json is not None:
+                self._json.finding(finding_as_json(finding))
+            elif finding.verdict.outcome.value != "vacuous":
+                emit(render_finding(finding) + "\n", self._out)
 
-    def end_on_bad_input(self, diagnostics: Sequence[Diagnostic]) -> None:
-        """Finish the document with the diagnostics: the findings above are incomplete."""
-        if self._json is not None:
-            self._json.end(bad_input_fields(diagnostics))
-        else:
-            emit("✗ BAD INPUT: the findings above are incomplete\n", self._out)
+    def end_early(self, why: str, fields: dict[str, Any]) -> None:
+        """Finish the document: the findings above are incomplete."""
+        with interrupts_wait():
+            if self._json is not None:
+                self._json.end(fields)
+            else:
+                emit(f"✗ {why}: the findings above are incomplete\n", self._out)
 
     def end(self, report: CheckReport) -> None:
-        if self._json is not None:
-            self._json.end(check_fields(report))
-        else:
-            emit(render_terminal(report, findings_shown=True), self._out)
+        with interrupts_wait():
+            if self._json is not None:
+                self._json.end(check_fields(report))
+            else:
+                emit(render_terminal(report, findings_shown=True), self._out)

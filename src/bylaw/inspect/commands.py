@@ -17,6 +17,7 @@ from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import (
     Target,
     emit,
+    interrupts_wait,
     open_target,
     parse_targets,
     refuse_inputs,
@@ -115,6 +116,12 @@ def inspect(
                 return _show_two(source, _open(other, trace_format, skip_bad), selection, screen)
             except InputError as problem:
                 return _end_on_bad_input(problem, screen)
+            except KeyboardInterrupt:
+                if screen.is_json:
+                    from bylaw.inspect.report.json import bad_input_line
+
+                    screen.write(bad_input_line((), ExitCode.INTERRUPTED))
+                raise
     except click.UsageError as problem:
         write_usage_error("inspect", problem, [target])
         raise
@@ -156,7 +163,8 @@ class _TimelineOutput:
     def write(self, text: str) -> None:
         self.is_blank = False
         if self.is_json:
-            self._out.write(text)
+            with interrupts_wait():
+                self._out.write(text)
         else:
             emit(text, self._out)
 

@@ -47,7 +47,7 @@ def write_bad_input(job: str, diagnostics: Sequence[Diagnostic], targets: Sequen
 def _document(job: str, diagnostics: Sequence[Diagnostic], format: str) -> str:
     if format == "json":
         text = io.StringIO()
-        JsonStream(text, job).end(bad_input_fields(diagnostics))
+        JsonStream(text, job).end(end_fields(ExitCode.BAD_INPUT, diagnostics))
         return text.getvalue()
     lines = [f"{d.span or d.file}: {d.severity}[{d.code}]: {d.message}" for d in diagnostics]
     if format == "markdown":
@@ -82,9 +82,9 @@ class JsonStream:
         self._out.write("\n}\n")
 
 
-def bad_input_fields(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    """The end of a document that reports bad input, after `findings`."""
-    return {"exit_code": int(ExitCode.BAD_INPUT), "diagnostics": [diagnostic_as_json(d) for d in diagnostics]}
+def end_fields(code: ExitCode, diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
+    """The end of a document without a whole report, after `findings`: bad input, or the command was interrupted."""
+    return {"exit_code": int(code), "diagnostics": [diagnostic_as_json(d) for d in diagnostics]}
 
 
 def diagnostic_as_json(diagnostic: Diagnostic) -> dict[str, Any]:

@@ -147,6 +147,37 @@ def open_target(target: Target) -> Iterator[TextIO]:
         out.flush()
 
 
+@contextlib.contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Ctrl-C waits until the block ends, so that no part of a document is cut off. A second one does not wait."""
+    import signal
+
+    pressed = False
+
+    def note(number: int, frame: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or not _is_main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _is_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
 def write_reports(renderers: Renderers, targets: Sequence[Target], *report: Any) -> None:
     """Render the report in each format that was asked for."""
     for target in targets:
