@@ -488,6 +488,15 @@ def test_a_hook_at_a_terminal_says_what_it_is(monkeypatch: pytest.MonkeyPatch, c
     assert hooks.answer_event({}) == 2 and "a coding agent runs this" in capsys.readouterr().err
 
 
+def test_a_hook_that_is_interrupted_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def interrupt(size: int) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False, buffer=SimpleNamespace(read=interrupt)))
+    assert hooks.answer_event({}) == 2
+    assert capsys.readouterr() == ("", "bylaw: the call is not allowed: interrupted\n")
+
+
 def test_the_command_that_is_installed_blocks_where_bylaw_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     settings.install("claude-code", path)

@@ -73,11 +73,11 @@ def answer_event(options: Mapping[str, str]) -> int:
         if out:
             print(out, flush=True)  # without stdout the answer is lost, and with it a question to a person
             return code if sys.stdout is not None else BLOCK
-    except KeyboardInterrupt:
-        return BLOCK
-    except Exception as problem:
+    except (KeyboardInterrupt, Exception) as problem:
         if sys.stderr is not None:
-            print(f"bylaw: the call is not allowed: {type(problem).__name__}: {problem}", file=sys.stderr)
+            is_ctrl_c = isinstance(problem, KeyboardInterrupt)
+            why = "interrupted" if is_ctrl_c else f"{type(problem).__name__}: {problem}"
+            print(f"bylaw: the call is not allowed: {why}", file=sys.stderr)
         return BLOCK
     return code
 
