@@ -165,6 +165,15 @@ def test_nothing_judged_is_not_a_pass() -> None:
     assert run([LARGE], Session("1").call("refund", {"amount": 1})).exit_code == 0
 
 
+def test_a_trace_without_a_turn_among_others_is_not_a_pass() -> None:
+    judged, empty = trace(Session("1").call("refund", {"amount": 900})), trace(Session("2").user("hello"))
+    report = bylaw.backtest([LARGE], [judged, empty])
+    assert (report.exit_code, report.empty, report.stops) == (3, [empty.name], 1)
+    assert bylaw.backtest([LARGE], [judged, empty], fail_on="blocks").exit_code == 1
+    only_calls = Trace(name="calls", events=tuple(event for event in judged if isinstance(event, ToolCall)))
+    assert bylaw.backtest([LARGE], [judged, only_calls]).exit_code == 0
+
+
 # -- flips and gates --------------------------------------------------------------------------------------------------
 
 

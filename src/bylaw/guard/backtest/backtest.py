@@ -168,6 +168,7 @@ class Backtest:
 
     def add(self, source: TraceSource) -> None:
         before, self._turns = self._report.sessions, 0
+        calls = self._report.calls
         finished = False
         try:
             for event in source:
@@ -188,6 +189,8 @@ class Backtest:
             problems=tuple(source.problems),
         )
         self._report.traces.append(summary)
+        if not self._turns and self._report.calls == calls:
+            self._report.empty.append(source.name)
 
     def report(self) -> BacktestReport:
         return self._report

@@ -93,6 +93,8 @@ class BacktestReport(Struct, kw_only=True):
     """the hash of the rules that they are compared with"""
     fail_on: FailOn = "none"
     traces: list[TraceSummary] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    """traces without a turn or a call"""
     events: int = 0
     sessions: int = 0
     resumed: int = 0
@@ -137,7 +139,7 @@ class BacktestReport(Struct, kw_only=True):
     def exit_code(self) -> int:
         if (self.fail_on == "flips" and self.flipped) or (self.fail_on == "blocks" and self.stops):
             return 1
-        return 0 if self.judged else 3
+        return 0 if self.judged and not self.empty else 3
 
 
 class ShadowTally(Struct, kw_only=True):
@@ -320,8 +322,14 @@ def headline(report: BacktestReport) -> str:
             return f"FAILED: {count(report.flipped, 'decision')} flipped"
         return f"FAILED: {count(report.stops, 'call')} stopped"
     if report.exit_code == 3:
-        return f"NOTHING JUDGED: {'no rule applies to any call' if report.calls else 'no call was recorded'}"
+        return f"NOTHING JUDGED: {_why_nothing(report)}"
     return f"{report.stops:,} of {count(report.calls, 'call')} stopped"
+
+
+def _why_nothing(report: BacktestReport) -> str:
+    if report.empty:
+        return f"no turn in `{report.empty[0]}`" + (f" and {len(report.empty) - 1:,} more" if report.empty[1:] else "")
+    return "no rule applies to any call" if report.calls else "no call was recorded"
 
 
 def _size(report: BacktestReport) -> str:
