@@ -57,6 +57,17 @@ def test_replay_writes_only_with_the_flag(folder: Path) -> None:
     assert "ISO 8601" in run(folder, "replay", "-p", "rules.yaml", "--since", "soon", code=2)
 
 
+@pytest.mark.parametrize("log", ["no events", "no events that rules are about"])
+def test_a_replay_that_checks_nothing_exits_3(tmp_path: Path, log: str) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    bylaw.Guard(str(tmp_path / "rules.yaml"), store=tmp_path / "guard.db").close()
+    if log != "no events":
+        run(tmp_path, "keys", "create", "ann", "--scope", "admin")
+    for options in ([], ["--json"], ["--write"]):
+        assert "nothing was checked" in run(tmp_path, "replay", "-p", "rules.yaml", *options, code=3)
+    assert run(tmp_path, "follow", "-p", "rules.yaml", "--once") == ""
+
+
 def test_an_incident_from_opening_to_its_end(folder: Path) -> None:
     assert "opened incident-" in run(folder, "follow", "-p", "rules.yaml", "--once")
     assert run(folder, "follow", "-p", "rules.yaml", "--once") == ""

@@ -286,6 +286,7 @@ def test_a_file_that_is_only_read(path: Path, left: str, monkeypatch: pytest.Mon
     reading.close()
     writing.close()
     assert left == "log" or path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_what_cannot_be_only_read(path: Path) -> None:

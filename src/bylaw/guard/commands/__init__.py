@@ -56,7 +56,9 @@ class GuardGroup(LazyGroup):
             print_diagnostics(problem.diagnostics)
             return ExitCode.BAD_INPUT
         except StoreUnavailable as problem:
-            click.echo(f"Error: {problem}", err=True)
+            from bylaw.report.text import wrap
+
+            click.echo("\n".join(wrap(f"Error: {problem}", hanging="  ")), err=True)
             return ExitCode.OUT_OF_REACH
 
 

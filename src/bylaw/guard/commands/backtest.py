@@ -68,7 +68,8 @@ def backtest(
     """Show what rules would have done to recorded traffic.
 
     The guard decides every recorded call in shadow mode. The report says how many calls would have been stopped, by
-    which rule, and for how many the recording lacks a value that a rule needs. Exits 3 if nothing was judged.
+    which rule, and for how many the recording lacks a value that a rule needs. Exits 3 if nothing was judged, or if a
+    trace has no turn.
     """
     from bylaw.guard.backtest.backtest import Backtest
     from bylaw.guard.backtest.replay import trial_guard
@@ -180,7 +181,7 @@ def shadow(store: str, rule: str | None, examples: int, as_json: bool) -> ExitCo
     from bylaw.guard.backtest.backtest import shadow_report
     from bylaw.guard.backtest.report import render_shadow_json, render_shadow_terminal
 
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         report = shadow_report(opened, rule=rule, examples=examples)
     emit((render_shadow_json if as_json else render_shadow_terminal)(report), sys.stdout)
     return ExitCode.OK if report.decisions else ExitCode.NOTHING_CHECKED
@@ -209,7 +210,7 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
         raise InputError([problem.diagnostic]) from None
     except NotPromoted as why:
         raise click.UsageError(str(why)) from None
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         emit(render_shadow_terminal(shadow_report(opened, rule=rule)), sys.stdout)
     change = f"{policy}:{edit.line}: {edit.before.strip()} → {edit.after.strip()}"
     if not yes:

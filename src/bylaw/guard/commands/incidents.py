@@ -36,13 +36,12 @@ from bylaw.guard.incidents.incidents import Incidents, NotChanged
 from bylaw.guard.stores.records import Alert, Detection, FollowRecord, Incident, IncidentStatus, Notification
 from bylaw.model.rule import Severity
 from bylaw.report.command_line import CommandGroup
-from bylaw.report.text import printable
+from bylaw.report.text import count, printable
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.channels import Notify
     from bylaw.guard.incidents.follower import Step
     from bylaw.guard.policies import VersionChoice
-    from bylaw.guard.stores.records import Notification
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -78,7 +77,7 @@ def list_(
     """List the incidents that are not solved, oldest first; `--status solved` lists the others."""
     filters = {"status": status, "rule": rule, "severity": severity, "assignee": assignee}
     shows_all, everything = everything and status is None, everything or status is not None
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         found = (one for one in Incidents(opened).each() if everything or one.status != "solved")
         found = (one for one in found if session in (None, one.session if one.over == "session" else one.call_session))
         fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in filters.items()))
@@ -95,7 +94,7 @@ def list_(
 @JSON_LINES
 def alerts(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
     """List the alerts that wait to be acknowledged: a rule would have paused a call, but it had already run."""
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         found = Incidents(opened).alerts(status=None if everything else "pending", limit=limit + 1)
     return _list(found, _alert_line, limit, is_json, nothing="no alert waits")
 
@@ -107,7 +106,7 @@ def alerts(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
 @JSON_LINES
 def outbox(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
     """List the notifications that were not delivered: pending and failed ones."""
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         box = Incidents(opened)
         found = [
             one
@@ -381,10 +380,10 @@ def _show_unjudged(unjudged: dict[str, int], ahead: int) -> None:
     if ahead:
         counted = "windows over an agent or over all count them when they were written"
         click.echo(f"time in the future: {'1 call' if ahead == 1 else f'{ahead:,} calls'}; {counted}", err=True)
-    for rule, count in sorted(unjudged.items()):
-        if count > 0:
+    for rule, number in sorted(unjudged.items()):
+        if number > 0:
             why = "it depends on a value that is not recorded"
-            click.echo(printable(f"could not be judged: `{rule}` {times(count)}, {why}"), err=True)
+            click.echo(printable(f"could not be judged: `{rule}` {times(number)}, {why}"), err=True)
 
 
 @contextmanager
@@ -424,12 +423,14 @@ def replay(
     """Show the incidents that these rules find in the whole event log.
 
     The log is read from its beginning, whatever `follow` has processed so far. Nothing is written without --write.
+    Exit 0: events were checked, with or without incidents. 2: bad input. 3: the log has no events that rules are about.
+    4: the store cannot be used.
     """
     from bylaw.guard.incidents.follower import replay as replay_log
 
     start = parse_since(since)
     rules = load_rules(policies, version, inputs)
-    with open_store(store) as opened:
+    with open_store(store, read_only=not write) as opened:
         done = replay_log(
             rules,
             opened,
@@ -439,9 +440,11 @@ def replay(
         )
     if not is_json:
         written = f"; {done.written:,} detections written" if write else ""
-        incidents = "1 incident" if done.count == 1 else f"{done.count:,} incidents"
-        click.echo(f"{done.events:,} events, {incidents}{written}")
+        click.echo(f"{count(done.events, 'event')}, {count(done.count, 'incident')}{written}")
     _show_unjudged(done.unjudged, done.ahead)
     if done.unreadable:
         click.echo(f"cannot be read: {done.unreadable:,} events that no guard has written", err=True)
-    return ExitCode.OK
+    if done.checked:
+        return ExitCode.OK
+    click.echo("nothing was checked: the log has no event that rules are about", err=True)
+    return ExitCode.NOTHING_CHECKED

@@ -264,7 +264,8 @@ def approve(tools: tuple[str, ...], everything: bool, store: str | None, lock: s
 
     if store is not None and lock is not None:
         raise click.UsageError("name either --store or --lock")
-    with open_store(store) if store is not None else nullcontext() as opened:
+    is_list = not tools and not everything
+    with open_store(store, read_only=is_list) if store is not None else nullcontext() as opened:
         pins: Pins = StoredPins(opened) if opened is not None else PinFolder(Path(lock or _LOCK))
         with usage_errors(FileProblem, OSError):
             changed = [
@@ -273,7 +274,7 @@ def approve(tools: tuple[str, ...], everything: bool, store: str | None, lock: s
             found = [pin for pin in changed if everything or pin.id in tools]
             if missing := sorted(set(tools) - {pin.id for pin in changed}):
                 raise click.UsageError(f"`{missing[0]}` has not changed, or there is no such tool")
-            if not tools and not everything:
+            if is_list:
                 return _show_changes(changed)
             if by is None:
                 raise click.UsageError("an approval needs a name: --by NAME")

@@ -57,7 +57,7 @@ def reviews(store: str, everything: bool, session: str | None, limit: int, is_js
     """List the calls that wait for approval, oldest first."""
     from bylaw.guard.reviews import Reviews
 
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         status = None if everything else "pending"
         found = Reviews(opened, time.time).list(status=status, session=session, limit=limit + 1)  # type: ignore[arg-type]
         listed = cut_to_limit(limit, found)
@@ -168,8 +168,8 @@ def revive(store: str, agent: str) -> ExitCode:
 @STORE
 def switches(store: str) -> ExitCode:
     """List the kill switches that are on."""
-    with open_store(store) as opened, opened.transaction("") as transaction:
-        _show_switches(transaction.switches())
+    with open_store(store, read_only=True) as opened:
+        _show_switches(opened.switches())
     return ExitCode.OK
 
 

@@ -106,12 +106,12 @@ class BadInput(click.ClickException):
 
 @contextmanager
 def open_store(path: str, *, read_only: bool = False) -> Iterator[SqliteStore]:
-    """An existing store: a mistyped name must not create a new one."""
+    """An existing store: a mistyped name, or the name of an empty file, must not create a new one."""
     from bylaw.guard.stores import SqliteStore
 
     if not Path(path).is_file():
         raise click.UsageError(f"there is no store `{path}`")
-    store = SqliteStore(path, read_only=read_only)
+    store = SqliteStore(path, read_only=read_only, create=False)
     try:
         yield store
     finally:

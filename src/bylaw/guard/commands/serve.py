@@ -195,8 +195,7 @@ def create(
     from bylaw.guard.service.errors import BadRequest
     from bylaw.guard.stores import SqliteStore
 
-    if not Path(store).is_file():
-        SqliteStore(store).close()
+    SqliteStore(store).close()
     with open_store(store) as opened:
         try:
             key, record = Credentials(opened).create(name, scopes, agents=agents, seconds=_seconds(expires), by=by)  # type: ignore[arg-type]
@@ -214,7 +213,7 @@ def list_keys(store: str, is_json: bool) -> ExitCode:
     """List keys, oldest first, without their secrets."""
     from bylaw.guard.service.auth import Credentials
 
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         found = Credentials(opened).list()
     for one in found:
         click.echo(json.dumps(msgspec.to_builtins(one)) if is_json else _line(one))

@@ -56,6 +56,8 @@ class Step(Struct):
     """The results of one batch."""
 
     events: int = 0
+    checked: int = 0
+    """events that the rules are about, and that could be read"""
     opened: list[Incident] = []
     withdrawn: list[Incident] = []
     detections: int = 0
@@ -119,6 +121,7 @@ class Correlator:
             if each is not None:
                 each(step)
             total.events += step.events
+            total.checked += step.checked
             total.detections += step.detections
             total.again += step.again
             total.ahead += step.ahead
@@ -163,13 +166,15 @@ class Correlator:
         unjudged = wide.unjudged
         for one in followed:
             unjudged = add_counts(unjudged, one.unjudged)
+        unreadable = [problem for one in followed for problem in one.unreadable]
         return Step(
             events=len(rows),
+            checked=max(0, sum(row.kind in FOLDED for row in rows) - len(unreadable)),
             opened=writer.opened,
             withdrawn=writer.withdrawn,
             detections=writer.detections,
             again=sum(one.again for one in followed),
-            unreadable=[problem for one in followed for problem in one.unreadable],
+            unreadable=unreadable,
             unjudged=unjudged,
             ahead=wide.ahead,
         )
@@ -298,6 +303,8 @@ class ReplayResult(Struct):
     """The results of a replay."""
 
     events: int
+    checked: int = 0
+    """events that the rules are about, and that could be read"""
     count: int = 0
     """of incidents"""
     incidents: list[Incident] = []
@@ -341,7 +348,8 @@ def replay(
 
         correlator = Correlator(policies, store, target=scratch, write_each=False, batch=batch, behind=1, clock=clock)
         total = correlator.catch_up(each=count_unreadable)
-        replayed.events, replayed.unjudged, replayed.ahead = total.events, total.unjudged, total.ahead
+        replayed.events, replayed.checked = total.events, total.checked
+        replayed.unjudged, replayed.ahead = total.unjudged, total.ahead
         if write:
             pages = followed_pages(scratch, Detection, size=REPLAY_PAGE)
             replayed.written = sum(_write_page(store, page, since, now=clock()) for page in pages)

@@ -79,15 +79,18 @@ class SqliteStore:
         *,
         durability: Durability = "normal",
         read_only: bool = False,
+        create: bool = True,
         busy_timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises StoreUnavailable if the file cannot be used. `read_only`: the file must exist, is not changed, and
-        every transaction raises StoreUnavailable."""
+        """Raises StoreUnavailable if the file cannot be used. `read_only`: the file must be a store, is not
+        changed, and every transaction raises StoreUnavailable. `create=False`: the file must be a store too."""
         if durability not in DURABILITIES:
             raise ValueError(f"durability={durability!r}: expected `normal` or `full`")
         real = os.path.realpath(path)  # the working directory and links may change
-        self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout, read_only=read_only)
+        self._connections = Connections(
+            real, durability=durability, busy_timeout=busy_timeout, read_only=read_only, create=create
+        )
         self._clock = clock
         self._known: Known = {}
 
@@ -121,6 +124,11 @@ class SqliteStore:
     def last_event(self) -> int:
         rows = self._read("SELECT seq FROM sqlite_sequence WHERE name = 'events'", ())
         return int(rows[0][0]) if rows else 0
+
+    def switches(self) -> dict[str, str]:
+        """As in a transaction, without one."""
+        rows = self._read("SELECT agent, why FROM switches", ())
+        return {from_column(agent): from_column(why) for agent, why in rows}
 
     def rules(self) -> dict[str, str]:
         return {str(hash): str(content) for hash, content in self._read("SELECT hash, content FROM rules", ())}

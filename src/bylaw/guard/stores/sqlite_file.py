@@ -80,12 +80,16 @@ _PAUSE = (0.0002, 0.002)
 """seconds between two attempts to get a lock that another process holds"""
 
 
-def open_writer(path: str, *, durability: Durability, busy_timeout: float) -> sqlite3.Connection:
-    """Raises StoreUnavailable."""
+def open_writer(path: str, *, durability: Durability, busy_timeout: float, create: bool = True) -> sqlite3.Connection:
+    """`create`: make a store of a file that is missing or empty. Raises StoreUnavailable."""
     try:
-        _create(path)
+        if create:
+            _create(path)
+        _check_access(path)
         connection = _connect(path, busy_timeout)
         try:
+            if not create:
+                _refuse_empty_file(connection, path)
             _set_up(connection, path, durability, busy_timeout)
         except BaseException:
             connection.close()
@@ -106,15 +110,23 @@ def open_reader(path: str, *, busy_timeout: float, read_only: bool = False) -> s
 
 
 def _open_read_only(path: str, busy_timeout: float) -> sqlite3.Connection:
-    """Open the file without changing it. Where no log can be created beside it, a file without one is read as it is."""
+    """Open the file without changing it. Where no log can be created beside it, a file without one is read as it is.
+    Elsewhere SQLite creates a log to read the file, and removes it again only if it may write."""
     has_log = os.path.exists(f"{path}-wal")
-    is_fixed = not has_log and not os.access(os.path.dirname(path), os.W_OK)
-    uri = f"file:{quote(path)}?mode=ro" + ("&immutable=1" if is_fixed else "")
+    mode = "ro" if has_log or not os.access(path, os.W_OK) else "rw"
+    if not has_log and not os.access(os.path.dirname(path), os.W_OK):
+        mode = "ro&immutable=1"
+    uri = f"file:{quote(path)}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
-    _refuse_foreign_file(connection, path)
-    if not schema.is_current(connection):
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        _refuse_empty_file(connection, path)
+        _refuse_foreign_file(connection, path)
+        if not schema.is_current(connection):
+            raise unavailable(path, "was written by an earlier version of bylaw: open it with a guard first")
+    except BaseException:
         connection.close()
-        raise unavailable(path, "was written by an earlier version of bylaw: open it with a guard first")
+        raise
     return connection
 
 
@@ -146,10 +158,14 @@ def wait_while_busy(execute: Callable[[str], sqlite3.Cursor], statement: str, *,
 def _create(path: str) -> None:
     """The log and its index inherit the permissions of the file, so they are private too.
 
-    An existing file is not opened here, since closing it would release the locks of this process on it. SQLite opens a
-    file that cannot be written, and fails only at the first write."""
+    An existing file is not opened here, since closing it would release the locks of this process on it."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _check_access(path: str) -> None:
+    """SQLite opens a file that cannot be written, and fails only at the first write."""
+    os.stat(path)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -173,6 +189,11 @@ def _set_up(connection: sqlite3.Connection, path: str, durability: Durability, b
         connection.execute("COMMIT")
 
 
+def _refuse_empty_file(connection: sqlite3.Connection, path: str) -> None:
+    if schema.is_empty(connection):
+        raise unavailable(path, "is empty: no guard has written to it")
+
+
 def _refuse_foreign_file(connection: sqlite3.Connection, path: str) -> None:
     reason = schema.refusal(connection)
     if reason is not None:
@@ -190,8 +211,11 @@ class Connections:
     _owner: int | None
     """the thread whose turn it is"""
 
-    def __init__(self, path: str, *, durability: Durability, busy_timeout: float, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, *, durability: Durability, busy_timeout: float, read_only: bool = False, create: bool = True
+    ) -> None:
         self.path = path
+        self._create = create
         self.read_only = read_only
         self._durability: Durability = durability
         self._busy_timeout = busy_timeout
@@ -350,7 +374,7 @@ class Connections:
         self._looked_at = now
 
     def _open(self) -> sqlite3.Connection:
-        return open_writer(self.path, durability=self._durability, busy_timeout=self._busy_timeout)
+        return open_writer(self.path, durability=self._durability, busy_timeout=self._busy_timeout, create=self._create)
 
     def _reader(self) -> sqlite3.Connection:
         with suppress(IndexError):

@@ -116,12 +116,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE,)
 def refusal(connection: sqlite3.Connection) -> str | None:
     """Why this file must not be changed: it belongs to another program, or to a later version."""
     taken = steps_taken(connection)
-    is_empty = not _read_int(connection, "SELECT count(*) FROM sqlite_master")
-    if not is_empty and _read_int(connection, "PRAGMA application_id") != APPLICATION_ID:
+    if not is_empty(connection) and _read_int(connection, "PRAGMA application_id") != APPLICATION_ID:
         return "is an SQLite file of another program"
     if taken > len(MIGRATIONS):
         return f"was written by a later version of bylaw (schema {taken}, this one knows {len(MIGRATIONS)})"
     return None
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """No guard has created its tables here: a file of no bytes, or without any table."""
+    return not _read_int(connection, "SELECT count(*) FROM sqlite_master")
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
