@@ -67,6 +67,13 @@ def test_the_prompt_is_taken_from_the_traces(run: Run, folder: Path) -> None:
     assert (code, "no system prompt is recorded in `none.json`" in err) == (2, True)
 
 
+@pytest.mark.parametrize("option", ["--tools", "--alias"])
+def test_a_folder_in_place_of_a_file_is_named_as_such(run: Run, folder: Path, option: str) -> None:
+    (folder / "names").mkdir()
+    code, _, err = run("rules", *BASIC, option, "names")
+    assert (code, "this is a folder, and a file is needed" in err, "manifest" in err) == (2, True, False)
+
+
 # -- exit codes --------------------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,7 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str]) -> None:
         (["run.jsonl", "run.jsonl"], "`run.jsonl` exists; --force replaces it"),
         (["nowhere.jsonl", "out.jsonl"], "no such file\n --> nowhere.jsonl"),
         (["run.jsonl", "other.jsonl", "out.jsonl"], "2 traces need a folder as OUT: `out.jsonl/`"),
+        (["run.jsonl", "other.jsonl", "-"], "standard output takes one trace, and these are 2"),
         (["run.jsonl", "sub/run.jsonl", "out/"], "two traces would be written to `out/run.jsonl`"),
     ],
 )

@@ -71,7 +71,7 @@ def _parse_ranges(
 @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True,
               help="json is JSON lines: one entry per line, in full.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option("--output", "-o", metavar="FILE", help="Write to FILE; - is standard output (default).")
 @click.option(
     "--pager/--no-pager", default=None, help="Show page by page (default: in a terminal; $PAGER decides how)."
 )
@@ -266,7 +266,8 @@ def convert(
 
     TRACE is a file, a folder, a glob or - for standard input. OUT is a file, - for standard output, or a folder
     (`out/`), which gets a file for each trace. `.jsonl` means bylaw, `.atif.json` atif, `.otlp.jsonl` otlp; `.gz` and
-    `.zst` compress. The output appears only when it is complete. Nothing is lost: Bylaw reads back what it wrote.
+    `.zst` compress. Each file appears only when it is complete; if a trace of several cannot be converted, the files of
+    the others are there. Nothing is lost: Bylaw reads back what it wrote.
 
     Exit codes: 0 converted, 2 bad input, 3 nothing to convert, 4 the output cannot be written.
     """
@@ -303,6 +304,8 @@ def convert(
 def _targets(names: list[str], out: str, to: str | None) -> dict[str, str]:
     """The output file of each trace."""
     if out == STDOUT or not (os.path.isdir(out) or out.endswith(os.sep)):
+        if len(names) > 1 and out == STDOUT:
+            raise click.UsageError(f"standard output takes one trace, and these are {len(names)}: OUT must be a folder")
         if len(names) > 1:
             raise click.UsageError(f"{len(names)} traces need a folder as OUT: `{out}{os.sep}`, or one that exists")
         if to is None and out != STDOUT and format_for(out) is None and not is_special(out):

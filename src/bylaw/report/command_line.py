@@ -218,7 +218,7 @@ def output_options(
             help=f"{', '.join(known)} (default terminal); can be repeated, as FORMAT=FILE.",
         )
         output_option = click.option(
-            "--output", "-o", metavar="FILE", help="Write the report to FILE instead of standard output."
+            "--output", "-o", metavar="FILE", help="Write the report to FILE; - is standard output (default)."
         )
         return formats_option(output_option(command))
 

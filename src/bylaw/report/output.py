@@ -49,21 +49,25 @@ class Target(Struct, frozen=True):
 
 
 def parse_targets(formats: tuple[str, ...], output: str | None, known: Collection[str]) -> list[Target]:
-    """Targets from `--format json`, `--format json=FILE` and `--output FILE`, which takes the format without a file."""
+    """Targets from `--format json`, `--format json=FILE` and `--output FILE`, which takes the format without a file.
+
+    `-` as a file is standard output.
+    """
     targets = [_parse(text, known) for text in formats] or [Target("terminal")]
-    screen = [target for target in targets if target.file is None]
     if output is not None:
-        if len(screen) != 1:
+        if sum(target.file is None for target in targets) != 1:
             raise click.UsageError("--output needs exactly one --format that names no file of its own")
         targets = [Target(t.format, output) if t.file is None else t for t in targets]
-    elif len(screen) > 1:
+    targets = [Target(t.format) if t.file == "-" else t for t in targets]
+    if sum(target.file is None for target in targets) > 1:
         raise click.UsageError("only one --format can go to standard output; write the others as FORMAT=FILE")
     seen: set[str] = set()
     for target in targets:
         _check_file(target.file)
-        if target.file is not None and os.path.realpath(target.file) in seen:
-            raise click.UsageError(f"`{target.file}` is named for two formats")
-        seen.add(os.path.realpath(target.file or "-"))
+        if target.file is not None:
+            if os.path.realpath(target.file) in seen:
+                raise click.UsageError(f"`{target.file}` is named for two formats")
+            seen.add(os.path.realpath(target.file))
     return targets
 
 
@@ -86,7 +90,10 @@ def unknown_choice(noun: str, name: str, known: Collection[str]) -> click.UsageE
 
 
 def file_target(file: str) -> Target:
-    """A file that holds text of any format."""
+    """A file that holds text of any format, beside what goes to standard output."""
+    if file == "-":
+        message = "`-` is standard output, where the result goes anyway: name a file, or leave the option out"
+        raise click.UsageError(message)
     _check_file(file)
     return Target("text", file)
 

@@ -74,8 +74,11 @@ class UnusableFile(Exception):
         self.diagnostic = diagnostic
 
 
-def read_text_file(path: Path, name: str, *, regular: bool = False) -> str:
-    """The file's text. `regular` refuses pipes and devices, which a path inside a rule has no business to name."""
+def read_text_file(path: Path, name: str, *, regular: bool = False, index: bool = False) -> str:
+    """The file's text. `regular` refuses pipes and devices, which a path inside a rule has no business to name.
+
+    `index`: a folder could have been given, if it had the index of an agent manifest.
+    """
     note_input(path)
     try:
         if regular and not stat.S_ISREG(os.stat(path).st_mode):
@@ -85,7 +88,8 @@ def read_text_file(path: Path, name: str, *, regular: bool = False) -> str:
     except FileNotFoundError:
         raise _unusable_file(code="no-such-file", message="no such file", name=name) from None
     except IsADirectoryError:
-        message = f"the folder has no {INDEX_FILES[0]}, the index of an agent manifest"
+        missing = f"the folder has no {INDEX_FILES[0]}, the index of an agent manifest"
+        message = missing if index else "this is a folder, and a file is needed"
         raise _unusable_file(code="unreadable-file", message=message, name=name) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be opened"

@@ -248,7 +248,7 @@ def load_content(path: FilePath) -> Any:
     """The content of a rule file, as JSON values; InputError if it cannot be read."""
     file = os.fspath(index_of(path))
     try:
-        problems = Problems(Source(file, read_text_file(Path(file), file)))
+        problems = Problems(Source(file, read_text_file(Path(file), file, index=True)))
         documents = [plain(one) for one in parse_documents(problems.source, problems, format_of(file))]
     except UnusableFile as not_read:
         raise InputError([not_read.diagnostic]) from None
@@ -321,7 +321,7 @@ def parse_documents(source: Source, problems: Problems, format: Format) -> list[
 def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -> _Set:
     file = os.fspath(index_of(path))
     try:
-        text = read_text_file(Path(file), file)
+        text = read_text_file(Path(file), file, index=True)
         refuse_trace(text, file)
     except UnusableFile as not_read:
         return result((), (not_read.diagnostic,), (file,))

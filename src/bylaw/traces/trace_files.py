@@ -17,7 +17,7 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.formats.claude_code.files import parts_of
 from bylaw.traces.formats.detect import detect
 from bylaw.traces.formats.langfuse_tables import holds_observations, is_table, sidecars_among
-from bylaw.traces.records.files import no_such_file, open_path
+from bylaw.traces.records.files import open_path, why_unopened
 from bylaw.traces.records.layout import sample, sniff
 
 _PLAIN = (".jsonl", ".ndjson", ".json", ".agentlog", ".eval", ".traj", ".har")
@@ -112,13 +112,24 @@ def match_pattern(pattern: str) -> tuple[list[str], Diagnostic | None]:
     if os.path.exists(pattern):
         return [pattern], None
     if not set(pattern) & set("*?["):
-        return [], no_such_file(pattern)
+        return [], _why_missing(pattern)
     import glob  # few patterns are globs
 
     matches = sorted(glob.glob(pattern, recursive=True))
     found = [_in_folder(match) if os.path.isdir(match) else [match] for match in matches]
     names = [name for listed in found for name in listed if _may_be_read(name)]
     return names, None if names else _no_traces(pattern, "glob")
+
+
+def _why_missing(name: str) -> Diagnostic:
+    """Why there is nothing at this path, as far as we may look: a folder on the way may be closed to us."""
+    try:
+        os.stat(name)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        pass
+    except OSError as error:
+        return why_unopened(name, error)
+    return why_unopened(name, FileNotFoundError())
 
 
 def _in_folder(folder: str) -> list[str]:

@@ -120,3 +120,32 @@ def test_pipes_are_read_only_if_they_are_named(folder: Path) -> None:
     for pattern in ("empty", "p*.jsonl"):
         with pytest.raises(InputError, match="no trace file"):
             find_traces([pattern])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (
+            PermissionError(13, "Permission denied"),
+            "unreadable-file",
+            "cannot read `locked/a.jsonl`: permission denied",
+        ),
+        (FileNotFoundError(2, "No such file or directory"), "no-such-file", "no such file"),
+        (NotADirectoryError(20, "Not a directory"), "no-such-file", "no such file"),
+    ],
+)
+def test_a_closed_folder_is_told_from_a_missing_file(
+    error: OSError, code: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The superuser may enter every folder, so the refusal is simulated."""
+    own = os.stat
+
+    def stat(path: str | int | os.PathLike[str], *more: object, **named: object) -> os.stat_result:
+        if path == "locked/a.jsonl":
+            raise error
+        return own(path, *more, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(InputError) as refused:
+        find_traces(["locked/a.jsonl"])
+    assert [(one.code, one.message) for one in refused.value.diagnostics] == [(code, message)]

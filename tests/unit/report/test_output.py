@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bylaw.report.command_line import output_options
-from bylaw.report.output import Renderers, Target, write_reports
+from bylaw.report.output import Renderers, Target, file_target, write_reports
 
 
 @pytest.fixture
@@ -45,6 +45,24 @@ def test_a_new_format_is_a_module_and_one_line(renderers: Renderers, tmp_path: P
     assert "terminal, shout, json" in _run(renderers, "--help").stdout
 
 
+@pytest.mark.parametrize("arguments", [["--format", "shout", "-o", "-"], ["--format", "shout=-"]])
+def test_a_dash_is_standard_output(
+    renderers: Renderers, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _run(renderers, *arguments).stdout == "A REPORT!\n"
+    assert list(tmp_path.iterdir()) == []
+    assert _run(renderers, *arguments, "--format", "json=a.json").stdout == "A REPORT!\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    assert _run(renderers, "-o", "./-").stdout == ""
+    assert Path("./-").read_text() == "a report"
+
+
+def test_other_files_are_not_mixed_into_standard_output() -> None:
+    with pytest.raises(click.UsageError, match="name a file"):
+        file_target("-")
+
+
 def test_renderers_are_imported_only_when_they_are_used() -> None:
     renderers = Renderers(terminal="builtins:str", other="no.such.module:render")
     assert list(renderers) == ["terminal", "other"]
@@ -61,6 +79,9 @@ def test_renderers_are_imported_only_when_they_are_used() -> None:
         (["--format", "json=a.out", "--format", "shout=./a.out"], "`./a.out` is named for two formats"),
         (["--format", "json", "--format", "shout"], "only one --format can go to standard output"),
         (["--format", "json=a.json", "--output", "b.json"], "--output needs exactly one --format"),
+        (["--format", "json=-", "--format", "shout"], "only one --format can go to standard output"),
+        (["--format", "json=-", "--format", "shout", "-o", "-"], "only one --format can go to standard output"),
+        (["--format", "json=-", "--output", "b.json"], "--output needs exactly one --format"),
         (["--output", "no/such/folder/a.txt"], "does not exist"),
         (["--output", "/"], "is a folder"),
     ],

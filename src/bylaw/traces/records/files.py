@@ -60,7 +60,7 @@ class Input:
                 if file is not self._spool:
                     file.close()
         except OSError as error:
-            raise _unreadable(self.name, error) from None
+            raise InputError([why_unopened(self.name, error)]) from None
 
     def _open(self) -> IO[bytes]:
         if self.path is not None:
@@ -79,10 +79,8 @@ def open_path(path: str) -> Input:
             return Input(path, path=path)
         with open(path, "rb") as file:
             return open_stream(file, path)
-    except FileNotFoundError:
-        raise InputError([no_such_file(path)]) from None
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise InputError([why_unopened(path, error)]) from None
 
 
 def open_stream(stream: IO[bytes], name: str) -> Input:
@@ -100,14 +98,12 @@ def open_bytes(data: bytes, name: str) -> Input:
     return Input(name, spool=io.BytesIO(data))
 
 
-def no_such_file(path: str) -> Diagnostic:
-    help = "check the path; it is relative to the current folder"
-    return Diagnostic(code="no-such-file", message="no such file", file=path, help=help)
-
-
-def _unreadable(name: str, error: OSError) -> InputError:
+def why_unopened(name: str, error: OSError) -> Diagnostic:
+    if isinstance(error, FileNotFoundError):
+        help = "check the path; it is relative to the current folder"
+        return Diagnostic(code="no-such-file", message="no such file", file=name, help=help)
     reason = (error.strerror or "it cannot be opened").lower()
-    return InputError([Diagnostic(code="unreadable-file", message=f"cannot read `{name}`: {reason}", file=name)])
+    return Diagnostic(code="unreadable-file", message=f"cannot read `{name}`: {reason}", file=name)
 
 
 CHUNK = 1 << 16
