@@ -29,3 +29,12 @@ def test_an_empty_name_is_no_folder(tmp_path: Path) -> None:
 
 def test_a_folder_with_a_leading_dash_can_be_entered(tmp_path: Path) -> None:
     assert "cd ./-x" in run_bylaw(["demo", "--", "-x"], cwd=tmp_path).stdout
+
+
+def test_what_to_try_fits_80_columns_and_can_be_pasted(tmp_path: Path) -> None:
+    printed = run_bylaw(["demo", "here"], cwd=tmp_path).stdout
+    assert [line for line in printed.splitlines() if len(line) > 80] == []
+    pasted = "".join(f"{line}\n" for line in printed.splitlines()[4:])
+    shell = ["sh", "-c", f'bylaw() {{ echo "bylaw $*"; }}\n{pasted}']
+    done = subprocess.run(shell, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"bylaw {step.arguments}" for step in STEPS]

@@ -15,6 +15,7 @@ import click
 
 from bylaw.errors import ExitCode
 from bylaw.files.atomic import write_atomic
+from bylaw.report.text import wrap
 
 FILES = Path(__file__).parent / "files"
 ADVICE = "help: choose another folder, or overwrite the files with --force"
@@ -34,7 +35,7 @@ class Step(NamedTuple):
     def command_line(self) -> str:
         """The command as one types it in a shell."""
         command = f"bylaw {self.arguments}"
-        return f"echo '{self.stdin}' | {command}" if self.stdin else command
+        return f"echo '{self.stdin}' \\\n    | {command}" if self.stdin else command
 
 
 ATTEMPT = '{"tool": "issue_refund", "arguments": {"amount": 199}}'
@@ -77,5 +78,5 @@ def command(name: str, force: bool) -> ExitCode:
     place = f"./{folder}" if str(folder).startswith("-") else str(folder)  # `cd` reads a leading dash as an option
     click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(place)}")
     for step in STEPS:
-        click.echo(f"\n  # {step.story}\n  {step.command_line}")
+        click.echo("\n".join(["", *wrap(step.story, indent="  # ", hanging="  # "), f"  {step.command_line}"]))
     return ExitCode.OK
