@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.model.events import Request
+from bylaw.traces.comparison import recording
 from tests.support.timing import cpu_seconds
 
 RULES = """
@@ -80,3 +82,90 @@ def test_the_time_grows_with_the_length_of_the_session(job: str, form: str, turn
     cost(short)  # loads what it needs
     # 5 times as long; if the time is squared, 25 times as much
     assert min(cost(long) for _ in range(2)) < 12 * max(min(cost(short) for _ in range(2)), 0.03)
+
+
+def claude_code_line(number: int, above: int | None, text: str, **fields: Any) -> str:
+    role = "user" if number % 2 else "assistant"
+    message: dict[str, Any] = {"role": role, "content": [{"type": "text", "text": text}]}
+    if role == "assistant":
+        message |= {
+            "id": f"m{number}",
+            "type": "message",
+            "model": "c",
+            "usage": {"input_tokens": 3, "output_tokens": 1},
+        }
+    line = {"type": role, "uuid": f"u{number}", "parentUuid": None if above is None else f"u{above}", "sessionId": "s"}
+    stamp = f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000Z"
+    return json.dumps(line | {"timestamp": stamp, "message": message} | fields)
+
+
+def write_rewinds(path: Path, turns: int) -> None:
+    """A user who tries everything twice: each second turn is taken back."""
+    lines, tip = [], None
+    for turn in range(turns):
+        number = 2 * turn + 1
+        lines += [claude_code_line(number, tip, f"try {turn}"), claude_code_line(number + 1, number, "done " * 20)]
+        tip = tip if turn % 2 else number + 1
+    path.write_text("\n".join(lines))
+
+
+def write_branches(path: Path, turns: int) -> None:
+    """A user who goes to and fro between two branches."""
+    lines, tips = [], [2, 2]
+    lines += [claude_code_line(1, None, "hi"), claude_code_line(2, 1, "hello")]
+    for turn in range(1, turns):
+        number = 2 * turn + 1
+        lines += [
+            claude_code_line(number, tips[turn % 2], f"go {turn}"),
+            claude_code_line(number + 1, number, "done " * 20),
+        ]
+        tips[turn % 2] = number + 1
+    path.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("write", [write_rewinds, write_branches])
+def test_a_converted_session_with_branches_holds_each_message_once(
+    write: Callable[[Path, int], None], tmp_path: Path
+) -> None:
+    trace, out = tmp_path / "trace.jsonl", tmp_path / "out.jsonl"
+    write(trace, 200)
+    bylaw.convert(trace, out, to="bylaw")
+    assert out.stat().st_size < 2 * trace.stat().st_size
+    shown = [
+        [event.messages for event in bylaw.load_trace(file).events if isinstance(event, Request)]
+        for file in (trace, out)
+    ]
+    assert shown[0] == shown[1]
+
+
+def write_agents(path: Path, turns: int) -> None:
+    """Two agents that take turns."""
+    lines = []
+    for turn in range(turns):
+        for agent in (0, 1):
+            number = 4 * turn + 2 * agent + 1
+            above = number - 3 if turn else None
+            side: dict[str, Any] = {"isSidechain": True, "agentId": "a"} if agent else {}
+            lines += [claude_code_line(number, above, f"do {turn}", **side)]
+            lines += [claude_code_line(number + 1, number, f"done {turn}", **side)]
+    path.write_text("\n".join(lines))
+
+
+def test_diff_reads_each_message_of_two_agents_as_often_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, count = recording._role_and_text, 0
+
+    def counted(message: Any) -> Any:
+        nonlocal count
+        count += 1
+        return read(message)
+
+    monkeypatch.setattr(recording, "_role_and_text", counted)
+    counts = []
+    for turns in (10, 40):
+        trace, count = tmp_path / "trace.jsonl", 0
+        write_agents(trace, turns)
+        assert bylaw.diff(trace, trace).exit_code == 0
+        counts.append(count)
+    assert 0 < counts[1] < 6 * counts[0]

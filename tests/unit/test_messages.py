@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import takewhile
 from typing import Any
 
 from bylaw.model.messages import MessageList, ShownResults, SliceComparison, shared_count, shown_results
@@ -51,3 +52,30 @@ def test_slices_of_two_growing_lists_are_equal_as_copies_are() -> None:
                 start = rng.randint(0, min(2, end))
                 slices = (one, start, end), (other, start, rng.choice([end, len(other)]))
                 assert compared.are_equal(*slices) is (one[start:end] == other[start : slices[1][2]])
+
+
+def test_branches_of_a_list_share_what_was_copied() -> None:
+    for seed in range(300):
+        rng = random.Random(seed)
+        lists = [MessageList()]
+        for number in range(30):
+            one = rng.choice(lists)
+            if rng.random() < 0.3 and one:
+                start, end = sorted((rng.randint(0, min(1, len(one))), rng.randint(0, len(one))))
+                lists.append(one.branch(start, end))
+            else:
+                one.append(number)
+        for _ in range(20):
+            left, right = rng.choice(lists), rng.choice(lists)
+            end, other_end = rng.randint(0, len(left)), rng.randint(0, len(right))
+            pairs = zip(left[:end], right[:other_end], strict=False)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            assert shared_count((left, 0, end), (right, 0, other_end)) == same
+
+
+def test_a_branch_does_not_keep_the_list_alive_that_it_was_copied_from() -> None:
+    one = MessageList("abc")
+    left, right = one.branch(0, 2), one.branch(0, 2)
+    assert shared_count((left, 0, 2), (right, 0, 2)) == 2
+    del one
+    assert shared_count((left, 0, 2), (right, 0, 2)) == 0

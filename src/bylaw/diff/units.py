@@ -27,7 +27,7 @@ from bylaw.text.decisions import Decisions, disagree
 from bylaw.text.figure_places import exchanged
 from bylaw.text.statistics import SEED, Matrix
 from bylaw.traces.comparison.compare import Comparison, Comparisons, Group
-from bylaw.traces.comparison.recording import Context, Recording, Step, exchanged_in_messages
+from bylaw.traces.comparison.recording import Context, Recording, Step, exchanged_in_messages, turn_contexts
 
 MOST_REPLAYED = 20
 """sessions; with more of them, sessions are units even in a replay, which is quicker and as certain"""
@@ -139,10 +139,10 @@ def _replay_units(group: Group) -> list[Unit]:
         last_messages, last_start, last_end = last
         front_end = last_start + end - start
         repeats = repeats and front_end <= last_end and are_equal((last_messages, last_start, front_end), asked)
-    context = left.context if repeats else None
+    contexts = _parts_of(left.context) if repeats else turn_contexts(left.steps)
     return [
         Unit(group, [_turn(left, b, context)], [_turn(right, c, context)], is_turn=True, repeats=repeats)
-        for b, c in pairs
+        for (b, c), context in zip(pairs, contexts, strict=True)
     ]
 
 
@@ -164,11 +164,14 @@ def _request_messages(step: Step) -> MessageSlice:
     return (None if request is None else request.message_slice) or ([], 0, 0)
 
 
-def _turn(recording: Recording, step: Step, context: Context | None) -> Recording:
-    """`context`: of the whole session, where each request repeats the ones before."""
+def _parts_of(context: Context) -> list[Context]:
+    """The context of each step of a session, where each request repeats the ones before."""
+    return [Context(context.text, [end], context.start) for end in context.ends]
+
+
+def _turn(recording: Recording, step: Step, context: Context) -> Recording:
     turn = Recording(recording.trace, recording.session, recording.task, [step], first_request=step.response.request)
-    if context is not None:
-        turn.context = Context(context.text, [context.ends[step.position]], context.start)
+    turn.context = context
     return turn
 
 

@@ -122,8 +122,9 @@ class Histories:
         messages, start, end = now
         run = self._runs.get(request.origin, _Run())
         before = (None if all or run.request is None else run.request.message_slice) or ([], 0, 0)
-        repeated = shared_count(before, now)
-        repeated = repeated or _count_repeated(before[0][before[1] : before[2]], messages[start:end])
+        shared = shared_count(before, now)
+        rest = before[0][before[1] + shared : before[2]]
+        repeated = shared + _count_repeated(rest, messages[start + shared : end]) if rest else shared
         added = [read_message(message) for message in messages[start + repeated : end]]
         shown = added if all else _drop_echoes(added, run)
         dropped = before[2] - before[1] - repeated if repeated else 0  # nothing repeated: another conversation began

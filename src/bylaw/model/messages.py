@@ -7,6 +7,7 @@ instead of a copy: n turns take memory and time in proportion to n, not to its s
 from __future__ import annotations
 
 import threading
+import weakref
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ class MessageList(list[Any]):
     INVARIANT: messages are only appended, so the index stays valid and each message is indexed once.
     """
 
-    __slots__ = ("_indexed", "_places", "decoded")
+    __slots__ = ("__weakref__", "_copied", "_indexed", "_places", "decoded")
 
     def __init__(self, messages: Any = ()) -> None:
         super().__init__(messages)
@@ -32,6 +33,25 @@ class MessageList(list[Any]):
         """how many messages at the front are indexed"""
         self._places: dict[str | None, list[int]] = {}
         """the positions of messages with a result, by the id of its call; under None, those of all results"""
+        self._copied: tuple[weakref.ref[MessageList], int, int] | None = None
+        """the list that the first messages are copied from, the position of the first one there, and their number;
+        requests that hold a slice of that list keep it alive"""
+
+    def branch(self, start: int, end: int) -> MessageList:
+        """A new list that begins with a slice of this one, for a conversation that goes on in another way."""
+        new = MessageList(self[start:end])
+        new.decoded = max(0, min(self.decoded, end) - start)
+        *_, (messages, start, end) = _lineage((self, start, end), whole=True)
+        new._copied = (weakref.ref(messages), start, end - start)  # type: ignore[arg-type]
+        return new
+
+    def copied_from(self, start: int, end: int) -> MessageSlice | None:
+        """The part of a slice that was copied from another list, as a slice of that list."""
+        messages = None if self._copied is None else self._copied[0]()
+        if messages is None or self._copied is None or start >= self._copied[2]:
+            return None
+        _, at, count = self._copied
+        return messages, at + start, at + min(end, count)
 
     def places(self, call_id: str | None, end: int) -> list[int]:
         """The positions of messages with a result of the call, or of any call if it is None, in ascending order.
@@ -67,9 +87,28 @@ class ShownResults:
 
 
 def shared_count(one: MessageSlice, other: MessageSlice) -> int:
-    """How many messages both begin with, if they are slices of the same list; 0 if messages must be compared."""
-    is_same_list = one[0] is other[0] and one[1] == other[1]
-    return min(one[2], other[2]) - one[1] if is_same_list else 0
+    """How many messages both are known to begin with, because their lists are the same or branches of the same one.
+
+    Messages are not compared, so both may have more in common.
+    """
+    if one[0] is other[0]:
+        return min(one[2], other[2]) - one[1] if one[1] == other[1] else 0
+    ends = {(id(messages), start): end for messages, start, end in _lineage(one)}
+    for messages, start, end in _lineage(other):
+        if (id(messages), start) in ends:
+            return min(end, ends[id(messages), start]) - start
+    return 0
+
+
+def _lineage(shown: MessageSlice, *, whole: bool = False) -> Iterator[MessageSlice]:
+    """A slice, and the slices of other lists that its first messages were copied from. `whole`: all its messages."""
+    found: MessageSlice | None = shown
+    while found is not None:
+        yield found
+        messages, start, end = found
+        found = messages.copied_from(start, end) if isinstance(messages, MessageList) else None
+        if whole and found is not None and found[2] - found[1] < end - start:
+            return
 
 
 class SliceComparison:
@@ -85,12 +124,13 @@ class SliceComparison:
         count = end - start
         if count != other_end - other_start:
             return False
-        if shared_count(one, other) == count:
+        shared = shared_count(one, other)
+        if shared == count:
             return True
         if not isinstance(left, MessageList) and not isinstance(right, MessageList):
             return left[start:end] == right[other_start:other_end]
         key = (id(left), start, id(right), other_start)
-        equal, differs, *_ = self._known.get(key, (0, False))
+        equal, differs, *_ = self._known.get(key, (shared, False))
         while equal < count and not differs:  # not beyond the slices: later messages may still be JSON
             differs = left[start + equal] != right[other_start + equal]
             equal += not differs

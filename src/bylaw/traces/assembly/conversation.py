@@ -87,6 +87,11 @@ class Conversation:
             self._messages = MessageList(self._messages[-MOST_MESSAGES:])
         self._messages.append(message)
 
+    def continue_from(self, before: Prefix) -> None:
+        """What follows continues from these messages, not from the latest ones."""
+        messages, start, end = before.held
+        self._messages = messages if end == len(messages) else messages.branch(start, end)
+
     def add_input(self, message: Any, source: Locator) -> None:
         """A message for the model."""
         if self._bounded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from bylaw.errors import InputError
 from bylaw.model.canonical import short_digest
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
+from bylaw.model.messages import MessageSlice
 from bylaw.model.ports import TraceSource
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.text.decisions import decisions, is_prose
@@ -26,6 +27,7 @@ _MOST_ANSWERS = 10
 """texts at the end of a session that are its answer"""
 MOST_SCORED = 1e12
 """a larger score is a mistake in the recording"""
+_OWN_ROLES = ("assistant", "model")
 _MOST_CONTEXT = 1_000_000
 """characters of a session that are searched for the values an agent uses"""
 
@@ -158,7 +160,7 @@ class Recording(Struct, dict=True, eq=False):
         """Whether it holds several runs that were recorded with one id: requests repeat the conversation, and the one
         with which the last request's conversation began is word for word the session's first.
         """
-        answers = sum(role in ("assistant", "model") for role, _ in _texts(self.last_request))
+        answers = sum(role in _OWN_ROLES for role, _ in _texts(self.last_request))
         at = len(self.steps) - 1 - answers
         return answers > 0 and at > 0 and _texts(self.steps[at].response.request) == _texts(self.first_request)
 
@@ -170,19 +172,12 @@ class Recording(Struct, dict=True, eq=False):
     @cached_property
     def context(self) -> Context:
         """The last request repeats the session: its last message of the assistant is the last step but one."""
-        parts: list[str] = []
-        ends: list[int] = []
-        length = start = 0
-        for role, text in _texts(self.last_request):
-            if role in ("assistant", "model"):
-                ends.append(length)
-            elif length < _MOST_CONTEXT:
-                parts.append(text.lower())
-                length += len(parts[-1]) + 1
-                start = length if role in ("system", "developer") and start == length - len(parts[-1]) - 1 else start
-        ends = [*ends, length][-len(self.steps) :]
-        ends += [length] * (len(self.steps) - len(ends))
-        return Context("\n".join(parts), ends, start)
+        messages = (self.last_request.messages if self.last_request else None) or []
+        found = _read_input(messages)
+        own = [at for at, one in enumerate(messages) if isinstance(one, dict) and one.get("role") in _OWN_ROLES]
+        ends = [found.ends[at] for at in (*own, len(messages))][-len(self.steps) :]
+        ends += ends[-1:] * (len(self.steps) - len(ends))
+        return Context(found.text, ends, found.start)
 
 
 class Context(Struct, frozen=True):
@@ -193,6 +188,42 @@ class Context(Struct, frozen=True):
     """how much of it was there before each step"""
     start: int
     """where the system prompt ends"""
+
+
+def turn_contexts(steps: Sequence[Step]) -> list[Context]:
+    """The context of each step, by its own request. Requests that share a list of messages share the text too."""
+    requests = [step.response.request for step in steps]
+    empty: MessageSlice = ([], 0, 0)
+    slices = [(None if one is None else one.message_slice) or empty for one in requests]
+    longest: dict[tuple[int, int], int] = {}
+    for messages, start, end in slices:
+        key = (id(messages), start)
+        longest[key] = max(longest.get(key, 0), end)
+    inputs: dict[tuple[int, int], Context] = {}
+    found = []
+    for messages, start, end in slices:
+        key = (id(messages), start)
+        whole = inputs.get(key)
+        if whole is None:
+            whole = inputs[key] = _read_input(messages[start : longest[key]])
+        length = whole.ends[end - start]
+        found.append(Context(whole.text, [length], min(whole.start, length)))
+    return found
+
+
+def _read_input(messages: Sequence[Any]) -> Context:
+    """The input of the agent in these messages, with its length before each of them and at the end."""
+    parts: list[str] = []
+    ends: list[int] = []
+    length = start = 0
+    for message in messages:
+        ends.append(length)
+        role, text = _role_and_text(message)
+        if role is not None and role not in _OWN_ROLES and length < _MOST_CONTEXT:
+            parts.append(text.lower())
+            start += len(parts[-1]) + 1 if role in ("system", "developer") and start == length else 0
+            length += len(parts[-1]) + 1
+    return Context("\n".join(parts), [*ends, length], start)
 
 
 class Side(Struct):
@@ -304,12 +335,14 @@ def as_score(data: Any) -> float | None:
 
 def _texts(request: Request | None) -> list[tuple[str, str]]:
     """The messages of a request: role and text."""
-    found = []
-    for message in (request.messages if request else None) or ():
-        if isinstance(message, dict):
-            content = message.get("content", message.get("parts"))
-            found.append((str(message.get("role")), _text(content)))
-    return found
+    found = map(_role_and_text, (request.messages if request else None) or ())
+    return [(role, text) for role, text in found if role is not None]
+
+
+def _role_and_text(message: Any) -> tuple[str | None, str]:
+    if not isinstance(message, dict):
+        return None, ""
+    return str(message.get("role")), _text(message.get("content", message.get("parts")))
 
 
 def _system(messages: list[tuple[str, str]]) -> list[str]:

@@ -366,17 +366,16 @@ class _History:
     def next(self, request: Request) -> tuple[int, list[Any]] | None:
         """How many messages the next request shares with the previous one, and the new messages.
 
-        None if the messages of the request are not recorded. Messages are compared only if both requests do not hold
-        slices of the same list.
+        None if the messages of the request are not recorded. Only messages that both requests do not share are
+        compared.
         """
         now, before = request.message_slice, self._latest
         if now is None:
             return None
         self._latest, shared = now, shared_count(before, now)
         messages, start, end = now
-        if not shared:
-            pairs = zip(before[0][before[1] : before[2]], messages[start:end], strict=False)
-            shared = sum(1 for _ in takewhile(lambda pair: are_strictly_equal(*pair), pairs))
+        pairs = zip(before[0][before[1] + shared : before[2]], messages[start + shared : end], strict=False)
+        shared += sum(1 for _ in takewhile(lambda pair: are_strictly_equal(*pair), pairs))
         return shared, messages[start + shared : end]
 
 

@@ -33,7 +33,7 @@ from bylaw.model.messages import MessageSlice, shared_count
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.conversation import Prefix
 from bylaw.traces.export import open_compressed
-from bylaw.traces.formats.bylaw.canonical import MOST_UNLINKED
+from bylaw.traces.formats.bylaw.canonical import MOST_COPIED, MOST_UNLINKED
 from bylaw.traces.formats.bylaw.lines import (
     MOST_FOLLOWED,
     VERSION,
@@ -58,6 +58,8 @@ from bylaw.traces.records.jsontext import REFUSED, decode_list
 # holds its first message n times. Written as references to earlier lines, it is stored once.
 
 
+_MOST_BRANCHES = 8
+"""requests of one agent that the next one may continue, since a user may go to and fro between branches"""
 _split = msgspec.json.Decoder(list[Raw]).decode
 
 
@@ -76,49 +78,57 @@ class _WrittenMessages(Struct, eq=False):
 
 
 class Histories:
-    """INVARIANT: bounded. A line refers at most MOST_FOLLOWED requests back, which is how many a reader keeps."""
+    """INVARIANT: bounded. A line refers at most MOST_FOLLOWED requests back, which is how many a reader keeps, and all
+    lines together make a reader copy at most MOST_COPIED messages."""
 
     def __init__(self) -> None:
-        self._latest: dict[Origin, _WrittenMessages] = {}
+        self._latest: dict[Origin, list[_WrittenMessages]] = {}
+        """the latest request of each branch of an agent's conversation, the newest last"""
         self._written = 0
+        self._copied = 0
+        """messages that a reader copies where conversations branch"""
 
     def shorten(self, line: RequestLine, request: Request, number: int) -> None:
         """Write the messages and tools of a request as references, as far as an earlier line has them."""
         self._written += 1
-        before = self._latest.pop(request.origin, None)
-        if before is not None and self._written - before.order >= MOST_FOLLOWED:
-            before = None
-        shown = _WrittenMessages(number, self._written)
-        self._shorten_messages(line, request.held_messages, shown, before)
+        known = self._latest.pop(request.origin, [])
+        recent = [one for one in known if self._written - one.order < MOST_FOLLOWED]
+        newest = recent[-1] if recent else None
+        shown = _WrittenMessages(number, self._written, request.held_messages)
+        now = _shared_slice(shown.held)
+        if now is None or not self._continue(line, now, recent):
+            self._compare(line, shown, newest)
+        branches = [] if now is None else [one for one in recent if _is_other_list(one.held, now)]
         if line.tools is not UNSET:
             shown.tools = hash(bytes(line.tools))
-            if before is not None and before.tools == shown.tools:
-                line.tools, line.tools_of = UNSET, before.number
-        self._latest[request.origin] = shown
+            if newest is not None and newest.tools == shown.tools:
+                line.tools, line.tools_of = UNSET, newest.number
+        self._latest[request.origin] = [*branches[1 - _MOST_BRANCHES :], shown]
         if len(self._latest) > MOST_FOLLOWED:
             del self._latest[next(iter(self._latest))]
 
-    def _shorten_messages(
-        self,
-        line: RequestLine,
-        held: list[Any] | Deferred | None,
-        shown: _WrittenMessages,
-        before: _WrittenMessages | None,
-    ) -> None:
-        shown.held = held
-        now, earlier = _shared_slice(held), None if before is None else _shared_slice(before.held)
-        shared = 0 if now is None or earlier is None else shared_count(earlier, now)
-        if before is not None and now is not None and shared:
-            messages, start, end = now
-            line.follows = (before.number, shared)
-            line.messages = Raw(msgspec.json.encode(messages[start + shared : end]))
-            return
-        if type(held) is Prefix:
-            line.messages = Raw(msgspec.json.encode(held.get()))
-            return
-        parts = _parts(held)
+    def _continue(self, line: RequestLine, now: MessageSlice, recent: list[_WrittenMessages]) -> bool:
+        """Refer to the request that is known to share most messages; False if none shares any."""
+        messages, start, end = now
+        best, shared, length = None, 0, 0
+        for one in reversed(recent):
+            earlier = _shared_slice(one.held)
+            count = 0 if earlier is None else shared_count(earlier, now)
+            if earlier is not None and count > shared:
+                best, shared, length = one, count, earlier[2] - earlier[1]
+                if count == length:
+                    break
+        if best is None or not self._may_follow(shared, length, is_newest=best is recent[-1]):
+            return False
+        line.follows = (best.number, shared)
+        line.messages = Raw(msgspec.json.encode(messages[start + shared : end]))
+        return True
+
+    def _compare(self, line: RequestLine, shown: _WrittenMessages, before: _WrittenMessages | None) -> None:
+        """Refer to the request before, up to the first message that differs."""
+        parts = None if type(shown.held) is Prefix else _parts(shown.held)
         if parts is None:
-            whole = decode_now(held)
+            whole = decode_now(shown.held)
             line.messages = UNSET if whole is None else Raw(msgspec.json.encode(whole))
             return
         shown.keys = [hash(one) for one in parts]
@@ -130,9 +140,19 @@ class Histories:
                 if key != known:
                     break
                 count += 1
+            count = count if self._may_follow(count, len(before.keys), is_newest=True) else 0
             if count:
                 line.follows = (before.number, count)
         line.messages = Raw(b"[" + b",".join(parts[count:]) + b"]")
+
+    def _may_follow(self, count: int, length: int, *, is_newest: bool) -> bool:
+        """Whether a line may refer to so many messages of a request. Where a conversation branches, a reader copies
+        them, and maybe those of the request."""
+        copied = 0 if is_newest and count == length else count + length
+        if self._copied + copied > MOST_COPIED:
+            return False
+        self._copied += copied
+        return True
 
 
 def _shared_slice(held: list[Any] | Deferred | None) -> MessageSlice | None:
@@ -141,6 +161,12 @@ def _shared_slice(held: list[Any] | Deferred | None) -> MessageSlice | None:
         pieces, end = held.held
         return pieces, 0, end
     return held.message_slice() if type(held) is Prefix else None
+
+
+def _is_other_list(held: list[Any] | Deferred | None, now: MessageSlice) -> bool:
+    """Whether the messages are a slice of another shared list."""
+    found = _shared_slice(held)
+    return found is not None and found[0] is not now[0]
 
 
 def _parts(held: list[Any] | Deferred | None) -> list[bytes] | None:

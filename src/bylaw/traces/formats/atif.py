@@ -295,7 +295,7 @@ class OwnAtifReader(RoundTripReader):
                 self._copied += shared
                 if self._copied > MOST_COPIED:
                     raise msgspec.ValidationError("requests take over more messages than a conversation has")
-                before = MessageList(before[:shared])
+                before = before.branch(0, shared)
             before += new if isinstance(new, list) else []
             deferred["messages"] = Prefix(None, (before, 0, len(before)))
         if "tools" in slot.held and definitions is not None:

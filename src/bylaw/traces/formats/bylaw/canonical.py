@@ -300,7 +300,7 @@ class CanonicalReader(LineReader):
             return
         if count < len(pieces):  # another branch
             self._copied += count
-            pieces = MessageList(pieces[:count])
+            pieces = pieces.branch(0, count)
         pieces += _new_pieces(line.messages)
         line.messages = SharedMessages(None, (pieces, len(pieces)))  # type: ignore[assignment]
 
@@ -312,7 +312,7 @@ class CanonicalReader(LineReader):
             if end == len(pieces):
                 return pieces  # type: ignore[no-any-return]
             self._copied += end
-            return MessageList(pieces[:end])
+            return pieces.branch(0, end)  # type: ignore[no-any-return]
         if held is None:
             return None
         if not isinstance(held, Deferred) or held.decode is not decode_list or not isinstance(held.held, Raw):

@@ -155,8 +155,8 @@ class AgentConversation:
         """What follows continues from this line, not from the line before."""
         before = self._shared.prefixes.get(uuid)
         self.begin_afresh()
-        for message in before.get() if before is not None else ():
-            self.conversation.add_message(message)
+        if before is not None:
+            self.conversation.continue_from(before)
 
 
 class _AgentCall(Struct, eq=False):
