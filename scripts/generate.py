@@ -72,8 +72,8 @@ def _commands() -> Iterator[str]:
     yield "The output of `--help` for every command. [Shell completion](../completion.md) completes flags and values.\n"
     yield (
         "Colours are printed on a terminal only. `--color` and `--no-color` decide, before or after the sub-command.\n"
-        "Else `NO_COLOR` forbids colours, `FORCE_COLOR` forces them, and `TERM=dumb` forbids them. Long work shows its\n"
-        "progress on standard error, if that is a terminal. Machine formats such as JSON have neither.\n"
+        "Else `NO_COLOR` forbids colours, `FORCE_COLOR` forces them, and `TERM=dumb` forbids them. Long work shows\n"
+        "its progress on standard error, if that is a terminal. Machine formats such as JSON have neither.\n"
     )
     top = click.Context(cli, info_name="bylaw", terminal_width=WIDTH, **cli.context_settings)
     yield _help("bylaw", cli, top)
