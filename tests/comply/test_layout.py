@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.support.yaml_files import load_yaml
 TOOLS = toolset()
 SCOPES = load_yaml((Path(__file__).parent / "scopes.yaml").read_text("utf-8"))
 LISTS = load_yaml((Path(__file__).parent / "lists.yaml").read_text("utf-8"))
+STEP_ORDER: dict[str, list[str]] = load_yaml((Path(__file__).parent / "step_order.yaml").read_text("utf-8"))
 CERTAINTY = load_yaml((Path(__file__).parent / "certainty.yaml").read_text("utf-8"))
 NO_DROP = ["no_call drop_table"]
 
@@ -32,6 +34,39 @@ def test_a_sentence_holds_where_its_prompt_says(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["prompt"]) for case in LISTS])
 def test_a_list_forbids_demands_or_orders_what_it_says(case: dict[str, Any]) -> None:
     assert read(case["prompt"]) == case["want"]
+
+
+STEPS = "1. Call verify_identity.\n2. Call get_order.\n3. Call issue_refund."
+IN_ORDER = {"verify_identity before get_order", "get_order before issue_refund"}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"), [(text, key == "kept") for key in ("kept", "waived") for text in STEP_ORDER[key]]
+)
+def test_an_introduction_takes_back_the_order_of_its_steps_only_if_it_speaks_of_it(text: str, is_kept: bool) -> None:
+    for steps in (STEPS, re.sub("Call |[.]$", "", STEPS, flags=re.MULTILINE)):
+        assert IN_ORDER.intersection(read(f"{text}\n{steps}")) == (IN_ORDER if is_kept else set())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [(text, key == "kept_below") for key in ("kept_below", "waived_below") for text in STEP_ORDER[key]],
+)
+def test_so_does_a_sentence_right_below_the_list(text: str, is_kept: bool) -> None:
+    for above in ("Follow these steps:", "Follow these steps.", "# Refunds"):
+        for gap in ("\n", "\n\n", *([" "] if "steps" in text else [])):
+            found = read(f"{above}\n{STEPS}{gap}{text}")
+            assert IN_ORDER.intersection(found) == (IN_ORDER if is_kept else set())
+
+
+def test_a_sentence_takes_back_the_order_of_no_other_list() -> None:
+    other = "1. Call search.\n2. Call send_email."
+    waiver = "The order does not matter."
+    assert set(read(f"Follow these steps:\n{STEPS}\n\nBe kind.\n\nFollow these steps. {waiver}\n{other}")) >= IN_ORDER
+    assert set(read(f"Follow these steps:\n{STEPS}\n\n# Letters\n{waiver}\n{other}")) >= IN_ORDER
+    assert set(read(f"Follow these steps:\n{STEPS}\n\nFollow these steps in any order:\n{other}")) >= IN_ORDER
+    inside = STEPS.replace("2. Call get_order.", "2. Call get_order. Ask for name and date, in any order.")
+    assert set(read(f"Follow these steps:\n{inside}")) >= IN_ORDER
 
 
 def test_a_rule_of_a_list_quotes_the_words_of_the_prompt() -> None:

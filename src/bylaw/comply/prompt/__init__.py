@@ -39,6 +39,7 @@ from bylaw.comply.prompt.lists import (
     find_step_lists,
     is_order,
     leave_other_tasks_open,
+    mark_unordered,
     read_statement,
     read_steps,
 )
@@ -132,6 +133,7 @@ def extract_rules(
     fits = (one.text for one in statements if 60 <= len(one.text) <= 200 and not set('{}<>[]`*"') & set(one.text))
     every.sentences = tuple(islice(dict.fromkeys(fits), _MOST_OWN_SENTENCES))
     read = statements[:MAX_STATEMENTS]
+    mark_unordered(read)
     found = [_read(statement, every) for statement in read]
     for index, statement in enumerate(read[1:], 1):
         mentioned = [name for name in _NAME.findall(statement.text[:MAX_SENTENCE]) if name in every.specs]

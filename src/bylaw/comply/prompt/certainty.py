@@ -93,7 +93,7 @@ def why_limited(statement: Statement, tools: Tools, *, in_section: bool = False)
         return "it may belong to what the sentence before it is about"
     if statement.follows_condition and not in_section and not _UNIVERSAL.search(text):
         return "a sentence before it has a condition that may hold for it too"
-    if any(map(_takes_back, text.split(";")[1:])):
+    if any(_takes_back(part, is_chain=statement.junction == "chain") for part in text.split(";")[1:]):
         return "another part of it makes an exception"
     return ""
 
@@ -116,8 +116,11 @@ def _why_partial(text: str, tools: Tools) -> str:
     return _limit_reason(things) if so and things and not _is_about(things, text[so.end() :]) else ""
 
 
-def _takes_back(part: str) -> bool:
+def _takes_back(part: str, *, is_chain: bool) -> bool:
+    """`is_chain`: it introduces steps, and `lists` has looked at what it waives: the steps or something else."""
     marker = find_marker(part)
+    if is_chain and marker and marker.force is Force.WAIVE:
+        return False
     return bool(has_exception(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
 
 

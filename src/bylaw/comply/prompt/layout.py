@@ -129,6 +129,8 @@ class Statement(Struct):
     """headings and introductions above it that name a topic, which may be all that it is about"""
     follows_condition: bool = False
     """an earlier sentence of its paragraph begins with `if` or `when`, which may hold for it too"""
+    is_unordered: bool = False
+    """a sentence beside its list says that the list is in no order"""
 
 
 def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:

@@ -21,6 +21,7 @@ from bylaw.comply.prompt.lines import limits_scope
 from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, takes_back
 from bylaw.comply.prompt.readings import NO_TIME, Reading, View, called_before, extra_words, shorten
 from bylaw.comply.prompt.statements import describe, marker_of, place_rule, read_alone, read_forbidden_item
+from bylaw.comply.prompt.step_order import denies_order, denies_order_beside, names_steps
 from bylaw.comply.prompt.unread_sentences import unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case, roots
 from bylaw.comply.prompt.waivers import tools_called
@@ -30,11 +31,6 @@ _IN_ORDER = any_case(
     r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b(?! of\b)"
     r"|\bfollow(?:ing)? (?:these|the|this)\b|\bthese steps\b|\bin sequence\b|\bstep by step\b|\bsteps (?:below|must)\b"
 )
-_NO_ORDER = any_case(
-    r"\border of\b|\b(?:preference|preferred|priority|options?|alternatives?|either|one of|any of|any order|no order"
-    r"|no particular order|reverse|parallel|at the same time)\b"
-)
-"""words in the introduction of a list whose items need not be done in order"""
 _IN_SOME_CASES = any_case(
     r"\W*(?:otherwise|else|if (?:not|so)|alternatively|optionally|or|in (?:that|this|the other) case|as a fallback)\b"
 )
@@ -105,7 +101,7 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
     if statement.junction == "chain":
         under = statement.under or (sentence.text if limits_scope(sentence.text) else "")
         why = f"it stands under `{shorten(under)}`"
-        is_ordered = not _denies_order(sentence.text)
+        is_ordered = not (_is_unordered((statement, *statement.parts)) or denies_order(sentence.text))
         ordered = rules + (_require_in_order(steps, sentence.text) if is_ordered else [])
         ordered += [rule for step in steps for rule in _read_part(step, tools, step.called and is_ordered)]
         return [rule.leave_open(why) for rule in ordered] if under else ordered
@@ -251,14 +247,41 @@ def _require_in_order(steps: Sequence[_Step], introduction: str) -> list[PromptR
     ]
 
 
-def _denies_order(introduction: str) -> bool:
-    """Whether an introduction says that its items need not be done, or need not be done in this order."""
-    if _NO_ORDER.search(introduction):
-        return True
-    marker = find_marker(introduction)
-    # `You need not ask.` above a list waives something else than the list.
-    is_about_items = introduction.rstrip("*_ ").endswith(":") or _STEPS.search(introduction) is not None
-    return is_about_items and marker is not None and marker.force is Force.WAIVE
+def mark_unordered(statements: Sequence[Statement]) -> None:
+    """Mark the lists whose order a sentence right above or below them takes back: `The order does not matter.`"""
+    for index, one in enumerate(statements):
+        if one.parts:
+            one.is_unordered = one.is_unordered or any(map(_frees_its_list, one.parts))
+        elif one.number:
+            one.is_unordered = one.is_unordered or _frees_its_list(one)
+        elif denies_order_beside(one.text[:MAX_SENTENCE]):
+            for near in _lists_beside(statements, index):
+                for marked in (near, *near.parts[-1:]):  # the list may go on below
+                    marked.is_unordered = True
+
+
+def _frees_its_list(item: Statement) -> bool:
+    """`3. Call A. These steps can be taken in any order.`"""
+    text = item.text[:MAX_SENTENCE]
+    return not item.leads and names_steps(text) and denies_order_beside(text)
+
+
+def _lists_beside(statements: Sequence[Statement], index: int) -> Iterator[Statement]:
+    """The item or list right above the paragraph of a sentence, and the one right below it."""
+    first = last = index
+    while first and not statements[first].leads:
+        first -= 1
+    while last + 1 < len(statements) and not (statements[last + 1].leads or statements[last].parts):
+        last += 1
+    above = [] if statements[index].text.rstrip("*_ ").endswith(":") else statements[max(first - 1, 0) : first]
+    below = statements[last : last + 1] if statements[last].parts else statements[last + 1 : last + 2]
+    for near in (*above, *below):
+        if near.block == statements[index].block and (near.number or near.parts):
+            yield near
+
+
+def _is_unordered(statements: Sequence[Statement]) -> bool:
+    return any(one.is_unordered for one in statements)
 
 
 def _split_at_restart(steps: Sequence[_Step]) -> list[list[_Step]]:
@@ -278,7 +301,7 @@ def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: s
     marker = find_marker(introduction[:MAX_SENTENCE])
     if marker and marker.force is Force.FORBID and introduction.rstrip("*_ ").endswith(":"):
         return []
-    if _denies_order(introduction[:MAX_SENTENCE]):
+    if _is_unordered(statements) or denies_order(introduction[:MAX_SENTENCE]):
         return []
     task = introduction
     if re.search(r":\s*\w", introduction[:MAX_SENTENCE]):  # `Work in this order: A, then B.` has a list of its own
@@ -353,6 +376,8 @@ def find_step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list
         if is_step and not statement.leads:
             if steps and takes_back(statement.text[:MAX_SENTENCE], is_tied=True):
                 steps[-1].follows_condition = True  # `Call A. Skip this if …`
+            if steps and statement.is_unordered:
+                steps[-1].is_unordered = True
             continue
         last = steps[-1].number if steps else -1
         is_next = statement.number == last + 1 or (statement.number == last and not between)

@@ -30,7 +30,7 @@ from bylaw.comply.prompt.readings import (
     is_known,
     narrowing_reason,
 )
-from bylaw.comply.prompt.vocabulary import any_case, roots
+from bylaw.comply.prompt.vocabulary import any_case, root_set, roots
 
 _FIRST_THEN = any_case(
     r"\bfirst\b(?P<first>.+?)(?:,?\s*(?:and|only)?\s*(?:then|afterwards|second)\b|, and only then\b)(?P<then>.+)"
@@ -72,6 +72,8 @@ _ALL = any_case(r"\W*(?:all|both)\b|.*\b(?:the first|again)\b")
 _EVERY = any_case(r"\W*(?:each|every)\b.*\b(?:is|are|was|were|has|have)\b")
 ANOTHER = "it also demands another action before the call"
 _AND = any_case(r"\band\b|,")
+_PERSONS = root_set("caller callers guest guests member members person people")
+"""other words for the user: `verify the identity of the caller`"""
 SUCCEEDS = any_case(r"\b(?:succeeds?|succeeded|successful(?:ly)?|passes|passed|works|worked)\b")
 _CALLING = any_case(r"^\W*(?:you )?(?:are )?(?:call|use|invoke|run|calling|using|invoking|running)\b")
 _OR_AFTER = any_case(r"\b(?:and|or) (?:\w+ly |right |just )?(?:after|once|when|while)\b")
@@ -148,7 +150,8 @@ def read_precedence(view: View) -> Reading | None:
     if why := why_tools_missing(view, view.main[: found.start()]) or why_tools_missing(view, view.main[found.end() :]):
         return Reading(name=view.name, undecided=why)
     if not is_reversed:
-        narrowing = view.narrowing(view.main[found.end() :], right)
+        extra = "" if left.is_named else _unexplained(view, view.main[: found.start()], left, right)
+        narrowing = extra or view.narrowing(view.main[found.end() :], right)
         return _undecided_narrowing(right, narrowing) if narrowing else require_before(view, left, right)
     subject = view.main[: found.start()]
     tests = _tests(subject, left, view)
@@ -235,6 +238,8 @@ def read_before(view: View) -> Reading | None:
     if first and (first.is_named or not asks_user(view.main)):
         if about := _says_more(view, first, second):
             return Reading(name=view.name, undecided=narrowing_reason(about))
+        if not first.is_named and (extra := _unexplained(view, view.main, first, second)):
+            return Reading(name=view.name, undecided=narrowing_reason(extra))
         return require_before(view, first, second, tests)
     if asks_user(view.main):
         agreed = require_agreement(view, second, tests)
@@ -255,8 +260,18 @@ def read_before(view: View) -> Reading | None:
         )
     likely = view.bind(view.main).without(*second.tools)
     if likely and not second.is_any:
+        if extra := _unexplained(view, view.main, likely, second):  # `pay attention` is no call of `pay`
+            return Reading(name=view.name, undecided=narrowing_reason(extra))
         return require_before(view, likely, second, tests)
     return Reading(name=view.name, undecided=OPEN)
+
+
+def _unexplained(view: View, text: str, tools: Bound, other: Bound) -> str:
+    """The words of a demand that are neither of the tools' names nor of what is said about the tools."""
+    specs = view.sentence.tools.specs
+    said = (f"{spec.description} {' '.join(spec.params)}" for tool in tools.tools if (spec := specs.get(tool)))
+    known = {root for one in (*said, *other.tools) for root in roots(one)} | _PERSONS
+    return " ".join(word for word in view.narrowing(text, tools).split() if not is_known(word, known))
 
 
 def _why_open(view: View, main: str, behind: str) -> str:
