@@ -74,6 +74,8 @@ ANOTHER = "it also demands another action before the call"
 _AND = any_case(r"\band\b|,")
 _PERSONS = root_set("caller callers guest guests member members person people")
 """other words for the user: `verify the identity of the caller`"""
+_MANNER = root_set("carefully thoroughly properly fully always")
+"""how a call is made, which does not change what comes first"""
 SUCCEEDS = any_case(r"\b(?:succeeds?|succeeded|successful(?:ly)?|passes|passed|works|worked)\b")
 _CALLING = any_case(r"^\W*(?:you )?(?:are )?(?:call|use|invoke|run|calling|using|invoking|running)\b")
 _OR_AFTER = any_case(r"\b(?:and|or) (?:\w+ly |right |just )?(?:after|once|when|while)\b")
@@ -270,7 +272,7 @@ def _unexplained(view: View, text: str, tools: Bound, other: Bound) -> str:
     """The words of a demand that are neither of the tools' names nor of what is said about the tools."""
     specs = view.sentence.tools.specs
     said = (f"{spec.description} {' '.join(spec.params)}" for tool in tools.tools if (spec := specs.get(tool)))
-    known = {root for one in (*said, *other.tools) for root in roots(one)} | _PERSONS
+    known = {root for one in (*said, *other.tools) for root in roots(one)} | _PERSONS | _MANNER
     return " ".join(word for word in view.narrowing(text, tools).split() if not is_known(word, known))
 
 
