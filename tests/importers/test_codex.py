@@ -10,6 +10,7 @@ import pytest
 
 from bylaw.errors import InputError
 from bylaw.traces import load_trace
+from bylaw.traces.formats import codex_scripts
 from tests.importers.support import calls, lines, read, requests, responses, results, story
 from tests.support.timing import cpu_seconds
 
@@ -426,8 +427,9 @@ def test_a_call_that_is_listed_before_its_event_is_not_doubled() -> None:
     assert {one.call_id for one in found} <= {one.call_id for one in results(trace)}
 
 
-def test_the_oldest_of_many_open_scripts_is_given_up() -> None:
-    opened = [line for k in range(257) for line in (script(2, f"c{k}", "1"), counted(3, k + 1, output_tokens=1))]
+def test_the_oldest_of_many_open_scripts_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codex_scripts, "_MOST_OPEN", 8)
+    opened = [line for k in range(9) for line in (script(2, f"c{k}", "1"), counted(3, k + 1, output_tokens=1))]
     end = printed(4, "c0", **listing(("pay", {})))
     assert [one for one in unread(read(META, *opened[:-2], end, DONE)) if one] == []
     assert [one for one in unread(read(META, *opened, printed(4, "c0"), DONE)) if one] == []  # it names no tool
@@ -436,21 +438,24 @@ def test_the_oldest_of_many_open_scripts_is_given_up() -> None:
     assert ["too many scripts" in one.message for one in trace.problems if one.code == "unread-content"] == [True]
 
 
-def test_scripts_that_are_given_up_lack_no_call_that_is_recorded() -> None:
+def test_scripts_that_are_given_up_lack_no_call_that_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codex_scripts, "_MOST_OPEN", 8)
     rows: list[dict[str, Any]] = []
-    for k in range(300):
+    for k in range(20):
         rows += [script(2, f"c{k}", "await tools.pay({})"), mcp(3, f"exec-{k}", "pay", OK, {"n": k})]
         rows += [printed(3, f"c{k}", f"Script running with cell ID {k}"), counted(3, k + 1, output_tokens=1)]
-    for k in range(300):
-        rows += [wait(4, f"w{k}", str(k)), printed(5, f"w{k}"), counted(5, 301 + k, output_tokens=1)]
+    for k in range(20):
+        rows += [wait(4, f"w{k}", str(k)), printed(5, f"w{k}"), counted(5, 21 + k, output_tokens=1)]
     trace = read(META, *rows, DONE)
-    assert [one.arguments for one in calls(trace) if one.name == "pay"] == [{"n": k} for k in range(300)]
+    assert [one.arguments for one in calls(trace) if one.name == "pay"] == [{"n": k} for k in range(20)]
     assert [one for one in unread(trace) if one] == []
     assert "unread-content" not in [one.code for one in trace.problems]
 
 
 @pytest.mark.parametrize("kind", ["scripts", "calls", "waits", "searches"])
-def test_scripts_without_an_end_take_linear_time(kind: str) -> None:
+def test_scripts_without_an_end_take_linear_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codex_scripts, "_MOST_OPEN", 32)
+
     def cost(count: int) -> float:
         rows: list[dict[str, Any]] = [META, script(1, "c", "1")]
         for k in range(count):
