@@ -191,9 +191,9 @@ steps = st.lists(
 @given(st.lists(steps, min_size=1, max_size=12))
 def test_whatever_is_proposed_stops_nothing_it_was_mined_from(sessions: list[list[Any]]) -> None:
     built = []
-    for n, told in enumerate(sessions):
+    for n, reported in enumerate(sessions):
         session = Session(f"{n}")
-        for i, (tool, arguments, result, parallel) in enumerate(told):
+        for i, (tool, arguments, result, parallel) in enumerate(reported):
             session.call(tool, arguments, result, parallel=parallel and i > 0)
         built.append(session)
     traffic: Trace = trace(*built)

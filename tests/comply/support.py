@@ -155,5 +155,10 @@ def drips(seconds: float) -> Reply:
 
 
 def verdict(rule_id: str = "be-kind", **more: Any) -> dict[str, Any]:
-    told = {"rule_id": rule_id, "state": "violated", "event_indexes": [3], "explanation": "the agent insults the user"}
-    return {**told, **more}
+    reported = {
+        "rule_id": rule_id,
+        "state": "violated",
+        "event_indexes": [3],
+        "explanation": "the agent insults the user",
+    }
+    return {**reported, **more}

@@ -391,8 +391,8 @@ def test_undecided_is_an_answer() -> None:
 
 
 def proposal(**more: Any) -> dict[str, Any]:
-    told = {"quote": "Look up the order before you refund it.", "state": "satisfied", "event_indexes": [0]}
-    return {**told, "explanation": "nothing was refunded", **more}
+    reported = {"quote": "Look up the order before you refund it.", "state": "satisfied", "event_indexes": [0]}
+    return {**reported, "explanation": "nothing was refunded", **more}
 
 
 @pytest.mark.usefixtures("judge_on")

@@ -52,15 +52,15 @@ def converse(agent: Any, **options: Any) -> AgentRun:
 
 
 def test_a_function_gets_the_history() -> None:
-    told: list[list[str]] = []
+    reported: list[list[str]] = []
 
     def agent(prompt: str, history: list[dict[str, str]]) -> str:
-        told.append([*(f"{one['role']}: {one['content']}" for one in history), prompt])
-        return refund("A-17") if "Refund" in prompt else f"answer {len(told)}"
+        reported.append([*(f"{one['role']}: {one['content']}" for one in history), prompt])
+        return refund("A-17") if "Refund" in prompt else f"answer {len(reported)}"
 
     run = converse(agent)
-    assert [len(one) for one in told] == [1, 3, 5]
-    assert told[2] == [
+    assert [len(one) for one in reported] == [1, 3, 5]
+    assert reported[2] == [
         "user: Where is order A-17?",
         "assistant: answer 1",
         "user: Refund it.",
@@ -162,7 +162,7 @@ def test_templates_carry_the_conversation() -> None:
         ({"type": "command", "command": ("agent", "--session={session}")}, True),
     ],
 )
-def test_who_can_be_told_the_earlier_messages(fields: dict[str, Any], can: bool) -> None:
+def test_who_can_be_given_the_earlier_messages(fields: dict[str, Any], can: bool) -> None:
     assert (why_no_conversation(AgentSpec(**fields)) is None) is can
 
 

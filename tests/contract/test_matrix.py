@@ -326,7 +326,7 @@ def test_cancelling_stops_the_agent() -> None:
 
 
 def test_progress_is_reported_and_traces_are_stored() -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     kept: dict[str, Trace] = {}
 
     def keep(run: str, trace: Trace) -> str:
@@ -337,9 +337,9 @@ def test_progress_is_reported_and_traces_are_stored() -> None:
     report = run_on_agent(
         plan,
         ScriptedAgent("hi", has_reset=True),
-        Options(on_progress=lambda done, total: told.append((done, total)), keep_trace=keep),
+        Options(on_progress=lambda done, total: reported.append((done, total)), keep_trace=keep),
     )
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert reported == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert len(kept) == 4
     evidence = [one for cell in report.cells for one in cell.evidence]
     assert evidence

@@ -51,12 +51,14 @@ def test_one_format_claims_it_and_nothing_is_unread(expected: dict[str, Any]) ->
     trace = load_trace(FOLDER / expected["path"])
     assert claimed in ([], [trace.format])
     doubts = {"unread-content", "guessed-call", "disagreeing-call", "unclear-session"}
-    told = [problem for problem in trace.problems if problem.code in doubts]
+    reported = [problem for problem in trace.problems if problem.code in doubts]
     if "tool_calls" not in expected and not any(isinstance(event, ToolCall) for event in trace.events):
         # its recorder left the content of answers out, so calls that they announce are nowhere in the file
-        told = [problem for problem in told if problem.message != MISSING_CALLS]
-    told = [problem for problem in told if problem.message != NO_LINES]  # the file of a subagent was not collected
-    assert not told
+        reported = [problem for problem in reported if problem.message != MISSING_CALLS]
+    reported = [
+        problem for problem in reported if problem.message != NO_LINES
+    ]  # the file of a subagent was not collected
+    assert not reported
 
 
 def begins(content: Any, start: str) -> bool:

@@ -75,7 +75,7 @@ def test_a_typical_session_that_is_faster_never_gates() -> None:
     assert row(report, "latency").severity == "minor"
 
 
-def test_the_share_that_got_worse_is_told_though_the_mean_improves() -> None:
+def test_the_share_that_got_worse_is_reported_though_the_mean_improves() -> None:
     """Eight scores fall, ten rise."""
     report = bylaw.diff(scored(lambda i: 0.5), scored(lambda i: 0.2 if i < 8 else 0.9 if i < 18 else 0.5))
     assert row(report, "score").share_changed == pytest.approx(8 / 24)
@@ -86,7 +86,7 @@ def test_the_share_that_got_worse_is_told_though_the_mean_improves() -> None:
 
 
 @pytest.mark.parametrize("has", ["baseline", "candidate"])
-def test_an_axis_that_one_side_recorded_in_few_sessions_is_told_and_strict_refuses_it(has: str) -> None:
+def test_an_axis_that_one_side_recorded_in_few_sessions_is_reported_and_strict_refuses_it(has: str) -> None:
     everywhere = recorded(lambda i: {"tokens": [10, 20]})
     rarely = recorded(lambda i: {"tokens": [10, 20]} if i < 3 else {})
     lacks = "candidate" if has == "baseline" else "baseline"
@@ -126,6 +126,6 @@ def test_a_score_is_read_however_it_is_written(label: str, good: Any, bad: Any) 
 
 
 @pytest.mark.parametrize("value", [{"score": "quite good"}, "nice", {"score": "NaN"}, None, {}])
-def test_a_score_that_cannot_be_read_is_told(value: Any) -> None:
+def test_a_score_that_cannot_be_read_is_reported(value: Any) -> None:
     report = bylaw.diff(scored(lambda i: value), scored(lambda i: value))
     assert any("24 scores" in note and "cannot be read" in note for note in report.notes), report.notes

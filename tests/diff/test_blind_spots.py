@@ -377,7 +377,7 @@ def asked(side: str, texts: list[str]) -> list[Turns]:
         (ASKED, (0, 0), "PASSED: nothing got worse"),
     ],
 )
-def test_a_guessed_pair_is_told_and_is_no_pass_if_nothing_speaks_for_it(
+def test_a_guessed_pair_is_reported_and_is_no_pass_if_nothing_speaks_for_it(
     texts: list[str], codes: tuple[int, int], said: str
 ) -> None:
     before, after = asked("b", ASKED[: len(texts)]), asked("c", texts)

@@ -54,7 +54,7 @@ def test_a_text_that_is_none(text: str) -> None:
         parse_expectation(text)
 
 
-def test_a_name_that_there_is_not_is_told_with_a_near_one() -> None:
+def test_a_name_that_there_is_not_is_reported_with_a_near_one() -> None:
     with pytest.raises(ValueError, match="unknown axis `latncy`; did you mean `latency`"):
         parse_expectation("axis latncy: why")
     rules = [{"id": "pay-once", "kind": "max_calls", "params": {"tool": "pay", "n": 1}, "scope": "session"}]

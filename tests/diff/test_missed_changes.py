@@ -256,8 +256,8 @@ def test_a_tool_that_is_absent_is_no_reversed_order() -> None:
     after = [talk(f"t{i}", f"Ticket {i}.", calls_of(*(("ok",), ("ship",), ("ok", "ship"))[i % 3])) for i in range(24)]
     report = diff(before, after)
     assert report.exit_code == 1
-    told = [one.text for one in report.findings if "before" in one.text]
-    assert told == ["`ok` is called before `ship` less often in 16 of 24 sessions"]
+    reported = [one.text for one in report.findings if "before" in one.text]
+    assert reported == ["`ok` is called before `ship` less often in 16 of 24 sessions"]
 
 
 def test_calls_at_once_are_no_reversed_order() -> None:
@@ -270,11 +270,11 @@ def test_calls_at_once_are_no_reversed_order() -> None:
         return turns
 
     report = diff([run(i, False) for i in range(24)], [run(i, True) for i in range(24)])
-    told = [one.text for one in report.findings if "before" in one.text]
-    assert told == ["`ok` is called before `ship` less often in 24 of 24 sessions"]
+    reported = [one.text for one in report.findings if "before" in one.text]
+    assert reported == ["`ok` is called before `ship` less often in 24 of 24 sessions"]
 
 
-def test_a_reversed_order_is_told() -> None:
+def test_a_reversed_order_is_reported() -> None:
     before = [talk(f"t{i}", f"Ticket {i}.", calls_of("ok", "ship")) for i in range(24)]
     report = diff(before, [talk(f"t{i}", f"Ticket {i}.", calls_of("ship", "ok")) for i in range(24)])
     assert "`ship` is now called before `ok` in 24 of 24 sessions" in [one.text for one in report.findings]

@@ -122,7 +122,7 @@ def test_ids_that_look_like_repeated_ones_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-def test_runs_that_are_read_as_one_session_are_told(tmp_path: Path, runs: int) -> None:
+def test_runs_that_are_read_as_one_session_are_reported(tmp_path: Path, runs: int) -> None:
     """A format that tells sessions apart by their ids."""
     asks = [{"role": "user", "content": asked("ann")}]
     later = [*asks, {"role": "assistant", "content": "Which one?"}, {"role": "user", "content": "The old one"}]

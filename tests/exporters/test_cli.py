@@ -37,9 +37,9 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("run.otlp.jsonl.gz", "run.atif.json") == 0
     assert run("run.atif.json", "copy.jsonl.zst") == 0
     assert bylaw.load_trace("copy.jsonl.zst").events == bylaw.load_trace("run.jsonl").events
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines() == [
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err.splitlines() == [
         "run.jsonl → run.otlp.jsonl.gz: 13 events, 3 turns, 1 session, as otlp",
         "run.otlp.jsonl.gz → run.atif.json: 13 events, 3 turns, 1 session, as atif",
         "run.atif.json → copy.jsonl.zst: 13 events, 3 turns, 1 session, as bylaw",
@@ -97,9 +97,9 @@ def test_nothing_to_convert_is_not_a_success(capsys: pytest.CaptureFixture[str])
 def test_bad_records_are_shown_and_leave_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     Path("bad.jsonl").write_bytes(lines(*RECORDED) + b'{"kind": "respones"}\n')
     assert run("bad.jsonl", "out.jsonl") == 2
-    told = capsys.readouterr().err
-    assert "error[unknown-kind]: unknown record kind `respones`" in told
-    assert f"bad.jsonl:{len(RECORDED) + 1}:10" in told
+    reported = capsys.readouterr().err
+    assert "error[unknown-kind]: unknown record kind `respones`" in reported
+    assert f"bad.jsonl:{len(RECORDED) + 1}:10" in reported
     assert sorted(os.listdir()) == ["bad.jsonl", "run.jsonl"]
     assert run("bad.jsonl", "out.jsonl", "--skip-bad") == 0
     assert "note: 1 bad record skipped" in capsys.readouterr().err
@@ -163,8 +163,8 @@ def test_a_reader_that_goes_away_and_a_full_disk(capsys: pytest.CaptureFixture[s
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr is not None
-        told = process.stderr.read()
-    assert (process.returncode, b"Traceback" in told) == (4, False)
+        reported = process.stderr.read()
+    assert (process.returncode, b"Traceback" in reported) == (4, False)
     if os.path.exists("/dev/full"):
         assert run("run.jsonl", "/dev/full", "--to", "otlp") == 4
         assert capsys.readouterr().err == "cannot go on: No space left on device: `/dev/full`\n"

@@ -39,7 +39,7 @@ def spans(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def told(span: dict[str, Any]) -> dict[str, Any]:
+def attributes_of(span: dict[str, Any]) -> dict[str, Any]:
     return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
 
 
@@ -49,7 +49,7 @@ def named(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 
 def test_a_request_and_its_response_use_opentelemetry_attributes() -> None:
     chat = named(exported(refunds()), "chat m")[0]
-    found = told(chat)
+    found = attributes_of(chat)
     assert (chat["kind"], chat["startTimeUnixNano"], chat["endTimeUnixNano"]) == (
         3,
         "1767225601000000000",
@@ -94,10 +94,10 @@ def test_parallel_calls_have_one_parent_and_errors_a_status() -> None:
     assert good["parentSpanId"] == bad["parentSpanId"] == below["parentSpanId"] == agent["spanId"]
     assert agent["parentSpanId"] == ""
     assert len({span["traceId"] for span in spans(records)}) == 1
-    assert told(good)["gen_ai.tool.call.arguments"] == '{"order":7}'
-    assert (told(good)["gen_ai.tool.call.result"], "status" in good) == ("done", False)
-    assert (bad["status"]["code"], told(bad)["error.type"]) == (2, "tool_error")
-    assert json.loads(told(bad)["gen_ai.tool.call.result"]) == {"reason": "no such order"}
+    assert attributes_of(good)["gen_ai.tool.call.arguments"] == '{"order":7}'
+    assert (attributes_of(good)["gen_ai.tool.call.result"], "status" in good) == ("done", False)
+    assert (bad["status"]["code"], attributes_of(bad)["error.type"]) == (2, "tool_error")
+    assert json.loads(attributes_of(bad)["gen_ai.tool.call.result"]) == {"reason": "no such order"}
 
 
 def test_a_call_without_a_result_has_no_end() -> None:
@@ -117,7 +117,7 @@ def test_a_request_that_failed_has_the_error() -> None:
 def test_what_is_not_known_is_not_made_up() -> None:
     chat = named(exported(load_trace(lines({"kind": "response", "content": "a"}))), "chat")[0]
     assert {"startTimeUnixNano", "endTimeUnixNano"}.isdisjoint(chat)
-    assert {key for key in told(chat) if key.startswith("gen_ai.")} == {
+    assert {key for key in attributes_of(chat) if key.startswith("gen_ai.")} == {
         "gen_ai.operation.name",
         "gen_ai.conversation.id",
         "gen_ai.output.messages",

@@ -58,21 +58,21 @@ def work(path: str, acknowledged: str, seed: int, alive: str) -> None:
     fcntl.flock(os.open(alive, os.O_RDONLY), fcntl.LOCK_SH)
     guard = bylaw.Guard(VERSIONS[seed % 3], store=SqliteStore(path, busy_timeout=300), breaker_after=10**6)
     chance = random.Random(seed)
-    told = os.open(acknowledged, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    reported = os.open(acknowledged, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     while True:
-        act(guard, chance, told)
+        act(guard, chance, reported)
         if chance.random() < 0.03:
-            _fork(guard, random.Random(chance.random()), told)
+            _fork(guard, random.Random(chance.random()), reported)
         if chance.random() < 0.03:
             guard.reload(chance.choice(VERSIONS))
 
 
-def _fork(guard: bylaw.Guard, chance: random.Random, told: int) -> None:
+def _fork(guard: bylaw.Guard, chance: random.Random, reported: int) -> None:
     child = os.fork()
     if not child:
         try:
             for _ in range(chance.randrange(1, 6)):
-                act(guard, chance, told)
+                act(guard, chance, reported)
         finally:
             os._exit(0)
     if chance.random() < 0.5:
@@ -82,36 +82,36 @@ def _fork(guard: bylaw.Guard, chance: random.Random, told: int) -> None:
         os.waitpid(child, 0)
 
 
-def act(guard: bylaw.Guard, chance: random.Random, told: int) -> None:
+def act(guard: bylaw.Guard, chance: random.Random, reported: int) -> None:
     session = f"s{int(time.time() * 8)}"  # one for all, for an eighth of a second
     if chance.random() < 0.3:
-        _ask(guard, session, chance, told)
+        _ask(guard, session, chance, reported)
         return
     decision = guard.decide(attempt({"tool": "pay", "session": session, "args": {"i": chance.random()}}))
-    _tell(told, decision)
+    _tell(reported, decision)
     if decision.allowed and chance.random() < 0.7:
         guard.record(decision, "paid")
 
 
-def _ask(guard: bylaw.Guard, session: str, chance: random.Random, told: int) -> None:
+def _ask(guard: bylaw.Guard, session: str, chance: random.Random, reported: int) -> None:
     """Everybody asks for the same few calls, so that everybody tries to use the same approvals. Some are edited."""
     to = chance.randrange(2)
     call = attempt({"tool": "wire", "session": session, "args": {"to": to, "amount": 900}})
     decision = guard.decide(call)
-    _tell(told, decision)
+    _tell(reported, decision)
     if decision.review is None:
         return
     edited = {"tool": "wire", "arguments": {"to": to, "amount": 5}}
     with suppress(ValueError):  # somebody else has
         guard.reviews.approve(decision.review, by="ann", edited=chance.choice([None, edited]))
-    _tell(told, guard.decide(call, review=decision.review))
+    _tell(reported, guard.decide(call, review=decision.review))
     _tell(
-        told,
+        reported,
         guard.decide(
             attempt({"tool": "wire", "session": session, "args": edited["arguments"]}), review=decision.review
         ),
     )
 
 
-def _tell(told: int, decision: bylaw.Decision) -> None:
-    os.write(told, f"{decision.call_id} {decision.action} {decision.decided_by}\n".encode())
+def _tell(reported: int, decision: bylaw.Decision) -> None:
+    os.write(reported, f"{decision.call_id} {decision.action} {decision.decided_by}\n".encode())

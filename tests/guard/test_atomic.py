@@ -72,21 +72,21 @@ def test_threads_in_many_sessions(store: str, tmp_path: Path) -> None:
         assert sum(d.allowed for d in decisions if d.session == f"s{number}") == allowed
 
 
-def _worker(path: str, limit: str, number: int, start: Any, told: Any) -> None:
+def _worker(path: str, limit: str, number: int, start: Any, reported: Any) -> None:
     guarding = guard(LIMITS[limit][0], store=SqliteStore(path, busy_timeout=300))
     start.wait()
-    told.put([guarding.decide(attempt({"tool": "pay", "args": {"i": i}})).decided_by for i in range(number)])
+    reported.put([guarding.decide(attempt({"tool": "pay", "args": {"i": i}})).decided_by for i in range(number)])
 
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_processes_together_stay_within_a_limit(limit: str, tmp_path: Path) -> None:
     path, context = str(tmp_path / "guard.db"), worker_context()
     SqliteStore(path).close()
-    start, told = context.Barrier(PROCESSES), context.Queue()
-    workers = [context.Process(target=_worker, args=(path, limit, 25, start, told)) for _ in range(PROCESSES)]
+    start, reported = context.Barrier(PROCESSES), context.Queue()
+    workers = [context.Process(target=_worker, args=(path, limit, 25, start, reported)) for _ in range(PROCESSES)]
     for worker in workers:
         worker.start()
-    answers = [by for _ in workers for by in told.get(timeout=300)]
+    answers = [by for _ in workers for by in reported.get(timeout=300)]
     for worker in workers:
         worker.join(300)
         assert worker.exitcode == 0

@@ -251,7 +251,7 @@ TREE = {"guard": [{"agent": "boss", "rules": []}, {"agent": "clerk", "rules": []
     ("agent", "said"),
     [("Clerk", "did you mean `clerk`?"), ("clrk", "did you mean `clerk`?"), ("eve", "may stop nobody")],
 )
-def test_a_switch_for_nobody_is_told(agent: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_switch_for_nobody_is_reported(agent: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
     guard = bylaw.Guard(TREE)
     guard.kill(agent)
     assert said in caplog.text and f"`{agent}`" in caplog.text
@@ -265,7 +265,7 @@ def test_a_switch_for_somebody_is_not(caplog: pytest.LogCaptureFixture) -> None:
         assert caplog.text == ""
 
 
-def test_a_result_of_no_call_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_of_no_call_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for guard in (make(), make(store=tmp_path / "guard.db")):
         decided = guard.decide(bylaw.Attempt(tool="look", session="s"))
         named = guard.decide(bylaw.Attempt(tool="look", session="s", call_id="mine"))
@@ -299,7 +299,7 @@ def test_a_closed_guard_lets_nothing_through(store: str | None, tmp_path: Path) 
     assert [guard.decide(attempt).action for _ in range(2)] == ["block", "block"]
 
 
-def test_rules_that_decide_nothing_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_rules_that_decide_nothing_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("WARNING", "bylaw"):
         bylaw.Guard({"rules": [{"id": "notify", "kind": "must_call_once", "params": {"tool": "notify"}}]})
         assert "no rule under `guard:` that decides calls" in caplog.text

@@ -311,8 +311,10 @@ def test_a_store_that_is_out_of_reach(at: str, then: Any, tmp_path: Path) -> Non
     failing.at = ""
     assert guarding.decide(attempt("close")).allowed, "nothing of what failed was kept"
     assert not guarding.decide(attempt("close")).allowed
-    told = [row.data["decision"]["decided_by"] for row in audit_rows(failing.kept)]
-    assert sorted(map(str, told)) == ["None", "on_store_unavailable", "once"], "what was decided meanwhile is not lost"
+    reported = [row.data["decision"]["decided_by"] for row in audit_rows(failing.kept)]
+    assert sorted(map(str, reported)) == ["None", "on_store_unavailable", "once"], (
+        "what was decided meanwhile is not lost"
+    )
     assert verify_chain(audit_rows(failing.kept)) == []
 
 
@@ -518,6 +520,6 @@ def test_killed_between_decide_and_record(tmp_path: Path) -> None:
     assert guarding.decide(attempt("pay")).matched == ("once",)
     assert guarding.release("c1", session="default")
     assert guarding.decide(attempt("pay")).allowed
-    told = [(row.data["kind"], row.data.get("call_id")) for row in audit_rows(guarding.store)]
-    assert told == [("decision", None), ("decision", None), ("release", "c1"), ("decision", None)]
+    reported = [(row.data["kind"], row.data.get("call_id")) for row in audit_rows(guarding.store)]
+    assert reported == [("decision", None), ("decision", None), ("release", "c1"), ("decision", None)]
     assert guarding.store.audit()[0].data["decision"]["call_id"] == "c1"

@@ -36,17 +36,17 @@ def test_killed_at_random(kills: int, tmp_path: Path, capsys: pytest.CaptureFixt
     _kill_at_random(path, tmp_path, kills, alive)
     with alive.open() as last:
         fcntl.flock(last, fcntl.LOCK_EX)  # until children whose parent was killed have ended
-    told = _acknowledged(tmp_path)
+    reported = _acknowledged(tmp_path)
     store = SqliteStore(path)
     rows = list(audit_rows(store))
-    found = _problems(rows, told, store, path)
+    found = _problems(rows, reported, store, path)
     with capsys.disabled():
         decisions = sum(row.data["kind"] == "decision" for row in rows)
         reloads = sum(row.data.get("how") == "reloaded" for row in rows)
-        print(f"\n{decisions:,} attempts, {len(told):,} answers told, {kills} kills, {reloads} reloads, ", end="")
+        print(f"\n{decisions:,} attempts, {len(reported):,} answers told, {kills} kills, {reloads} reloads, ", end="")
         print(f"{len(found)} violations found")
     assert found == []
-    assert len(told) > 100
+    assert len(reported) > 100
     store.close()
 
 
@@ -55,23 +55,23 @@ def _kill_at_random(path: Path, folder: Path, kills: int, alive: Path) -> None:
     chance, context = random.Random(5), worker_context()
 
     def start(number: int) -> tuple[BaseProcess, Path]:
-        told = folder / f"told-{number}"
-        process = context.Process(target=work, args=(str(path), str(told), number, str(alive)), daemon=True)
+        reported = folder / f"told-{number}"
+        process = context.Process(target=work, args=(str(path), str(reported), number, str(alive)), daemon=True)
         process.start()
-        return process, told
+        return process, reported
 
     workers = [start(number) for number in range(WORKERS)]
     for number in range(WORKERS, kills):
         victim = chance.randrange(WORKERS)
         _kill(*workers[victim], answers=chance.randrange(1, 40))
         workers[victim] = start(number)
-    for process, told in workers:
-        _kill(process, told, answers=chance.randrange(1, 40))
+    for process, reported in workers:
+        _kill(process, reported, answers=chance.randrange(1, 40))
 
 
-def _kill(process: BaseProcess, told: Path, answers: int) -> None:
+def _kill(process: BaseProcess, reported: Path, answers: int) -> None:
     give_up = time.monotonic() + 300
-    while not told.exists() or told.read_bytes().count(b"\n") < answers:
+    while not reported.exists() or reported.read_bytes().count(b"\n") < answers:
         assert process.is_alive(), "a worker ended by itself"
         assert time.monotonic() < give_up, "a worker does nothing"
         time.sleep(0.002)
@@ -85,7 +85,7 @@ def _acknowledged(folder: Path) -> list[tuple[str, str, str]]:
     return [(call, action, by) for call, action, by in (line.split() for line in lines)]
 
 
-def _problems(rows: list[AuditRow], told: list[tuple[str, str, str]], store: SqliteStore, path: Path) -> list[str]:
+def _problems(rows: list[AuditRow], reported: list[tuple[str, str, str]], store: SqliteStore, path: Path) -> list[str]:
     decisions = [row.data["decision"] for row in rows if row.data["kind"] == "decision"]
     attempts = [row.data for row in rows if row.data["kind"] == "decision"]
     report = verify_audit(store)  # by the rules that are stored
@@ -107,7 +107,7 @@ def _problems(rows: list[AuditRow], told: list[tuple[str, str, str]], store: Sql
             if row["attempt"]["arguments"]["amount"] != (900 if edit is None else edit["arguments"]["amount"]):
                 found.append(f"{row['decision']['review']}: another call ran than was approved")
     written = {one["call_id"]: (one["action"], str(one["decided_by"])) for one in decisions}
-    found += [f"{call} {action} is lost" for call, action, by in told if written.get(call) != (action, by)]
+    found += [f"{call} {action} is lost" for call, action, by in reported if written.get(call) != (action, by)]
     found += [
         f"a fault: {one['reason']}" for one in decisions if one["decided_by"] in ("on_error", "on_store_unavailable")
     ]

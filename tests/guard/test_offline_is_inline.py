@@ -30,16 +30,16 @@ Found = Counter[tuple[str, int]]
 Steps = list[tuple[Any, ...]]
 
 
-def inline(rules: Rules, told: Steps) -> tuple[list[Event], Found]:
+def inline(rules: Rules, shown: Steps) -> tuple[list[Event], Found]:
     """What the guard says to each step, and the trace that a recorder would have written."""
-    player = play(rules, told)
+    player = play(rules, shown)
     return player.events, player.found
 
 
-def play(rules: Rules, told: Steps) -> _Player:
+def play(rules: Rules, shown: Steps) -> _Player:
     player = _Player(guard(rules, clock=Clock()), {rule["id"] for rule in rules if "kind" not in rule})
     player.respond("", 0)
-    for kind, *fields in told:
+    for kind, *fields in shown:
         getattr(player, {"call": "attempt", "result": "answer", "response": "respond"}[kind])(*fields)
     return player
 
@@ -133,8 +133,8 @@ def well_formed(events: list[Event]) -> list[Event]:
     ]
 
 
-def agree(rules: Rules, told: Steps) -> None:
-    events, found = inline(rules, told)
+def agree(rules: Rules, shown: Steps) -> None:
+    events, found = inline(rules, shown)
     assert offline(rules, events) == found
     report = bylaw.check(Trace(name="trace", events=tuple(events)), load_rules(rules))
     turns = Counter((rule, events[i].turn) for rule, i in found.elements())
@@ -158,9 +158,9 @@ def as_lines(events: list[Event]) -> bytes:
     return b"\n".join(map(msgspec.json.encode, lines))
 
 
-def agree_through_a_file(rules: Rules, told: Steps) -> None:
+def agree_through_a_file(rules: Rules, shown: Steps) -> None:
     """The same, where the recording was written to a file and read again."""
-    events, found = inline(rules, told)
+    events, found = inline(rules, shown)
     trace = load_trace(as_lines(events))
     assert [event.kind for event in trace.events] == [event.kind for event in events]
     assert offline(rules, list(trace.events)) == found
@@ -168,21 +168,21 @@ def agree_through_a_file(rules: Rules, told: Steps) -> None:
 
 
 @given(behaviour_rules, steps)
-def test_a_file_of_what_the_guard_saw_gives_its_answers(rules: Rules, told: Steps) -> None:
-    agree_through_a_file(rules, told)
+def test_a_file_of_what_the_guard_saw_gives_its_answers(rules: Rules, shown: Steps) -> None:
+    agree_through_a_file(rules, shown)
 
 
 @pytest.mark.proof
 @settings(max_examples=10_000)
 @given(mixed_rules, steps)
-def test_a_file_of_what_the_guard_saw_gives_its_answers_at_length(rules: Rules, told: Steps) -> None:
-    agree_through_a_file(rules, told)
+def test_a_file_of_what_the_guard_saw_gives_its_answers_at_length(rules: Rules, shown: Steps) -> None:
+    agree_through_a_file(rules, shown)
 
 
 @given(follow_ups, steps)
-def test_a_follow_up_may_be_attempted_after_its_response(rules: Rules, told: Steps) -> None:
+def test_a_follow_up_may_be_attempted_after_its_response(rules: Rules, shown: Steps) -> None:
     """A guard is given responses without their calls; a check has them. What both report in the end is the same."""
-    player = play(rules, told)
+    player = play(rules, shown)
     seen = Counter((rule, turn) for rule, turn in player.reported + player.end())
     report = bylaw.check(Trace(name="trace", events=tuple(well_formed(player.events))), load_rules(rules))
     broken = [one.verdict for one in report.findings if one.verdict.outcome is Outcome.VIOLATED]
@@ -190,32 +190,32 @@ def test_a_follow_up_may_be_attempted_after_its_response(rules: Rules, told: Ste
 
 
 @given(mixed_rules, steps)
-def test_the_guard_matches_what_a_check_finds(rules: Rules, told: Steps) -> None:
-    agree(rules, told)
+def test_the_guard_matches_what_a_check_finds(rules: Rules, shown: Steps) -> None:
+    agree(rules, shown)
 
 
 @given(behaviour_rules, steps)
-def test_behaviour_rules_match_what_a_check_finds(rules: Rules, told: Steps) -> None:
-    agree(rules, told)
+def test_behaviour_rules_match_what_a_check_finds(rules: Rules, shown: Steps) -> None:
+    agree(rules, shown)
 
 
 @pytest.mark.proof
 @settings(max_examples=10_000)
 @given(mixed_rules, steps)
-def test_the_guard_matches_what_a_check_finds_at_length(rules: Rules, told: Steps) -> None:
-    agree(rules, told)
+def test_the_guard_matches_what_a_check_finds_at_length(rules: Rules, shown: Steps) -> None:
+    agree(rules, shown)
 
 
 @given(guard_rules, steps)
-def test_guard_rules_are_judged_alike_in_every_way(rules: Rules, told: Steps) -> None:
+def test_guard_rules_are_judged_alike_in_every_way(rules: Rules, shown: Steps) -> None:
     """Engine ≡ twin, index ≡ no index, peek changes nothing, snapshot → restore → same."""
-    events, _ = inline(rules, told)
+    events, _ = inline(rules, shown)
     every_way(load_rules(rules).rules, well_formed(events))
 
 
 @pytest.mark.proof
 @settings(max_examples=10_000)
 @given(guard_rules, steps)
-def test_guard_rules_are_judged_alike_in_every_way_at_length(rules: Rules, told: Steps) -> None:
-    events, _ = inline(rules, told)
+def test_guard_rules_are_judged_alike_in_every_way_at_length(rules: Rules, shown: Steps) -> None:
+    events, _ = inline(rules, shown)
     every_way(load_rules(rules).rules, well_formed(events))

@@ -38,7 +38,7 @@ def taken(store: Any) -> int:
     return sum(row.kind == "taken" for row in store.events())
 
 
-def test_a_past_call_told_again_answers_what_was_found_and_counts_once(store: Any) -> None:
+def test_a_past_call_reported_again_answers_what_was_found_and_counts_once(store: Any) -> None:
     guarding = guard(RULES, store=store)
     first = past(guarding, args={"amount": 900})
     assert rules_of(first) == ["cap"]

@@ -48,8 +48,8 @@ def _known(evaluation: Evaluation) -> Any:
 
 
 @given(mixed_rules, steps, st.randoms(use_true_random=False))
-def test_a_step_that_is_taken_back(rules: Rules, told: Steps, chance: Any) -> None:
-    events, _ = inline(rules, told)
+def test_a_step_that_is_taken_back(rules: Rules, reported: Steps, chance: Any) -> None:
+    events, _ = inline(rules, reported)
     # as a guard has it: every scope is the session
     program = _strict(compile_rules([replace(rule, scope=Scope.SESSION) for rule in load_rules(rules).rules]))
     evaluation, plain = Evaluation(program), Evaluation(program)
@@ -78,7 +78,7 @@ def _reserved(evaluation: Evaluation, event: Event, *, peek: bool) -> Any:
 
 @pytest.mark.parametrize("stored", [False, True], ids=["in-memory", "stored"])
 @given(behaviour_rules, steps, st.data())
-def test_a_call_that_is_released_was_never_made(stored: bool, rules: Rules, told: Steps, data: Any) -> None:
+def test_a_call_that_is_released_was_never_made(stored: bool, rules: Rules, reported: Steps, data: Any) -> None:
     """Some calls are given back, at some time later: what is left is what the others alone would have left. So it is
     where the session is written down and read again between any two events."""
     compiled = CompiledPolicy(policies(rules)[0])
@@ -86,7 +86,7 @@ def test_a_call_that_is_released_was_never_made(stored: bool, rules: Rules, told
     session = SessionState("1")
     made: list[Event] = []
     unsettled: list[ToolCall] = []
-    for event in [event for event in inline(rules, told)[0] if isinstance(event, ToolCall | ToolResult)]:
+    for event in [event for event in inline(rules, reported)[0] if isinstance(event, ToolCall | ToolResult)]:
         if stored and data.draw(st.booleans()):
             session = load("1", dump(session), [compiled])
         state = session.of(compiled)
@@ -195,11 +195,11 @@ masks = st.lists(st.sampled_from(["n", "o", "l", "l.0", "l.*", "n.k"]), max_size
 
 
 @given(behaviour_rules, steps, masks, st.data())
-def test_what_was_redacted_never_lets_a_call_through(rules: Rules, told: Steps, mask: list[str], data: Any) -> None:
+def test_what_was_redacted_never_lets_a_call_through(rules: Rules, reported: Steps, mask: list[str], data: Any) -> None:
     compiled = CompiledPolicy(policies(rules)[0])
     redact = Redactor(Redaction(mask=mask))
     session, made = SessionState("1"), list[Event]()
-    for event in [event for event in inline(rules, told)[0] if isinstance(event, ToolCall | ToolResult)]:
+    for event in [event for event in inline(rules, reported)[0] if isinstance(event, ToolCall | ToolResult)]:
         if isinstance(event, ToolResult):
             call = session.open.pop(event.call_id or "", None)
             session.of(compiled).settle(event.call_id)

@@ -137,8 +137,8 @@ def test_a_release_is_in_the_audit(tmp_path: Path) -> None:
     assert guarding.release(decision)
     rows = list(audit_rows(guarding.store))
     assert [row.data["kind"] for row in rows] == ["decision", "release"]
-    told = {"kind": "release", "session": "default", "call_id": decision.call_id, "policy": decision.policy}
-    assert rows[1].data == told
+    reported = {"kind": "release", "session": "default", "call_id": decision.call_id, "policy": decision.policy}
+    assert rows[1].data == reported
     assert verify_chain(rows) == []
 
 

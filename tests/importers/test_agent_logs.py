@@ -91,7 +91,9 @@ CALLED = [{"id": "c", "name": "refund", "arguments": "{}"}]
         ({"type": "SelectSpeakerEvent", "content": ["a"]}, []),
     ],
 )
-def test_autogen_events_of_unknown_types_that_may_hold_calls_are_told(event: dict[str, Any], unread: list[str]) -> None:
+def test_autogen_events_of_unknown_types_that_may_hold_calls_are_reported(
+    event: dict[str, Any], unread: list[str]
+) -> None:
     said = {"type": "TextMessage", "source": "a", "content": "Done."}
     trace = read({"messages": [{**said, "source": "user"}, {**event, "source": "a"}, said], "stop_reason": None})
     assert [one for turn in trace.turns for one in turn.response.unread] == unread
@@ -201,7 +203,7 @@ def test_tau2_calls_of_the_user_are_input() -> None:
     assert (codes(trace), story(trace)[1]) == ([], "0 request user user")
 
 
-def test_what_newer_versions_add_is_told() -> None:
+def test_what_newer_versions_add_is_reported() -> None:
     messages = [{"id": "1", "type": "future", "content": "x"}, {"id": "2", "type": "gemini", "content": "Hi."}]
     trace = read({"sessionId": "s", "projectHash": "h", "messages": messages})
     assert (codes(trace), [turn.response.text for turn in trace.turns]) == (["unread-content"], ["Hi."])
@@ -353,13 +355,15 @@ def test_a_summary_of_autogen_holds_calls_that_stand_nowhere_else() -> None:
     assert pairs(read({"messages": [waiting, summary("c3")]})) == [("pay", {"n": "c3"}, "c3")]
 
 
-def test_an_event_of_adk_that_is_an_error_is_told() -> None:
+def test_an_event_of_adk_that_is_an_error_is_reported() -> None:
     about = {"invocationId": "i", "timestamp": 1.0}
     asked = {**about, "author": "user", "content": {"role": "user", "parts": [{"text": "q"}]}}
     failed = {**about, "id": "e", "author": "a", "errorCode": "MALFORMED_FUNCTION_CALL", "errorMessage": "bad"}
     state = {**about, "author": "a", "actions": {"stateDelta": {"n": 1}}}
     said = {**about, "author": "a", "content": {"role": "model", "parts": [{"text": "hi"}]}}
     trace = read({"id": "s", "appName": "x", "events": [asked, failed, failed, state, said]})
-    told = [(event.label, event.data, event.origin.agent) for event in trace.events if isinstance(event, Annotation)]
-    assert told == [("error", {"errorCode": "MALFORMED_FUNCTION_CALL", "errorMessage": "bad"}, "a")]
+    reported = [
+        (event.label, event.data, event.origin.agent) for event in trace.events if isinstance(event, Annotation)
+    ]
+    assert reported == [("error", {"errorCode": "MALFORMED_FUNCTION_CALL", "errorMessage": "bad"}, "a")]
     assert [turn.response.text for turn in trace.turns] == ["hi"]

@@ -105,7 +105,7 @@ each_plain = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize(("format", "case"), EVERY, ids=[case["name"] for _, case in EVERY])
-def test_each_case_is_detected_and_its_calls_are_told_apart(format: str, case: dict[str, Any]) -> None:
+def test_each_case_is_detected_and_its_calls_are_distinguished(format: str, case: dict[str, Any]) -> None:
     trace = load_trace(case["file"].encode())
     assert trace.format == format
     calls = [call for turn in trace.turns for call in turn.tool_calls]
@@ -127,7 +127,7 @@ def test_a_file_that_ends_early_is_never_whole(format: str, data: bytes) -> None
 
 
 @each_plain
-def test_wrong_types_are_told_and_junk_changes_nothing(format: str, data: bytes) -> None:
+def test_wrong_types_are_reported_and_junk_changes_nothing(format: str, data: bytes) -> None:
     records = [json.loads(line) for line in data.splitlines() if line.strip()]
     places = [place for record in records for place in _places(record)]
     for number, (holder, key) in enumerate(places[:: max(1, len(places) // MOST_PLACES)]):
@@ -150,7 +150,7 @@ def _places(value: Any, level: int = 0) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("odd", [[[]], {}, 5, None])
 @pytest.mark.parametrize("key", ["type", "role", "kind"])
-def test_names_of_another_type_are_refused_or_told(key: str, odd: Any) -> None:
+def test_names_of_another_type_are_refused_or_reported(key: str, odd: Any) -> None:
     """What is read has all texts; anything else is refused, with a reason."""
     message = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
     for value in (

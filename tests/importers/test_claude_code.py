@@ -230,14 +230,14 @@ def test_a_circle_of_parents_ends() -> None:
 
 
 def test_a_field_of_the_wrong_type_counts_as_absent_and_costs_nothing_else() -> None:
-    told = [
+    reported = [
         line("user", "u1", None, "go", 1),
         line("assistant", "a1", "u1", [use("c1")], 2, message={"id": "m1"}),
         line("user", "r1", "a1", [returned("c1")], 3),
     ]
-    plain = story(read(*told))
+    plain = story(read(*reported))
     odd = {"agentId": 5, "requestId": [], "parent_tool_use_id": {}, "toolUseResult": "x", "isSidechain": 0}
-    trace = read(*({**one, **odd} for one in told))
+    trace = read(*({**one, **odd} for one in reported))
     assert (story(trace), trace.problems) == (plain, ())
     assert [result.latency_ms for result in results(trace)] == [1000]
 

@@ -58,10 +58,10 @@ def test_subagents_stand_where_they_were_started(tmp_path: Path) -> None:
     subagent(tmp_path, "three", *DEEP, meta='{"agentType": "digger", "toolUseId": "k1", "spawnDepth": 2}')
     trace = load_trace(path)
     assert (trace.sessions, trace.notes, trace.problems) == (("s1",), (), ())
-    told = [
+    reported = [
         (r.text, r.origin.run, r.origin.parent_run, r.origin.agent, r.origin.parent_agent) for r in responses(trace)
     ]
-    assert told == [
+    assert reported == [
         ("", None, None, None, None),
         ("", "one", "s1", "scout", None),
         ("deep", "three", "one", "digger", "scout"),
@@ -206,8 +206,8 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     away.mkdir()
     (away / "agent-x.jsonl").write_bytes(lines(*ONE))
     (away / "secret.txt").write_text("secret")
-    told = [returned("c1", STORED.format("secret.txt"))]
-    path = session(tmp_path, line("assistant", "a1", None, [use("c1")]), line("user", "r", "a1", told))
+    reported = [returned("c1", STORED.format("secret.txt"))]
+    path = session(tmp_path, line("assistant", "a1", None, [use("c1")]), line("user", "r", "a1", reported))
     (tmp_path / "s1" / "subagents").mkdir(parents=True)
     (tmp_path / "s1" / "subagents" / "agent-x.jsonl").symlink_to(away / "agent-x.jsonl")
     (tmp_path / "s1" / "tool-results").symlink_to(away)
@@ -244,9 +244,9 @@ def test_only_files_of_the_sessions_own_folder_are_read(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "MOST_OUTPUT", 10)
-    told = STORED.format(name)
+    reported = STORED.format(name)
     path = session(
-        tmp_path, line("assistant", "a1", None, [use("c1")]), line("user", "r1", "a1", [returned("c1", told)])
+        tmp_path, line("assistant", "a1", None, [use("c1")]), line("user", "r1", "a1", [returned("c1", reported)])
     )
     session(tmp_path, 1, name="s2")
     stored = tmp_path / "s1" / "tool-results"
@@ -254,7 +254,7 @@ def test_only_files_of_the_sessions_own_folder_are_read(
     (stored / "huge.txt").write_text("x" * 11)
     os.mkfifo(stored / "pipe")
     trace = load_trace(path)
-    assert [result.content for result in results(trace)] == [told]
+    assert [result.content for result in results(trace)] == [reported]
     assert trace.notes[-1].startswith("1 output is cut short")
 
 
@@ -272,7 +272,7 @@ def progress(uuid: str, agent: str, inner: dict[str, Any], **rest: Any) -> dict[
     return {**about, "data": data, "toolUseID": f"agent_{uuid}", "parentToolUseID": "c1", **rest}
 
 
-def told(inner: dict[str, Any]) -> dict[str, Any]:
+def reported(inner: dict[str, Any]) -> dict[str, Any]:
     return {key: inner[key] for key in ("type", "uuid", "timestamp", "message")}
 
 
@@ -287,7 +287,7 @@ WORK = [
     line("user", "x4", "x2", [returned("k1", "files")], 6),
     line("user", "x5", "x3", [returned("k2", "removed")], 7),
 ]
-PROGRESS = [progress(f"p{number}", "one", told(one)) for number, one in enumerate(WORK)]
+PROGRESS = [progress(f"p{number}", "one", reported(one)) for number, one in enumerate(WORK)]
 
 
 def returns(**about: Any) -> list[dict[str, Any]]:
@@ -299,7 +299,7 @@ def returns(**about: Any) -> list[dict[str, Any]]:
 
 
 def test_what_a_session_repeats_of_a_subagent_without_a_file_is_its_run(tmp_path: Path) -> None:
-    again = progress("p9", "one", told(WORK[2]))
+    again = progress("p9", "one", reported(WORK[2]))
     path = session(tmp_path, *STARTED, *PROGRESS, again, *returns())
     trace = load_trace(path)
     assert trace.problems == ()
@@ -327,7 +327,7 @@ def test_what_a_session_repeats_of_a_subagent_counts_once(tmp_path: Path, own: s
 
 
 @pytest.mark.parametrize("about", [{}, {"agentId": None}, {"totalToolUseCount": None, "status": "async_launched"}])
-def test_calls_of_a_subagent_that_are_nowhere_are_told(tmp_path: Path, about: dict[str, Any]) -> None:
+def test_calls_of_a_subagent_that_are_nowhere_are_reported(tmp_path: Path, about: dict[str, Any]) -> None:
     trace = load_trace(session(tmp_path, *STARTED, *returns(**about)))
     assert [problem.code for problem in trace.problems] == ["unread-content"]
     assert [response.unread for response in responses(trace)] == [("*",), ()]
@@ -355,7 +355,7 @@ def test_files_of_subagents_may_stand_beside_that_of_the_session(tmp_path: Path)
     assert str(inner) not in found and {str(path), str(other), str(strange)} <= set(found)
 
 
-def test_subagents_that_stream_json_does_not_print_are_told() -> None:
+def test_subagents_that_stream_json_does_not_print_are_reported() -> None:
     def printed(one: dict[str, Any], caller: str | None = None) -> dict[str, Any]:
         kept = {key: one[key] for key in ("type", "uuid", "message", "timestamp")}
         result = {"tool_use_result": one["toolUseResult"]} if "toolUseResult" in one else {}

@@ -509,8 +509,8 @@ def test_the_order_of_calls_in_a_script_is_known_from_their_durations() -> None:
 
     names = ["exec", "look", "look", "pay"]
     for seconds, expected in ((1, ((), [])), (3, (("look",), ["unknown-order"]))):
-        *found, told = second(seconds)
-        assert (tuple(found), [line.split()[2] for line in told]) == (expected, names)
+        *found, reported = second(seconds)
+        assert (tuple(found), [line.split()[2] for line in reported]) == (expected, names)
 
 
 def test_an_event_about_an_unknown_kind_of_call_is_reported() -> None:

@@ -242,7 +242,7 @@ def test_calls_that_libraries_store_under_other_keys_are_read(name: str) -> None
         assert (pairs(trace), codes(trace)) == (BOTH[:1], [])
 
 
-def test_calls_under_keys_that_nobody_knows_are_told() -> None:
+def test_calls_under_keys_that_nobody_knows_are_reported() -> None:
     for key in ("actions", "steps"):
         trace = read([{"role": "user", "content": "q"}, {"role": "assistant", "content": "k", key: [
             {"tool": "weather", "input": OSLO}]}])  # fmt: skip
@@ -449,7 +449,7 @@ def test_smolagents_calls_without_arguments() -> None:
     assert pairs(read(oi(1, "TOOL", {"tool.name": "look", "input.value": json.dumps(given)})))[0][1] == {}
 
 
-def test_dropped_attributes_are_told() -> None:
+def test_dropped_attributes_are_reported() -> None:
     """OpenTelemetry keeps 128 attributes of a span; others may be part of the answer."""
     attributes = [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]
     wire = {"traceId": "t", "spanId": "s", "attributes": attributes, "droppedAttributesCount": 7}
@@ -478,7 +478,7 @@ def test_calls_in_attributes_of_unknown_spans() -> None:
         [{"type": "tool_use", "id": "c1", "name": "weather", "input": OSLO}],
     ],
 )
-def test_answers_that_a_recorder_cut_off_are_told(answer: Any) -> None:
+def test_answers_that_a_recorder_cut_off_are_reported(answer: Any) -> None:
     """OpenTelemetry cuts long values if it has a limit, and JSON in them does not end."""
     attributes = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps(answer)[:40]}
     trace = read(span(1, attributes))

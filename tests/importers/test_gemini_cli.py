@@ -32,7 +32,7 @@ def used(id: str, *result: dict[str, Any], **rest: Any) -> dict[str, Any]:
     return {"id": id, "name": "pay", "args": {"n": id}, "status": "success", "result": list(result) or None, **rest}
 
 
-def told(trace: Trace) -> list[tuple[str, Any]]:
+def reported(trace: Trace) -> list[tuple[str, Any]]:
     return [(event.label, event.data) for event in trace.events if isinstance(event, Annotation)]
 
 
@@ -91,7 +91,7 @@ def test_history_that_a_compression_keeps_counts_once() -> None:
     assert [response.text for response in responses(trace)] == ["both", "done"]
     assert [call.call_id for call in calls(trace)] == ["c1", "c2"]
     assert [result.call_id for result in results(trace)] == ["c1", "c2"]
-    assert [label for label, _ in told(trace)] == ["inserted", "inserted"]
+    assert [label for label, _ in reported(trace)] == ["inserted", "inserted"]
 
 
 def test_calls_and_results_that_stand_only_in_the_history_are_read() -> None:
@@ -112,7 +112,7 @@ def test_a_call_that_a_later_version_of_a_message_lacks_ran() -> None:
 
 def test_what_the_user_was_shown_becomes_annotations() -> None:
     trace = read(HEAD, message("e", "error", "quota"), message("w", "warning", "slow"), answer("g", "done"))
-    assert told(trace) == [("error", "quota"), ("warning", "slow")]
+    assert reported(trace) == [("error", "quota"), ("warning", "slow")]
 
 
 def test_thoughts_in_the_history_are_no_text() -> None:
@@ -167,7 +167,7 @@ def test_what_a_cancelled_subagent_did_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("about", [{"agentId": "one"}, {"resultDisplay": {"isSubagentProgress": True}}])
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_subagent_that_is_not_there_is_told(tmp_path: Path, about: dict[str, Any], is_link: bool) -> None:
+def test_a_subagent_that_is_not_there_is_reported(tmp_path: Path, about: dict[str, Any], is_link: bool) -> None:
     path = session(tmp_path, answer("g1", "", used("c1", returned("c1", output="x"), **about)), answer("g2", "done"))
     if is_link:
         target = subagent(tmp_path, "one", answer("a1", "found"))

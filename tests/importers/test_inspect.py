@@ -129,11 +129,11 @@ def test_attachments_and_pools_are_put_back() -> None:
 def test_attachments_are_put_back_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attachments, "MOST", 5_000)
     name, text = f"attachment://{HASH}", "x" * 1000
-    told = [name, name, name, f"{name} {name} {name}", name, {"deep": [name]}, name]
+    reported = [name, name, name, f"{name} {name} {name}", name, {"deep": [name]}, name]
     asked = [{"role": "user", "content": name}, {"role": "user", "content": f"{name} {name}"}]
     one = sample(
         *(model(second, asked, {"content": "x"}) for second in range(1, 9)),
-        *(tool(2 * number, f"c{number}", content) for number, content in enumerate(told, start=5)),
+        *(tool(2 * number, f"c{number}", content) for number, content in enumerate(reported, start=5)),
         attachments={HASH: text},
     )
     trace = read(one, {**one, "id": 2})

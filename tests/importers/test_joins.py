@@ -91,7 +91,7 @@ def test_a_link_to_the_span_of_the_model_joins() -> None:
     assert (pairs(trace), codes(trace)) == ([("Berlin", "rain"), ("Oslo", "snow")], [])
 
 
-def test_first_in_first_out_is_told_as_a_guess() -> None:
+def test_first_in_first_out_is_reported_as_a_guess() -> None:
     trace = read(export(chat("a", 0, *map(use, CITIES)), tool("t", 2, "rain", {}), tool("u", 4, "snow", {})))
     assert pairs(trace) == [("Berlin", "rain"), ("Oslo", "snow")]
     assert codes(trace) == ["guessed-call"]
@@ -101,7 +101,7 @@ def test_first_in_first_out_is_told_as_a_guess() -> None:
     assert outcomes(trace, FITS) == {"wrong": "inconclusive", "right": "inconclusive", "any": "violated"}
 
 
-def test_spans_of_calls_that_share_an_id_are_told_apart_by_their_arguments() -> None:
+def test_spans_of_calls_that_share_an_id_are_distinguished_by_their_arguments() -> None:
     values = [{"gen_ai.tool.call.id": "x", **WRAPPED["plain"](city)} for city in reversed(CITIES)]
     spans = [tool(str(number), 2 + 2 * number, city, one) for number, (city, one) in enumerate(zip(
         reversed(CITIES), values, strict=True))]  # fmt: skip
@@ -117,9 +117,9 @@ def messages(*results: dict[str, Any], cities: tuple[str, ...] = CITIES) -> Trac
 
 
 def test_messages_without_ids() -> None:
-    told = messages({"role": "tool", "name": "weather", "content": "rain"}, {"role": "tool", "content": "snow"})
-    assert (pairs(told), codes(told)) == ([("Berlin", "rain"), ("Oslo", "snow")], ["guessed-call"])
-    assert told.turns[0].response.unread == ("weather",)
+    reported = messages({"role": "tool", "name": "weather", "content": "rain"}, {"role": "tool", "content": "snow"})
+    assert (pairs(reported), codes(reported)) == ([("Berlin", "rain"), ("Oslo", "snow")], ["guessed-call"])
+    assert reported.turns[0].response.unread == ("weather",)
     alike = messages({"role": "tool", "content": "rain"}, cities=("Oslo", "Oslo"))
     assert (pairs(alike), codes(alike)) == ([("Oslo", "rain")], [])
 
@@ -280,7 +280,7 @@ def test_several_results_of_one_call_all_stay(written: Any) -> None:
 
 
 @pytest.mark.parametrize("written", ALL)
-def test_a_result_of_no_call_stays_and_is_told(written: Any) -> None:
+def test_a_result_of_no_call_stays_and_is_reported(written: Any) -> None:
     for tool, outcome in ((None, "inconclusive"), ("look", "ok"), ("wipe", "inconclusive")):
         more = {} if tool is None else {"name": tool}
         trace = load_trace(written({"role": "assistant", "content": "hm"}, shows("x", "rain", **more)))
@@ -352,7 +352,7 @@ def test_a_result_with_a_record_is_not_read_from_the_next_request_too() -> None:
 
 
 @pytest.mark.parametrize("written", ALL)
-def test_a_result_that_names_another_tool_than_its_call_is_told(written: Any) -> None:
+def test_a_result_that_names_another_tool_than_its_call_is_reported(written: Any) -> None:
     asked = asks("x", cities=("Berlin",))
     trace = load_trace(written(asked, shows("x", "snow", name="map")))
     assert ([(one.name, one.is_guessed) for one in results(trace)], codes(trace)) == (

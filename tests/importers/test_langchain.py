@@ -70,8 +70,8 @@ def test_what_only_the_result_or_the_generation_says() -> None:
 
 def test_a_dump_of_the_base_class_has_lost_the_calls() -> None:
     """Pydantic writes a field as its declared class, and `AIMessage` is declared as `BaseMessage` there."""
-    told = result(SAYS).model_dump_json()
-    trace = read(told, told)
+    reported = result(SAYS).model_dump_json()
+    trace = read(reported, reported)
     assert [(one.text, one.unread) for one in responses(trace)] == [("Done.", ("*",))] * 2
     (problem,) = trace.problems
     assert (problem.code, problem.span and problem.span.line) == ("unread-content", 1)

@@ -160,7 +160,7 @@ def test_a_request_that_is_logged_on_both_sides_is_one_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "told"),
+    ("method", "reported"),
     [
         ("roots/list", {"roots": []}),
         ("elicitation/create", {"action": "decline"}),
@@ -171,7 +171,9 @@ def test_a_request_that_is_logged_on_both_sides_is_one_call() -> None:
     ],
 )
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_the_server_asks_under_the_id_of_a_call_does_not_answer_it(method: str, told: Any, is_first: bool) -> None:
-    theirs, ours = {"jsonrpc": "2.0", "id": 1, "result": told}, answer(1, "refunded")
+def test_what_the_server_asks_under_the_id_of_a_call_does_not_answer_it(
+    method: str, reported: Any, is_first: bool
+) -> None:
+    theirs, ours = {"jsonrpc": "2.0", "id": 1, "result": reported}, answer(1, "refunded")
     trace = read(call(1, "refund"), ask(1, method), *((theirs, ours) if is_first else (ours, theirs)))
     assert [result.content for result in results(trace)] == [[{"type": "text", "text": "refunded"}]]

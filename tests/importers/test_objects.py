@@ -20,7 +20,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "refund", "argument
 STORY = ['0 tool_call refund {"order": 7}', '0 tool_result refund "done"', "1 response Done."]
 
 
-def told(value: Any) -> tuple[str, list[str]]:
+def reported(value: Any) -> tuple[str, list[str]]:
     trace = load_trace(value)
     assert trace.problems == ()
     return trace.format or "", [line for line in story(trace) if "request" not in line and line != "0 response"]
@@ -31,7 +31,7 @@ def test_openai() -> None:
     issued = types.ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [CALL]})
     done = types.ChatCompletionMessage(role="assistant", content="Done.")
     answer = {"role": "tool", "tool_call_id": "c1", "content": "done"}
-    assert told([{"role": "user", "content": "q"}, issued, answer, done]) == ("openai", STORY)
+    assert reported([{"role": "user", "content": "q"}, issued, answer, done]) == ("openai", STORY)
     body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": issued.model_dump()}
     completion = types.ChatCompletion.model_validate({**body, "choices": [choice]})
@@ -50,7 +50,7 @@ def test_anthropic() -> None:
         {"role": "user", "content": [result]},
         {"role": "assistant", "content": [text]},
     ]
-    assert told(messages) == ("anthropic", STORY)
+    assert reported(messages) == ("anthropic", STORY)
     usage = types.Usage(input_tokens=3, output_tokens=2)
     message = types.Message(
         id="x", type="message", role="assistant", model="m", content=[use], stop_reason="tool_use", usage=usage
@@ -71,11 +71,11 @@ def test_langchain() -> None:
     shapes: list[Any] = [messages, tuple(messages), iter(messages), {"messages": messages}]
     shapes += [core.messages_to_dict(messages), [load.dumpd(message) for message in messages]]
     for shape in shapes:
-        assert told(shape) == ("langchain", STORY)
+        assert reported(shape) == ("langchain", STORY)
     types = pytest.importorskip("langgraph.types")
     config = {"configurable": {"thread_id": "s1"}}
     state = types.StateSnapshot({"messages": messages}, (), config, None, None, None, (), ())
-    assert (told(state), load_trace(state).sessions) == (("langchain", STORY), ("s1",))
+    assert (reported(state), load_trace(state).sessions) == (("langchain", STORY), ("s1",))
     found = load_trace(messages).turns[0].response.usage
     assert found is not None and (found.input_tokens, found.cached_input_tokens) == (9, 4)
     broken = [{"id": "c2", "name": "refund", "args": "{", "error": None, "type": "invalid_tool_call"}]
@@ -93,7 +93,7 @@ def test_pydantic_ai() -> None:
         parts.ModelRequest([parts.ToolReturnPart(content="done", outcome="failed", **returned)]),
         parts.ModelResponse([parts.TextPart("Done.")]),
     ]
-    assert told(messages)[1][1] == '0 tool_result refund "done" failed'
+    assert reported(messages)[1][1] == '0 tool_result refund "done" failed'
     models = pytest.importorskip("pydantic_ai.models.test")
     agent = ai.Agent(models.TestModel())
 
@@ -103,7 +103,7 @@ def test_pydantic_ai() -> None:
 
     run = asyncio.run(agent.run("q"))
     for value in (run, run.all_messages(), run.all_messages_json()):
-        assert told(value)[1] == [
+        assert reported(value)[1] == [
             '0 tool_call refund {"order": 0}', '0 tool_result refund "done 0"', '1 response {"refund":"done 0"}',
         ]  # fmt: skip
 
@@ -122,13 +122,13 @@ def test_the_agents_sdk() -> None:
         agents.ToolCallOutputItem(agent=agent, raw_item=output, output="done"),
         agents.MessageOutputItem(agent=agent, raw_item=done),
     ]
-    assert told(items) == ("responses", STORY)
+    assert reported(items) == ("responses", STORY)
 
     class Run:
         def to_input_list(self) -> list[Any]:
             return [{"role": "user", "content": "q"}, *(item.to_input_item() for item in items)]
 
-    assert told(Run()) == ("responses", STORY)
+    assert reported(Run()) == ("responses", STORY)
     answers = [agents.ModelResponse(output=[call], usage=agents.Usage(), response_id="r1")]
     assert [one.call_id for one in calls(load_trace(answers))] == ["c1"]
 
@@ -156,7 +156,7 @@ def test_the_state_of_a_run_of_the_agents_sdk() -> None:
     agent = agents.Agent("shop", model=Scripted(), tools=[agents.function_tool(refund)])
     run = asyncio.run(agents.Runner.run(agent, "q", run_config=agents.RunConfig(tracing_disabled=True)))
     for value in (run.to_state(), run.to_state().to_json()):
-        assert told(value) == ("agents-sdk", STORY)
+        assert reported(value) == ("agents-sdk", STORY)
 
 
 def test_raw_responses_of_the_agents_sdk_are_one_session_as_in_a_file() -> None:

@@ -34,20 +34,20 @@ ATONCE: list[Step] = [("call", "a", False), ("call", "b", False), ("result", "a"
 
 
 def as_bylaw(steps: list[Step]) -> bytes:
-    told: list[Any] = [{"bylaw": "trace/1"}, {"kind": "request"}, {"kind": "response", "content": "on it"}]
+    reported: list[Any] = [{"bylaw": "trace/1"}, {"kind": "request"}, {"kind": "response", "content": "on it"}]
     for at, (kind, tool, failed) in enumerate(steps, 1):
         more = {"content": "x", "is_error": failed} if kind == "result" else {"arguments": {}}
-        told.append({"kind": f"tool_{kind}", "name": tool, "call_id": tool, "at": 1e9 + at, **more})
-    return lines(*told)
+        reported.append({"kind": f"tool_{kind}", "name": tool, "call_id": tool, "at": 1e9 + at, **more})
+    return lines(*reported)
 
 
 def as_agentlog(steps: list[Step]) -> bytes:
-    told = [request(), response("on it")]
+    reported = [request(), response("on it")]
     for kind, tool, failed in steps:
         payload: dict[str, Any] = {"tool_name": tool, "tool_call_id": tool}
         payload |= {"output": "x", "is_error": failed} if kind == "result" else {"arguments": {}}
-        told.append({**returned("?"), "kind": f"tool_{kind}", "payload": payload})
-    return lines(*told)
+        reported.append({**returned("?"), "kind": f"tool_{kind}", "payload": payload})
+    return lines(*reported)
 
 
 def as_spans(steps: list[Step], *, issued: bool = False) -> bytes:
@@ -261,15 +261,15 @@ def test_an_unknown_order_survives_a_conversion(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tools", ["a", "b", "ab", "mab"])
 @pytest.mark.parametrize("lost", ["startTimeUnixNano", "endTimeUnixNano", "both", "zero"])
 def test_a_span_without_a_time_has_no_order_whatever_the_answer_holds(tools: str, lost: str, issued: bool) -> None:
-    told = json.loads(as_spans([*INSIDE, ("result", "b", False)], issued=issued))
+    reported = json.loads(as_spans([*INSIDE, ("result", "b", False)], issued=issued))
     times = ["startTimeUnixNano", "endTimeUnixNano"]
-    for one in told["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+    for one in reported["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         for key in times if lost in ("both", "zero") else [lost]:
             if one["spanId"] in tools and lost == "zero":
                 one[key] = "0"
             elif one["spanId"] in tools:
                 del one[key]
-    trace = read(told)
+    trace = read(reported)
     loose = ("a" in tools and lost != "startTimeUnixNano") or ("b" in tools and lost != "endTimeUnixNano")
     codes = [problem.code for problem in trace.problems]
     assert codes == ["unknown-order"] or (codes == [] and not loose)

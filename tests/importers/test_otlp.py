@@ -38,7 +38,7 @@ def asks(id: str = "c1", name: str = "refund", **arguments: Any) -> dict[str, An
     return {"role": "assistant", "parts": [{"type": "tool_call", "id": id, "name": name, "arguments": arguments}]}
 
 
-def told(id: str, key: str, value: Any, role: str = "tool") -> dict[str, Any]:
+def reported(id: str, key: str, value: Any, role: str = "tool") -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "tool_call_response", "id": id, key: value}]}
 
 
@@ -68,7 +68,7 @@ def test_a_tool_span_that_says_nothing_is_filled_in_from_the_messages(key: str) 
     trace = read(
         export(
             span("t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}),
-            chat("b", 4, [*ASKED, asks(order=7), told("c1", key, "done")], text("assistant", "It is done.")),
+            chat("b", 4, [*ASKED, asks(order=7), reported("c1", key, "done")], text("assistant", "It is done.")),
             chat("a", 0, ASKED, asks(order=7)),
         )
     )
@@ -77,7 +77,7 @@ def test_a_tool_span_that_says_nothing_is_filled_in_from_the_messages(key: str) 
 
 
 def test_a_tool_response_need_not_sit_in_a_message_of_a_tool() -> None:
-    said = [*ASKED, asks(order=7), told("c1", "response", "done", role="user")]
+    said = [*ASKED, asks(order=7), reported("c1", "response", "done", role="user")]
     trace = read(export(chat("a", 0, ASKED, asks(order=7)), chat("b", 4, said, text("assistant", "It is done."))))
     assert story(trace) == STORY
 
@@ -129,7 +129,7 @@ def test_spans_in_any_order_over_any_lines_tell_the_same() -> None:
     spans = [
         chat("a", 0, ASKED, asks(order=7)),
         span("t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}),
-        chat("b", 4, [*ASKED, asks(order=7), told("c1", "response", "done")], text("assistant", "It is done.")),
+        chat("b", 4, [*ASKED, asks(order=7), reported("c1", "response", "done")], text("assistant", "It is done.")),
     ]
     for first in range(3):
         mixed = spans[first:] + spans[:first]
@@ -438,7 +438,7 @@ def test_a_choice_that_holds_the_calls_beside_the_text_of_the_span() -> None:
 
 
 @pytest.mark.parametrize("said", [None, "I do it."])
-def test_calls_under_an_unknown_name_are_told(said: str | None) -> None:
+def test_calls_under_an_unknown_name_are_reported(said: str | None) -> None:
     values = {**CHAT, "acme.response.tool_calls.0.label": "refund"}
     if said is not None:
         values["gen_ai.output.messages"] = json.dumps([text("assistant", said)])
@@ -514,7 +514,11 @@ SPANS = export(
     chat("a", 0, ASKED, asks(order=7), parent="root", gen_ai__usage__input_tokens=3),
     span("t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}, parent="root"),
     chat(
-        "b", 4, [*ASKED, asks(order=7), told("c1", "result", "done")], text("assistant", "It is done."), parent="root"
+        "b",
+        4,
+        [*ASKED, asks(order=7), reported("c1", "result", "done")],
+        text("assistant", "It is done."),
+        parent="root",
     ),
 )
 LOGS = [

@@ -99,7 +99,7 @@ def test_a_request_that_failed_has_no_response() -> None:
     assert (len(trace.turns), trace.notes[-1]) == (1, "1 request has no response")
 
 
-def test_equal_conversations_at_the_same_time_are_told_apart_by_the_ids_of_their_calls() -> None:
+def test_equal_conversations_at_the_same_time_are_distinguished_by_the_ids_of_their_calls() -> None:
     asked = {"role": "user", "content": "refund my order"}
 
     def answered(id: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def test_a_record_that_was_logged_twice_counts_once() -> None:
         assert (story(trace), codes(trace)) == (STORY, [])
 
 
-def test_two_different_records_with_one_id_are_told() -> None:
+def test_two_different_records_with_one_id_are_reported() -> None:
     other = {**LOGGED[0], "response": {"choices": [{"message": {"role": "assistant", "content": "no"}}]}}
     trace = load_trace(lines(LOGGED[0], other, LOGGED[1]))
     assert (story(trace), codes(trace)) == (STORY, ["unread-content"])
@@ -145,7 +145,7 @@ def test_an_id_that_a_server_gives_to_all_its_responses_tells_nothing() -> None:
     assert (story(trace), codes(trace)) == (STORY, [])
 
 
-def test_which_of_two_equal_conversations_goes_on_is_told_as_unclear() -> None:
+def test_which_of_two_equal_conversations_goes_on_is_reported_as_unclear() -> None:
     def log(answer: dict[str, Any], *messages: Any) -> dict[str, Any]:
         return {"request": {"messages": [USER, *messages]}, "response": {"choices": [{"message": answer}]}}
 
@@ -159,9 +159,9 @@ def test_which_of_two_equal_conversations_goes_on_is_told_as_unclear() -> None:
     assert (len(equal.sessions), codes(equal)) == (2, ["unclear-session"])
     # an id that both have decides nothing, one that only the first has does
     first, second = answer("c0", "c1"), answer("c0", "c2")
-    told = load_trace(lines(log(first), log(second), log(done, first, more)))
-    assert (len(told.sessions), codes(told)) == (2, [])
-    assert [one.text for one in responses(told) if one.origin.session == "1"] == ["Let me look.", "Done."]
+    reported = load_trace(lines(log(first), log(second), log(done, first, more)))
+    assert (len(reported.sessions), codes(reported)) == (2, [])
+    assert [one.text for one in responses(reported) if one.origin.session == "1"] == ["Let me look.", "Done."]
 
 
 def langfuse_row(number: int, asked: Any, body: Any, **more: Any) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def test_a_sign_of_a_call_that_is_known_says_nothing_new() -> None:
         assert (codes(trace), [call.name for call in calls(trace)]) == ([], ["look"])
 
 
-def test_a_sign_under_an_agent_without_answers_is_told_by_the_session() -> None:
+def test_a_sign_under_an_agent_without_answers_is_reported_by_the_session() -> None:
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "helper"}
     trace = read(export(span("g", 2, 9, agent), span("t", 3, 4, {"acme.tool.name": "refund"}, parent="g"), CHAT))
     assert (outcomes(trace), len(responses(trace))) == (UNREAD, 1)
@@ -246,7 +246,7 @@ EVENTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_a_log_record_of_a_tool_is_told_as_unread(name: str) -> None:
+def test_a_log_record_of_a_tool_is_reported_as_unread(name: str) -> None:
     event, values = EVENTS[name]
     other: dict[str, Any] = {"session.id": "s", "tool_name": "pip"}
     alone = read(log(event, "", **values), log("acme.installed", "", **other))
@@ -328,8 +328,8 @@ def test_parallel_calls_in_a_wrapper_are_joined_with_their_results_and_errors() 
             {**run(input=wrap(1), output={"result": "done", "is_error": False}), "spanId": "u"},
         ]
         trace = read(export(span("a", 0, 1, chat), *spans))
-        told = {result.call_id: (result.content, result.is_error) for result in results(trace)}
-        assert (told, codes(trace)) == ({"c1": ("done", False), "c2": ("too late", True)}, [])
+        reported = {result.call_id: (result.content, result.is_error) for result in results(trace)}
+        assert (reported, codes(trace)) == ({"c1": ("done", False), "c2": ("too late", True)}, [])
 
 
 # Failures
@@ -340,10 +340,10 @@ TOOL = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "pay", "gen
 
 def test_a_failed_attempt_does_not_show_the_result_of_the_next_one() -> None:
     asked = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "pay", "arguments": {}}]}
-    told = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "paid"}]}
+    reported = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "paid"}]}
     chats = [
         span("a", 0, 1, {"gen_ai.operation.name": "chat", "gen_ai.output.messages": json.dumps([asked])}),
-        span("b", 8, 9, {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps([asked, told])}),
+        span("b", 8, 9, {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps([asked, reported])}),
     ]
     failed = {"status": {"code": 2, "message": "timeout"}}
     for last in ({**TOOL, "gen_ai.tool.call.result": "paid"}, TOOL):
@@ -375,7 +375,7 @@ def event(name: str, **values: Any) -> dict[str, Any]:
     return {"name": name, "attributes": attributes(values)}
 
 
-def test_a_failure_without_a_message_is_told_by_its_exception() -> None:
+def test_a_failure_without_a_message_is_reported_by_its_exception() -> None:
     raised = [event("exception", **{"exception.type": "ValueError", "exception.message": "no money"})]
     trace = read(export(CHAT, span("t", 2, 3, TOOL, status={"code": 2}, events=raised)))
     assert [(result.content, result.is_error) for result in results(trace)] == [("no money", True)]

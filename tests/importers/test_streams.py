@@ -162,7 +162,7 @@ def part(name: str | None = None, arguments: str = "", **fields: Any) -> dict[st
     ],
     ids=["one index", "one index in pieces", "no index", "no id", "by id", "an id per chunk", "repeated names"],
 )
-def test_calls_of_a_stream_are_told_apart_however_its_server_numbers_them(parts: list[Any]) -> None:
+def test_calls_of_a_stream_are_distinguished_however_its_server_numbers_them(parts: list[Any]) -> None:
     chunks = [chunk("r1", tool_calls=[one]) for one in parts]
     assert called(load_trace(lines(*chunks, chunk("r1", "tool_calls")))) == [("refund", {"n": 1}), ("refund", {"n": 2})]
 
@@ -205,7 +205,7 @@ def test_a_response_that_is_text_and_whole(body: str) -> None:
 @pytest.mark.parametrize(
     "wrap", [lambda body: body, lambda body: {"status": 200, "body": body}], ids=["bare", "wrapped"]
 )
-def test_a_response_that_its_log_cut_off_is_told(body: str, wrap: Any) -> None:
+def test_a_response_that_its_log_cut_off_is_reported(body: str, wrap: Any) -> None:
     whole = {"request": {"messages": [SAID, USER]}, "response": BODY}
     trace = load_trace(lines(whole, {"request": {"messages": [USER]}, "response": wrap(body)}))
     assert (trace.format, trace.complete, [problem.code for problem in trace.problems]) == (
@@ -301,6 +301,6 @@ def test_a_body_that_is_not_read_is_not_the_text_of_an_answer(body: Any, log: st
         "... truncated",
     ],
 )
-def test_an_answer_that_says_that_it_was_cut_is_told(mark: str) -> None:
+def test_an_answer_that_says_that_it_was_cut_is_reported(mark: str) -> None:
     trace = load_trace(lines({"messages": [USER], "output": f"Your refund is {mark}"}))
     assert (trace.complete, trace.turns[0].response.unread) == (False, ("*",))

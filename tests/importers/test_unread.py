@@ -160,10 +160,10 @@ def test_a_violation_beside_it_stays_one() -> None:
 
 
 def test_only_the_session_with_it_is_in_doubt_and_a_trace_is_as_its_worst_part() -> None:
-    told = [{"bylaw": "trace/1"}, {"kind": "response", "session": "a", "content": [{"type": "zzz"}]}]
-    told += [{"kind": "response", "session": "b", "content": "fine"}]
+    reported = [{"bylaw": "trace/1"}, {"kind": "response", "session": "a", "content": [{"type": "zzz"}]}]
+    reported += [{"kind": "response", "session": "b", "content": "fine"}]
     loaded = bylaw.load_rules(RULES[:2])
-    report = bylaw.check(load_trace(lines(*told)), loaded)
+    report = bylaw.check(load_trace(lines(*reported)), loaded)
     assert {(f.verdict.rule.id, f.verdict.session) for f in report.findings} == {("wipe", "a"), ("text", "a")}
 
 
@@ -185,9 +185,9 @@ PAY: list[dict[str, Any]] = [
 
 def test_a_call_that_is_recorded_twice_differently_decides_nothing(tmp_path: Path) -> None:
     use = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
-    told = [{"bylaw": "trace/1"}, {"kind": "response", "content": [use]}]
-    told += [{"kind": "tool_call", "call_id": "1", "name": "pay", "arguments": {"amount": 900}}]
-    trace = load_trace(lines(*told))
+    reported = [{"bylaw": "trace/1"}, {"kind": "response", "content": [use]}]
+    reported += [{"kind": "tool_call", "call_id": "1", "name": "pay", "arguments": {"amount": 900}}]
+    trace = load_trace(lines(*reported))
     assert (codes(trace), trace.turns[0].response.unread) == (["disagreeing-call"], ("look", "pay"))
     want = {"pay": "inconclusive", "look": "inconclusive", "other": "ok", "when": "inconclusive"}
     assert outcomes(trace, PAY) == want
@@ -249,7 +249,7 @@ def nameless(function: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("function", [{}, {"output": "x"}, {"name": None}, {"name": ""}])
-def test_a_span_of_a_tool_without_a_name_is_told(function: dict[str, Any]) -> None:
+def test_a_span_of_a_tool_without_a_name_is_reported(function: dict[str, Any]) -> None:
     trace = load_trace(lines(*nameless(function)))
     assert (trace.format, trace.turns[0].response.unread) == ("agents-sdk", ("*",))
     assert "unread-content" in codes(trace)

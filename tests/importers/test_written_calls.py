@@ -95,7 +95,7 @@ PROSE = {
 
 
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
-def test_calls_that_are_written_as_text_are_told(text: str) -> None:
+def test_calls_that_are_written_as_text_are_reported(text: str) -> None:
     trace = load_trace(lines(USER, {"role": "assistant", "content": text}))
     assert [problem.code for problem in trace.problems] == ["unread-content"]
     assert trace.turns[0].response.unread == ("*",)

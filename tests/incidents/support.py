@@ -47,13 +47,13 @@ def summary(store: GuardStore) -> dict[str, Any]:
     """Everything about the incidents that stand, but when and how it came to be known."""
     incidents = [one for one in store.followed(Incident, limit=10_000_000) if one.count]
     return {
-        "incidents": sorted(map(told, incidents)),
+        "incidents": sorted(map(incident_fields, incidents)),
         "detections": sorted((one.id, one.incident, one.when, one.stopped) for one in all_of(store, Detection)),
         "alerts": sorted(one.id for one in all_of(store, Alert)),
     }
 
 
-def told(one: Incident) -> tuple[Any, ...]:
+def incident_fields(one: Incident) -> tuple[Any, ...]:
     seen = (one.first_seen, one.last_seen, one.first_event)
     return (one.id, one.rule, one.session, one.count, one.stopped, seen, one.message, str(one.call_id), one.then)
 

@@ -70,8 +70,8 @@ def test_one_incident_reaches_a_webhook_a_chat_room_and_a_mailbox() -> None:
         channels = open_channels(notify, environment={SECRET: KEY, SLACK: room.address})
         world = broken()
         assert Outbox(world.store, channels, clock=world.clock).deliver() == 3
-    (told,) = outbox(world)
-    assert (told.status, [one.channel for one in told.deliveries]) == ("delivered", ["webhook", "slack", "email"])
+    (sent,) = outbox(world)
+    assert (sent.status, [one.channel for one in sent.deliveries]) == ("delivered", ["webhook", "slack", "email"])
     _, headers, body = hook.got[0]
     assert verify_webhook(body, headers["Bylaw-Signature"], KEY, now=world.clock.now)
     link = f"https://guard.example.org/console/incidents/{json.loads(body)['incident']['id']}"
@@ -90,11 +90,11 @@ def test_a_channel_that_fails_is_tried_again_alone() -> None:
         box.answers = {"MAIL": "451 later"}
         channels = open_channels(Notify(webhook=hook.address, email=mail(box)), secret=KEY)
         world = broken()
-        told: list[Notification] = []
-        sender = Outbox(world.store, channels, undelivered=told.append, clock=world.clock)
+        sent: list[Notification] = []
+        sender = Outbox(world.store, channels, undelivered=sent.append, clock=world.clock)
         sender.deliver()
-        assert (told[0].status, told[0].deliveries[-1].answer) == ("pending", 451)
-        assert sender.deliver() == 0 and len(told) == 1  # not before its time
+        assert (sent[0].status, sent[0].deliveries[-1].answer) == ("pending", 451)
+        assert sender.deliver() == 0 and len(sent) == 1  # not before its time
         box.answers = {}
         world.clock.now = outbox(world)[0].at
         assert sender.deliver() == 1
@@ -125,11 +125,11 @@ def test_a_notification_is_failed_if_one_channel_gives_up_and_only_that_one_send
         channels = open_channels(Notify(webhook=hook.address, email=mail(box)), secret=KEY)
         world = broken()
         Outbox(world.store, channels, clock=world.clock).deliver()
-        (told,) = outbox(world)
-        assert (told.status, len(hook.got)) == ("failed", 1)
-        assert told.deliveries[-1].problem == "the mail server answered 550: no such mailbox"
+        (sent,) = outbox(world)
+        assert (sent.status, len(hook.got)) == ("failed", 1)
+        assert sent.deliveries[-1].problem == "the mail server answered 550: no such mailbox"
         box.answers = {}
-        world.incidents.resend(told.id)
+        world.incidents.resend(sent.id)
         Outbox(world.store, channels, clock=world.clock).deliver()
     assert (outbox(world)[0].status, len(hook.got), len(box.got)) == ("delivered", 1, 1)
 
@@ -145,7 +145,7 @@ def test_a_channel_that_is_no_longer_configured_keeps_nothing_waiting() -> None:
         assert (outbox(world)[0].status, len(hook.got)) == ("failed", 1)
 
 
-def test_secrets_are_removed_from_what_is_told() -> None:
+def test_secrets_are_removed_from_what_is_reported() -> None:
     with receiving() as hook, receiving() as room, receiving_mail() as box:
         notify = Notify(webhook=hook.address, slack=SLACK, email=mail(box))
         channels = open_channels(notify, environment={SECRET: KEY, SLACK: room.address})
@@ -367,7 +367,7 @@ def test_nobody_listens() -> None:
         ("notify: [", "not YAML"),
     ],
 )
-def test_settings_that_cannot_be_used_are_told_before_anything_is_sent(tmp_path: Path, text: str, why: str) -> None:
+def test_settings_that_cannot_be_used_are_reported_before_anything_is_sent(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "serve.yaml").write_text(text)
     with pytest.raises(ValueError) as caught:
         open_channels(read_notify(str(tmp_path / "serve.yaml")), environment={})

@@ -35,8 +35,8 @@ def test_killed_at_random(kills: int, tmp_path: Path, capsys: pytest.CaptureFixt
     replayed = replay(policies(RULES), store, scratch=scratch)
     incidents, detections = all_of(store, Incident), all_of(store, Detection)
     with capsys.disabled():
-        told = f"{replayed.events:,} events, {kills} kills at {caught_at} positions"
-        print(f"\n{told}, {len(incidents):,} incidents, {len(detections):,} detections")
+        sent = f"{replayed.events:,} events, {kills} kills at {caught_at} positions"
+        print(f"\n{sent}, {len(incidents):,} incidents, {len(detections):,} detections")
     assert summary(store) == summary(scratch)
     assert Counter(one.incident for one in detections) == {one.id: one.count for one in incidents}
     opened = Counter(row.data["incident"] for row in audit_rows(store) if row.data.get("what") == "opened")

@@ -15,7 +15,7 @@ from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import EventRow, Following
 from bylaw.model.events import Message, Origin, Response
 from tests.guard.support import attempt, policies
-from tests.incidents.support import CAP, WINDOW, World, append, copied, summary, told
+from tests.incidents.support import CAP, WINDOW, World, append, copied, incident_fields, summary
 
 RULES: Any = {
     "rules": [
@@ -168,7 +168,7 @@ def test_a_replay_gives_what_was_followed_live(
         patch.setattr(sessions, "CACHE_BYTES", room)
         replayed = replay(policies(RULES), drive.world.store, scratch=scratch, batch=batch)
     assert summary(scratch) == summary(drive.world.store)
-    assert sorted(map(told, replayed.incidents)) == summary(scratch)["incidents"]
+    assert sorted(map(incident_fields, replayed.incidents)) == summary(scratch)["incidents"]
 
 
 def test_the_cache_does_not_grow_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,12 +103,12 @@ def test_a_failing_receiver_is_tried_again_with_growing_waits(receiver: Receiver
         sender.deliver()
         assert len(receiver.got) - tried == (0 if due > world.clock.now else 1)
         world.clock.now = max(world.clock.now, due)
-    (told,) = outbox(world)
-    assert (told.status, len(told.deliveries)) == ("delivered", 5)
+    (sent,) = outbox(world)
+    assert (sent.status, len(sent.deliveries)) == ("delivered", 5)
     assert [wait for wait in waits if wait] == [2.0, 4.0, 8.0, 16.0]
     assert len({headers["Bylaw-Idempotency-Key"] for _, headers, _ in receiver.got}) == 1
-    assert [one.answer for one in told.deliveries] == [500, None, None, 429, 200]
-    assert all(one.problem for one in told.deliveries[:-1])
+    assert [one.answer for one in sent.deliveries] == [500, None, None, 429, 200]
+    assert all(one.problem for one in sent.deliveries[:-1])
 
 
 @pytest.mark.parametrize("patience", [{"attempts": 3}, {"attempts": 99, "seconds": 9.0}])
@@ -136,8 +136,8 @@ def test_redirects_are_not_followed(receiver: Receiver) -> None:
         world = broken()
         make_outbox(world, receiver).deliver()
         assert other.got == []
-    (told,) = outbox(world)
-    assert (told.status, told.deliveries[0].answer) == ("failed", 307)
+    (sent,) = outbox(world)
+    assert (sent.status, sent.deliveries[0].answer) == ("failed", 307)
 
 
 @pytest.mark.parametrize("how", ["hang", "drip"])
@@ -147,15 +147,15 @@ def test_a_receiver_that_hangs_is_left(receiver: Receiver, how: str) -> None:
     started = time.monotonic()
     make_outbox(world, receiver, timeout=0.3).deliver()
     assert time.monotonic() - started < 120
-    (told,) = outbox(world)
-    assert (told.status, told.deliveries[0].problem) == ("pending", "no answer within 0.3 s")
+    (sent,) = outbox(world)
+    assert (sent.status, sent.deliveries[0].problem) == ("pending", "no answer within 0.3 s")
 
 
 def test_nobody_listens() -> None:
     world = broken()
     Outbox(world.store, {"first": {"webhook": Webhook("http://127.0.0.1:9/x", SECRET)}}, clock=world.clock).deliver()
-    (told,) = outbox(world)
-    assert (told.status, len(told.deliveries)) == ("pending", 1)
+    (sent,) = outbox(world)
+    assert (sent.status, len(sent.deliveries)) == ("pending", 1)
 
 
 def test_a_body_that_is_too_long_is_not_sent(receiver: Receiver) -> None:
@@ -237,13 +237,13 @@ def test_a_recipient_that_is_down_does_not_hold_up_the_other(receiver: Receiver)
         world.follow(notify=True)
         world.clock.now += 10
         Reminders(world.store, ReminderTimes(escalate_seconds=5), clock=world.clock).sweep()
-        told: list[Notification] = []
+        sent: list[Notification] = []
         posters = {
             to: {"webhook": Webhook(one.address, SECRET)} for to, one in (("first", receiver), ("second", second))
         }
-        sender = Outbox(world.store, posters, undelivered=told.append, clock=world.clock)  # type: ignore[arg-type]
+        sender = Outbox(world.store, posters, undelivered=sent.append, clock=world.clock)  # type: ignore[arg-type]
         sender.deliver()
-    assert (len(receiver.got), len(told), told[0].status) == (1, 1, "pending")
+    assert (len(receiver.got), len(sent), sent[0].status) == (1, 1, "pending")
     assert set(_events(second)) == {"review.escalated"} and len(second.got) == 31
 
 

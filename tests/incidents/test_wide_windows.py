@@ -121,7 +121,7 @@ def test_a_rule_of_one_agent_over_all_judges_the_calls_of_others_too() -> None:
     ]
 
 
-def test_rules_of_two_agents_with_one_id_are_told_apart() -> None:
+def test_rules_of_two_agents_with_one_id_are_distinguished() -> None:
     rules = {
         "guard": [{"agent": one, "mode": "hitl", "rules": [burst("all", value)]} for one, value in (("a", 1), ("b", 2))]
     }

@@ -36,7 +36,7 @@ def _shown(report: SideBySide, columns: int = 120, full: bool = False) -> str:
 
 
 @pytest.mark.parametrize(
-    ("after", "told"),
+    ("after", "reported"),
     [
         (_with(2, calls=[{"name": "refund", "args": {"id": 1, "amount": 200}}]), "tool call refund amount 20 → 200"),
         (_with(2, calls=[{"name": "refund", "args": {"id": 1}}]), "tool call refund amount is missing: 20"),
@@ -54,11 +54,11 @@ def _shown(report: SideBySide, columns: int = 120, full: bool = False) -> str:
         (TURNS[:3], "a turn is missing"),
     ],
 )  # fmt: skip
-def test_a_difference_is_described(after: list[Any], told: str) -> None:
+def test_a_difference_is_described(after: list[Any], reported: str) -> None:
     report = _both(after)
     assert report.first is not None
-    assert wording.difference_line(report.first.differences[0]) == told
-    assert f"≠ first difference at turn {report.first.turn}: {told}\n" in _shown(report)
+    assert wording.difference_line(report.first.differences[0]) == reported
+    assert f"≠ first difference at turn {report.first.turn}: {reported}\n" in _shown(report)
 
 
 def test_equal_traces_show_no_difference() -> None:

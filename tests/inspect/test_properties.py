@@ -56,9 +56,9 @@ def _all_of(trace: Trace) -> Counter[Any]:
 @given(traces)
 def test_every_event_is_shown_once(trace: Trace) -> None:
     shown = list(Timeline(trace))
-    told = Counter(_key(event) for entry in shown for event in _told(entry))
+    reported = Counter(_key(event) for entry in shown for event in _told(entry))
     wanted = _all_of(trace)
-    assert {key: told[key] for key in wanted} == wanted
+    assert {key: reported[key] for key in wanted} == wanted
 
 
 @given(st.lists(events(), min_size=1, max_size=3), st.randoms())
@@ -66,9 +66,9 @@ def test_events_in_any_order_lose_nothing(parts: list[tuple[Event, ...]], random
     mixed = [event for part in parts for event in part]
     random.shuffle(mixed)
     trace = Trace(name="t", events=tuple(mixed))
-    told = Counter(_key(event) for entry in Timeline(trace) for event in _told(entry))
+    reported = Counter(_key(event) for entry in Timeline(trace) for event in _told(entry))
     wanted = _all_of(trace)
-    assert {key: told[key] for key in wanted} == wanted
+    assert {key: reported[key] for key in wanted} == wanted
 
 
 @given(traces, st.integers(40, 130), st.booleans())

@@ -84,6 +84,6 @@ def test_names_from_the_trace_do_not_steer_the_terminal(tmp_path: Path, capsys: 
     with pytest.raises(SystemExit) as done:
         main(["--color", "inspect", str(path), "--tool", "zz\x1b"])
     assert done.value.code == 3
-    told = capsys.readouterr().err
-    assert r"no tool `zz\x1b` in the trace" in told and r"tools: `\x1b]0;title\x07`" in told
-    assert "\x07" not in told
+    reported = capsys.readouterr().err
+    assert r"no tool `zz\x1b` in the trace" in reported and r"tools: `\x1b]0;title\x07`" in reported
+    assert "\x07" not in reported

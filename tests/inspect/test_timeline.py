@@ -15,15 +15,15 @@ from tests.support.build import trace
 
 
 def _story(shown: list[Any]) -> list[str]:
-    told = []
+    reported = []
     for entry in shown:
         if isinstance(entry, SessionEntry):
-            told.append(f"session {entry.session}" + (" again" if entry.continued else ""))
+            reported.append(f"session {entry.session}" + (" again" if entry.continued else ""))
         elif isinstance(entry, TurnEntry):
-            told.append(f"turn {entry.turn}")
+            reported.append(f"turn {entry.turn}")
         else:
-            told.append("request" if isinstance(entry, RequestEntry) else entry.event.kind)
-    return told
+            reported.append("request" if isinstance(entry, RequestEntry) else entry.event.kind)
+    return reported
 
 
 def test_entries_in_their_order() -> None:
@@ -163,8 +163,8 @@ def test_a_request_that_starts_afresh_is_shown_whole() -> None:
 
 def test_results_without_an_event_are_shown() -> None:
     before = [_m("user", "hi")]
-    told = {"role": "tool", "tool_call_id": "c9", "content": "found"}
-    made = _asked(before, [*before, _m("assistant", "ok"), told])
+    reported = {"role": "tool", "tool_call_id": "c9", "content": "found"}
+    made = _asked(before, [*before, _m("assistant", "ok"), reported])
     (message,) = turns(made)[1].input.messages
     assert [(part.kind, part.call_id, part.value) for part in message.parts] == [("result", "c9", "found")]
 

@@ -334,8 +334,8 @@ def test_a_proxy_of_the_environment_is_used(fake: Fake, pull: Pull, tmp_path: Pa
 
 def test_https_is_tunnelled_and_a_refusal_names_the_proxy(fake: Fake, pull: Pull) -> None:
     done = pull("langfuse", LANGFUSE_BASE_URL="https://langfuse.example", HTTPS_PROXY=fake.url, NO_PROXY="")
-    told = f"through the proxy `{fake.url.removeprefix('http://')}`, cannot be reached: tunnel connection failed"
-    assert done.return_value == 4 and told in " ".join(done.stderr.split())
+    reported = f"through the proxy `{fake.url.removeprefix('http://')}`, cannot be reached: tunnel connection failed"
+    assert done.return_value == 4 and reported in " ".join(done.stderr.split())
     assert fake.asked == [], "a server that knows no CONNECT refuses it before anything else is sent"
 
 

@@ -80,12 +80,12 @@ def test_tool_results_are_recorded_once_with_their_calls(tmp_path: Path, server:
         for _ in range(2):  # asked again, the results are no news
             client.chat.completions.create(model=MODEL, messages=messages)
     trace = read(tmp_path / "run.jsonl")
-    told = results(trace)
-    assert [(one.name, one.content, one.turn) for one in told] == [
+    reported = results(trace)
+    assert [(one.name, one.content, one.turn) for one in reported] == [
         ("find_order", "result 0", 0),
         ("find_customer", "result 1", 0),
     ]
-    assert all(one.call is not None for one in told)
+    assert all(one.call is not None for one in reported)
     assert {event.origin.agent for event in trace.events if event.kind != "session_end"} == {"clerk"}
     assert len(responses(trace)) == 3
 
@@ -103,8 +103,8 @@ def test_tool_results_of_the_other_providers_are_recorded(tmp_path: Path, server
         call = next(item for item in first.output if item.type == "function_call")
         output: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "found"}]
         other.responses.create(model=MODEL, input=output, previous_response_id=first.id)
-    told = results(read(tmp_path / "run.jsonl"))
-    assert [(one.name, one.content, one.is_error, one.origin.session) for one in told] == [
+    reported = results(read(tmp_path / "run.jsonl"))
+    assert [(one.name, one.content, one.is_error, one.origin.session) for one in reported] == [
         ("find_order", "gone", True, "one"),
         ("find_order", "found", None, "two"),
     ]
@@ -124,8 +124,8 @@ def test_ids_that_a_server_uses_again_are_new_calls(tmp_path: Path) -> None:
             body = {"model": "m", "messages": asked}
             said = client.post("http://any.invalid/v1/chat/completions", json=body).json()["choices"][0]["message"]
             asked += [said, {"role": "tool", "tool_call_id": "call_0", "content": f"seen {number}"}]
-    told = results(read(tmp_path / "run.jsonl"))
-    assert [(one.content, one.turn) for one in told] == [("seen 0", 0), ("seen 1", 1)]
+    reported = results(read(tmp_path / "run.jsonl"))
+    assert [(one.content, one.turn) for one in reported] == [("seen 0", 0), ("seen 1", 1)]
 
 
 def test_raw_and_streaming_responses_of_the_clients_are_recorded(tmp_path: Path, server: Server) -> None:

@@ -152,9 +152,9 @@ def test_a_write_that_fails_is_logged_and_does_not_reach_the_agent(
     assert not trace.complete
     assert "2 turns could not be written" in trace.notes
     assert len(responses(trace)) == 2
-    told = [record.getMessage() for record in caplog.records]
-    assert "a turn cannot be recorded" in told[0] and "No space left" in told[0]
-    assert told[1].startswith("2 turns are missing")
+    reported = [record.getMessage() for record in caplog.records]
+    assert "a turn cannot be recorded" in reported[0] and "No space left" in reported[0]
+    assert reported[1].startswith("2 turns are missing")
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -246,7 +246,7 @@ def test_a_file_that_is_cut_at_any_byte_is_mended(tmp_path: Path, server: Server
 def _storm(folder: Path, server: Server, *, rounds: int, writers: int, size: int, seed: int) -> None:
     """Agents that record to one file, killed at any moment: every turn whose answer an agent had is in the file."""
     chance, path = random.Random(seed), folder / "run.jsonl"
-    told: dict[str, int] = {}
+    reported: dict[str, int] = {}
     for turn in range(rounds):
         names = [f"a{turn}-{number}" for number in range(writers)]
         agents = [
@@ -262,13 +262,13 @@ def _storm(folder: Path, server: Server, *, rounds: int, writers: int, size: int
             agent.send_signal(signal.SIGKILL)
         for name, agent in zip(names, agents, strict=True):
             printed, _ = agent.communicate()
-            told[name] = 1 + printed.count(b"\n")
+            reported[name] = 1 + printed.count(b"\n")
     trace = bylaw.load_trace(path, skip_bad=True)
     assert not trace.complete
     kept: dict[str, int] = {}
     for response in responses(trace):
         kept[response.origin.session] = kept.get(response.origin.session, 0) + 1
-    for name, count in told.items():
+    for name, count in reported.items():
         assert kept.get(name, 0) >= count, (name, count, kept.get(name))
 
 

@@ -24,17 +24,17 @@ def _chat() -> tuple[str, Any, Any, Any]:
         {"id": one, "type": "function", "function": {"name": f"f{n}", "arguments": DATA}} for n, one in enumerate(IDS)
     ]
     answer = {"choices": [{"message": {"role": "assistant", "tool_calls": calls}, "finish_reason": "tool_calls"}]}
-    told = [{"role": "tool", "tool_call_id": one, "content": f"of f{n}"} for n, one in enumerate(IDS)]
+    reported = [{"role": "tool", "tool_call_id": one, "content": f"of f{n}"} for n, one in enumerate(IDS)]
     ask = [{"role": "user", "content": "x"}]
-    follow_up = [*ask, {"role": "assistant", "tool_calls": calls}, *told]
+    follow_up = [*ask, {"role": "assistant", "tool_calls": calls}, *reported]
     return "/v1/chat/completions", {"messages": ask}, answer, {"messages": follow_up}
 
 
 def _messages() -> tuple[str, Any, Any, Any]:
     uses = [{"type": "tool_use", "id": one, "name": f"f{n}", "input": {"id": CARDS[0]}} for n, one in enumerate(IDS)]
-    told = [{"type": "tool_result", "tool_use_id": one, "content": f"of f{n}"} for n, one in enumerate(IDS)]
+    reported = [{"type": "tool_result", "tool_use_id": one, "content": f"of f{n}"} for n, one in enumerate(IDS)]
     ask = [{"role": "user", "content": "x"}]
-    follow_up = [*ask, {"role": "assistant", "content": uses}, {"role": "user", "content": told}]
+    follow_up = [*ask, {"role": "assistant", "content": uses}, {"role": "user", "content": reported}]
     answer = {"type": "message", "role": "assistant", "content": uses, "stop_reason": "tool_use"}
     return "/v1/messages", {"messages": ask, "max_tokens": 9}, answer, {"messages": follow_up, "max_tokens": 9}
 
@@ -44,9 +44,14 @@ def _responses() -> tuple[str, Any, Any, Any]:
         {"type": "function_call", "id": f"fc_{n}", "call_id": one, "name": f"f{n}", "arguments": DATA}
         for n, one in enumerate(IDS)
     ]
-    told = [{"type": "function_call_output", "call_id": one, "output": f"of f{n}"} for n, one in enumerate(IDS)]
+    reported = [{"type": "function_call_output", "call_id": one, "output": f"of f{n}"} for n, one in enumerate(IDS)]
     ask = [{"role": "user", "content": "x"}]
-    return "/v1/responses", {"input": ask}, {"status": "completed", "output": items}, {"input": [*ask, *items, *told]}
+    return (
+        "/v1/responses",
+        {"input": ask},
+        {"status": "completed", "output": items},
+        {"input": [*ask, *items, *reported]},
+    )
 
 
 def _pass(recording: Recording, path: str, asked: Any, answer: Any) -> None:

@@ -247,9 +247,9 @@ def test_an_import_does_not_fail_if_its_patch_does(
         untouched = stub.HTTPTransport.handle_request
         importlib.reload(stub)
     assert not hasattr(untouched, "__wrapped__")
-    (told,) = [told for told in caplog.records if told.name == "bylaw"]
-    assert told.levelno == logging.ERROR
-    assert "`httpx` cannot be patched" in told.getMessage()
+    (reported,) = [reported for reported in caplog.records if reported.name == "bylaw"]
+    assert reported.levelno == logging.ERROR
+    assert "`httpx` cannot be patched" in reported.getMessage()
 
 
 # What nobody reads

@@ -275,8 +275,8 @@ def test_no_secret_is_in_the_file(tmp_path: Path, server: Server, provider: str,
     """A stream is searched as a whole: the server splits every event, and the digits of a card."""
     path = tmp_path / "run.jsonl"
     with bylaw.record(path):
-        told = ask(server.url, provider, f"secret: my card is {CARD}, mail jane@example.com", streamed=streamed)
-        assert CARD in told and KEY in told  # the agent has it all
+        reported = ask(server.url, provider, f"secret: my card is {CARD}, mail jane@example.com", streamed=streamed)
+        assert CARD in reported and KEY in reported  # the agent has it all
     written = path.read_text()
     assert CARD not in written and KEY not in written and "jane@" not in written
     assert "Your card [redacted: card] and your key [redacted: api key]." in written
@@ -345,9 +345,9 @@ rules:
     clean = json.loads(run_bylaw(["check", str(path), "--policy", str(rules), "--format", "json"]).stdout)
     with bylaw.record(path):
         ask(server.url, "anthropic", "secret", streamed=True)
-    told = json.loads(run_bylaw(["check", str(path), "--policy", str(rules), "--format", "json"]).stdout)
-    assert clean["exit_code"] == 0 and told["exit_code"] == 1
-    (finding,) = [one for one in told["findings"] if one["outcome"] == "violated"]
+    reported = json.loads(run_bylaw(["check", str(path), "--policy", str(rules), "--format", "json"]).stdout)
+    assert clean["exit_code"] == 0 and reported["exit_code"] == 1
+    (finding,) = [one for one in reported["findings"] if one["outcome"] == "violated"]
     assert (finding["rule"], finding["turn"]) == ("no-card-is-repeated", 1)
 
 

@@ -95,8 +95,8 @@ def test_concurrent_conversations_in_threads_are_kept_apart(tmp_path: Path, serv
         thread.start()
     for thread in threads:
         thread.join()
-    told = sorted(prompts(path).values())
-    assert told == [[f"c{n} in a pool 0", f"c{n} in a pool 1", f"c{n} in a thread"] for n in range(3)]
+    reported = sorted(prompts(path).values())
+    assert reported == [[f"c{n} in a pool 0", f"c{n} in a pool 1", f"c{n} in a thread"] for n in range(3)]
 
 
 def test_threads_of_a_pool_belong_to_who_hands_them_work(tmp_path: Path, server: Server) -> None:

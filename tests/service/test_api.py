@@ -328,7 +328,7 @@ def test_rules_count_by_the_clock_of_the_service(family: Site) -> None:
     assert actions == ["allow", "allow", "block", "block"]
 
 
-def test_past_calls_are_taken_only_where_the_service_was_told_to(family: Site, site: Site) -> None:
+def test_past_calls_are_taken_only_where_the_service_was_configured_to(family: Site, site: Site) -> None:
     past = {"tool": "sign_off", "session": "t"}
     site.ask("support", "POST", "/v1/past_calls", past, status=403)
     family.ask("support", "POST", "/v1/past_calls", past)

@@ -238,7 +238,7 @@ def test_a_time_out_is_for_all_of_a_request_whatever_arrives_meanwhile(kind: typ
     server.close()
 
 
-def test_a_result_is_told_with_the_same_checks_by_both_clients(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_is_reported_with_the_same_checks_by_both_clients(caplog: pytest.LogCaptureFixture) -> None:
     """No service listens there, so the call was allowed without it."""
     guard = AsyncGuardClient("http://127.0.0.1:9", key="bylaw_x", timeout=0.3, on_unreachable="allow")
     decision = asyncio.run(guard.adecide(bylaw.Attempt(tool="pay", session="s")))
@@ -322,7 +322,7 @@ def test_malformed_calls_are_refused_also_while_the_service_is_away(site: Site, 
     assert not http.asked
 
 
-def test_a_call_that_ran_unjudged_and_is_not_counted_is_told(
+def test_a_call_that_ran_unjudged_and_is_not_counted_is_reported(
     site: Site, http: Http, caplog: pytest.LogCaptureFixture
 ) -> None:
     lax = client(site, http, on_unreachable="allow")
@@ -368,7 +368,7 @@ def test_a_call_that_ran_unjudged_is_judged_afterwards(caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("away", [False, True])
 @pytest.mark.parametrize("takes_past_calls", [False, True])
-def test_a_call_that_ran_with_other_arguments_is_told_to_the_service(
+def test_a_call_that_ran_with_other_arguments_is_reported_to_the_service(
     takes_past_calls: bool, away: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     site = Site(settings=Settings(past_calls=takes_past_calls))
@@ -422,7 +422,7 @@ def test_another_call_under_a_used_id_is_refused_and_the_log_says_so(caplog: pyt
     assert [row.kind for row in site.store.events(session="s")] == ["decision", "decision"]
 
 
-def test_a_past_call_whose_answer_was_lost_is_told_again_and_counts_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_past_call_whose_answer_was_lost_is_reported_again_and_counts_once(caplog: pytest.LogCaptureFixture) -> None:
     site = Site(settings=Settings(past_calls=True))
     http = Http(site)
     lax = client(site, http, on_unreachable="allow")
@@ -533,7 +533,7 @@ def test_the_async_client_needs_no_threads(site: Site, http: Http) -> None:
     assert "needs a person" in denied
 
 
-def test_what_only_operators_may_do_is_told(site: Site, http: Http) -> None:
+def test_what_only_operators_may_do_is_reported(site: Site, http: Http) -> None:
     guard = client(site, http)
     for name in ("policies", "incidents"):
         with pytest.raises(NotImplementedError, match="console"):

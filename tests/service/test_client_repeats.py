@@ -26,7 +26,7 @@ RULES = """guard:
   - {id: one-mail, kind: must_call_once, params: {tool: mail}, scope: session, then: block}
 """
 ORIGIN = Origin("s", agent="support")
-TOLD: dict[str, Callable[[GuardClient], Any]] = {
+REPORTS: dict[str, Callable[[GuardClient], Any]] = {
     "response": lambda guard: guard.observe(Response(origin=ORIGIN, text="never", content=[])),
     "message": lambda guard: guard.observe(Message(origin=ORIGIN, role="user", content="hello")),
     "request": lambda guard: guard.observe(Request(origin=ORIGIN, model="m")),
@@ -55,12 +55,12 @@ class Place:
 
 
 @pytest.mark.parametrize("rules", [RULES, ONLY_WHEN], ids=["kinds", "when"])
-@pytest.mark.parametrize("what", TOLD)
-def test_what_is_told_again_after_its_answer_was_lost_happens_once(what: str, rules: str) -> None:
+@pytest.mark.parametrize("what", REPORTS)
+def test_what_is_reported_again_after_its_answer_was_lost_happens_once(what: str, rules: str) -> None:
     plain, lost = Place(rules), Place(rules)
-    TOLD[what](plain.guard)
+    REPORTS[what](plain.guard)
     lost.http.away = "after"
-    TOLD[what](lost.guard)
+    REPORTS[what](lost.guard)
     lost.guard.close()  # the second time, also in vain
     lost.http.away = ""
     for place in (plain, lost):
@@ -89,10 +89,10 @@ def test_what_the_async_client_tells_again_happens_once() -> None:
     assert [kind for kind, *_ in place.rows()] == ["decision", "result", "session"]
 
 
-def test_equal_events_that_are_told_once_each_all_count() -> None:
+def test_equal_events_that_are_reported_once_each_all_count() -> None:
     place = Place()
     for _ in range(3):
-        TOLD["response"](place.guard)
+        REPORTS["response"](place.guard)
     assert [kind for kind, *_ in place.rows()].count("observation") == 3
 
 
@@ -118,7 +118,7 @@ def test_a_service_says_that_it_judged_nothing_now_and_knows_the_request_after_a
     assert place.site.ask("support", "POST", "/v1/observe", {**body, "request_id": "r-2"}).get("repeated") is None
 
 
-def test_what_was_refused_can_be_told_again_under_its_id() -> None:
+def test_what_was_refused_can_be_reported_again_under_its_id() -> None:
     place = Place()
     body = {"call_id": "none", "session": "s", "content": "x", "request_id": "r-1"}
     place.site.ask("support", "POST", "/v1/record", body, status=409)

@@ -22,8 +22,8 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 def test_keys_are_created_listed_and_revoked(tmp_path: Path) -> None:
     store = str(tmp_path / "guard.db")
-    code, key, told = run("keys", "create", "bot", "--store", store, "--scope", "agent", "--agent", "support")
-    assert (code, told.split("  ")[1:]) == (0, ["bot", "agent for support", "valid\n"])
+    code, key, reported = run("keys", "create", "bot", "--store", store, "--scope", "agent", "--agent", "support")
+    assert (code, reported.split("  ")[1:]) == (0, ["bot", "agent for support", "valid\n"])
     assert Credentials(SqliteStore(store)).check(key.strip()).agents == ("support",)
     run("keys", "create", "ann", "--store", store, "--scope", "operator", "--expires", "30d")
     _, listed, _ = run("keys", "list", "--store", store)
@@ -35,7 +35,7 @@ def test_keys_are_created_listed_and_revoked(tmp_path: Path) -> None:
     assert rows == ["key created", "key created", "key revoked"]
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     rules = tmp_path / "guard.yaml"
     rules.write_text(RULES)
     store = str(tmp_path / "guard.db")
@@ -46,8 +46,8 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     assert "not an address" in run("serve", "-p", str(rules), "--listen", "here")[2]
     assert "no-such" in run("serve", "-p", str(rules), "--config", "no-such.yaml")[2]
     rules.write_text("guard:\n  rules:\n  - {id: a}\n")
-    code, _, told = run("serve", "-p", str(rules), "--listen", "127.0.0.1:0")
-    assert code == 2 and "error[" in told
+    code, _, reported = run("serve", "-p", str(rules), "--listen", "127.0.0.1:0")
+    assert code == 2 and "error[" in reported
 
 
 def test_without_its_packages_the_command_names_what_to_install(

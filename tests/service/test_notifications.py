@@ -71,7 +71,7 @@ def _wait_for(look: Any) -> Any:
     return found
 
 
-def test_a_channel_without_its_secret_is_told_before_anything_listens(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_channel_without_its_secret_is_reported_before_anything_listens(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv(SECRET, raising=False)
     config = ServeConfig(policies=(str(tmp_path / "none.yaml"),), webhook="https://alerts.example")
     with pytest.raises(ValueError, match=f"set .{SECRET}"):

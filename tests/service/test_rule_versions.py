@@ -297,8 +297,8 @@ def test_a_rule_that_was_promoted_stays_on_when_the_files_change(deployment: Dep
         version = deployment.deploy(DEPLOYED + change)
         assert (version.origin, version.on, deployment.action("pay")) == ("file", (name,), "block")
         assert f"`{name}` is on" in version.note and version.files[str(deployment.file)].endswith(change)
-    told = [row.data for row in deployment.store.audit() if row.data.get("how") == "rules released"]
-    assert f"`{name}` is on" in told[-1]["why"]
+    reported = [row.data for row in deployment.store.audit() if row.data.get("how") == "rules released"]
+    assert f"`{name}` is on" in reported[-1]["why"]
     deployment.ops.rules.rollback(by="root")
     assert deployment.action("pay") == "block"
 
@@ -325,7 +325,7 @@ def test_text_that_is_activated_says_itself_which_rules_are_on(deployment: Deplo
         (lambda text: text.replace("no-refund", "no-pay"), "`no-pay`: in shadow again, since"),
     ],
 )
-def test_a_promotion_that_cannot_be_repeated_is_told(
+def test_a_promotion_that_cannot_be_repeated_is_reported(
     deployment: Deployment, change: Any, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     deployment.ops.rules.promote("no-pay", by="root")
@@ -343,19 +343,19 @@ def test_settings_of_agents_stay_when_the_files_change(deployment: Deployment) -
     assert modes == {"support": ("request", True), "mailer": ("hitl", False)}
 
 
-def test_settings_of_agents_that_the_files_no_longer_have_are_dropped_and_told(
+def test_settings_of_agents_that_the_files_no_longer_have_are_dropped_and_reported(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     deployment.ops.rules.change_agent("mailer", by="root", rules_on=False, mode="sub_agent")
     version = deployment.deploy(DEPLOYED.partition("  - agent: mailer")[0])
     assert (version.modes, version.off) == ({}, ())
-    for told in (version.note, caplog.text):
-        assert "`mailer`: rules off (there is no such agent)" in told and "`mailer`: mode sub_agent" in told
+    for reported in (version.note, caplog.text):
+        assert "`mailer`: rules off (there is no such agent)" in reported and "`mailer`: mode sub_agent" in reported
     deployment.deploy(DEPLOYED)
     assert deployment.action("refund", "mailer") == "block", "who comes back has all rules"
 
 
-def test_a_mode_that_new_files_cannot_be_used_with_is_dropped_and_told(deployment: Deployment) -> None:
+def test_a_mode_that_new_files_cannot_be_used_with_is_dropped_and_reported(deployment: Deployment) -> None:
     """Else the service could not start, and nobody could change the mode."""
     deployment.ops.rules.change_agent("support", by="root", mode="request")
     deployment.ops.rules.change_agent("mailer", by="root", mode="request")

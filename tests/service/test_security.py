@@ -91,17 +91,17 @@ def test_an_agent_uses_only_its_own_name_and_sessions(site: Site) -> None:
     call = {"tool": "lookup_order", "session": "mine"}
     site.ask("support", "POST", "/v1/decide", {**call, "agent": "mailer"}, status=403)
     decision = site.ask("support", "POST", "/v1/decide", call)
-    told = {"call_id": decision["call_id"], "session": "mine"}
+    reported = {"call_id": decision["call_id"], "session": "mine"}
     site.ask("mailer", "POST", "/v1/decide", call, status=403)
-    site.ask("mailer", "POST", "/v1/record", told, status=403)
-    site.ask("mailer", "POST", "/v1/release", told, status=403)
+    site.ask("mailer", "POST", "/v1/record", reported, status=403)
+    site.ask("mailer", "POST", "/v1/release", reported, status=403)
     site.ask("mailer", "POST", "/v1/observe", {"kind": "message", "session": "mine"}, status=403)
     site.ask("mailer", "POST", "/v1/sessions/end", {"session": "mine"}, status=403)
     site.ask("mailer", "POST", "/v1/past_calls", call, status=403)
     run = {"session": "mine", "run": "r", "agent": "mailer"}
     site.ask("mailer", "POST", "/v1/runs", run, status=403)
     site.ask("support", "POST", "/v1/runs", run, status=403)  # not as the agent at the top
-    site.ask("support", "POST", "/v1/record", {**told, "session": "nobody's"}, status=404)
+    site.ask("support", "POST", "/v1/record", {**reported, "session": "nobody's"}, status=404)
     site.ask("support", "POST", "/v1/runs", {"session": "mine", "run": "r1", "agent": "support"})
     site.ask("support", "POST", "/v1/runs", {**run, "run": "r2", "parent_run": "r1"})
     site.ask("mailer", "POST", "/v1/decide", {**call, "run": "r2"})  # announced by the agent above
@@ -287,7 +287,7 @@ def test_a_slow_list_of_keys_is_read_less_often(site: Site, monkeypatch: pytest.
     assert site.context.credentials.is_listed(key) and lists == 2 * once
 
 
-def test_health_is_told_to_everybody_at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_reported_to_everybody_at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     site = exhausted()
     for path in ("/healthz", "/readyz"):
         assert {site.raw(None, "GET", path).status_code for _ in range(30)} == {200}
@@ -513,10 +513,10 @@ def test_only_a_trusted_proxy_names_people() -> None:
     assert known is not None and known.may("operator") and not known.may("admin")
     stranger = people.forwarded("10.1.2.3", {"x-forwarded-user": "eve"})
     assert stranger is not None and not stranger.scopes
-    told = {"x-forwarded-user": "eve", "x-forwarded-groups": "x, desk"}
-    grouped = people.forwarded("10.1.2.3", told)
+    reported = {"x-forwarded-user": "eve", "x-forwarded-groups": "x, desk"}
+    grouped = people.forwarded("10.1.2.3", reported)
     assert grouped is not None and not grouped.scopes  # the proxy may not set this header, so its client has
-    grouped = replace(people, groups_header="X-Forwarded-Groups".lower()).forwarded("10.1.2.3", told)
+    grouped = replace(people, groups_header="X-Forwarded-Groups".lower()).forwarded("10.1.2.3", reported)
     assert grouped is not None and grouped.may("operator")
     assert not people.scopes("group:desk", []) and not people.scopes("*", []) and not people.scopes("desk", [])
     assert replace(people, operators=("*",)).scopes("group:desk", []) == {"operator"}

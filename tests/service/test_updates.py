@@ -40,7 +40,7 @@ def attempt(tool: str, **more: Any) -> Any:
     return Attempt(tool=tool, session="s", agent="support", **more)
 
 
-def test_what_others_write_is_told(site: Site) -> None:
+def test_what_others_write_is_reported(site: Site) -> None:
     async def story() -> list[dict[str, Any]]:
         hub = site.context.hub
         taking = asyncio.create_task(take(hub.stream(None), 3))
@@ -100,7 +100,7 @@ def test_a_listener_that_is_too_slow_is_sent_away(site: Site, monkeypatch: pytes
     assert asyncio.run(story()) <= 2
 
 
-def test_an_agent_that_waits_is_told_before_its_time_is_up(site: Site) -> None:
+def test_an_agent_that_waits_is_reported_before_its_time_is_up(site: Site) -> None:
     review = site.guard.decide(attempt("issue_refund", arguments={"amount": 900})).review
     key = {"authorization": f"Bearer {site.keys['support']}"}
 

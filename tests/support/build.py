@@ -82,8 +82,8 @@ def _turn(turn: Item, index: int, source: Locator) -> list[Event]:
     return [*([request] if request else []), response, *_in_order(turn.get("calls", ()), calls, results)]
 
 
-def _in_order(told: list[Any], calls: tuple[ToolCall, ...], results: list[ToolResult]) -> list[Event]:
-    places = [call.get("after", 0) if isinstance(call, dict) else 0 for call in told]
+def _in_order(reported: list[Any], calls: tuple[ToolCall, ...], results: list[ToolResult]) -> list[Event]:
+    places = [call.get("after", 0) if isinstance(call, dict) else 0 for call in reported]
     found: list[Event] = []
     for i in range(len(results) + 1):
         found += [call for call, place in zip(calls, places, strict=True) if place == i]
@@ -130,8 +130,8 @@ def _result(result: str | Item, calls: tuple[ToolCall, ...], common: Item) -> To
 
 
 def _answer(call: ToolCall, fields: Item, common: Item) -> ToolResult:
-    told: Item = {"content": fields.get("content"), "is_error": fields.get("error")}
-    return ToolResult(**common, call_id=call.call_id, name=fields.get("name", call.name), call=call, **told)
+    reported: Item = {"content": fields.get("content"), "is_error": fields.get("error")}
+    return ToolResult(**common, call_id=call.call_id, name=fields.get("name", call.name), call=call, **reported)
 
 
 def _timed(common: Item, fields: Item) -> Item:

@@ -67,7 +67,7 @@ def negate(value: Truth) -> Truth:
 
 class Position(Struct, eq=False):
     event: ToolCall | ToolResult | Response
-    told: list[ToolCall | ToolResult | Response]
+    shown: list[ToolCall | ToolResult | Response]
     """what happened here: the event, or all that belongs to the turn"""
     events: float
     turns: float
@@ -95,10 +95,10 @@ class Timeline:
         self.positions: list[Position] = []
         for i, event in enumerate(moments):
             turns = sum(isinstance(one, Response) for one in moments[: i + 1])
-            told = self._whole_turn(i) if over == "turns" else [event]
+            shown = self._whole_turn(i) if over == "turns" else [event]
             earlier = [p.seconds for p in self.positions if p.matters or not skips]
             times = [time for time in (*earlier, event.time) if time is not None]
-            position = Position(event, told, i, turns, max(times, default=None))
+            position = Position(event, shown, i, turns, max(times, default=None))
             position.matters = any(ways(atom, position, {}, self) for atom in atoms)
             self.positions.append(position)
         if over == "turns" and not part.complete:
@@ -183,7 +183,7 @@ def text_of(content: Any) -> str | None:
 def ways(atom: Atom, position: Position, env: Env, timeline: Timeline) -> list[Way]:
     """How the atom may hold at a position: all ways that are not false."""
     if isinstance(atom, ToolIs | ResultOf):
-        found = [way for told in position.told for way in ways_of(atom, told, env)]
+        found = [way for shown in position.shown for way in ways_of(atom, shown, env)]
         if isinstance(atom, ResultOf) and position.may_grow:
             found.append((env, None))
         return found
@@ -191,13 +191,13 @@ def ways(atom: Atom, position: Position, env: Env, timeline: Timeline) -> list[W
     return [] if truth is False else [(env, truth)]
 
 
-def ways_of(atom: ToolIs | ResultOf, told: Event, env: Env) -> list[Way]:
+def ways_of(atom: ToolIs | ResultOf, shown: Event, env: Env) -> list[Way]:
     """How one call or result may be what the atom asks for. Tests that fix a variable come first."""
-    if not isinstance(told, ToolCall if isinstance(atom, ToolIs) else ToolResult):
+    if not isinstance(shown, ToolCall if isinstance(atom, ToolIs) else ToolResult):
         return []
-    found: list[Way] = [(env, _is_named(told, atom.names))]
+    found: list[Way] = [(env, _is_named(shown, atom.names))]
     for test in sorted(atom.tests, key=lambda test: not _is_fixing(test)):
-        found = [(e, all_of((t, u))) for known, t in found for e, u in _ways_past(test, told, known)]
+        found = [(e, all_of((t, u))) for known, t in found for e, u in _ways_past(test, shown, known)]
     return [(known, truth) for known, truth in found if truth is not False]
 
 
@@ -222,9 +222,9 @@ def _plain(atom: Atom, event: Event, timeline: Timeline) -> Truth:
     raise AssertionError(atom)
 
 
-def _is_named(told: ToolCall | ToolResult, names: tuple[str, ...]) -> Truth:
-    call = told.certain_call if isinstance(told, ToolResult) else told
-    name = told.name if told.name is not None else call.name if call is not None else None
+def _is_named(shown: ToolCall | ToolResult, names: tuple[str, ...]) -> Truth:
+    call = shown.certain_call if isinstance(shown, ToolResult) else shown
+    name = shown.name if shown.name is not None else call.name if call is not None else None
     return None if name is None else _fits(name, names)
 
 
@@ -246,8 +246,8 @@ def _is_fixing(test: Test) -> bool:
     return test.op == "=" and isinstance(test.value, Variable)
 
 
-def _ways_past(test: Test, told: ToolCall | ToolResult, env: Env) -> list[Way]:
-    found = _read(_root(test, told), test.path)
+def _ways_past(test: Test, shown: ToolCall | ToolResult, env: Env) -> list[Way]:
+    found = _read(_root(test, shown), test.path)
     if _is_fixing(test) and test.value.name not in env:
         return [({**env, test.value.name: value}, None if value is UNREADABLE else True) for value in found]
     return [(env, _passes(test, found, env))]
@@ -292,14 +292,14 @@ def _equal(found: Any, wanted: Any) -> Truth:
     return None if left is None or right is None else left == right
 
 
-def _root(test: Test, told: ToolCall | ToolResult) -> Any:
-    call = told if isinstance(told, ToolCall) else told.certain_call
+def _root(test: Test, shown: ToolCall | ToolResult) -> Any:
+    call = shown if isinstance(shown, ToolCall) else shown.certain_call
     if test.root == "args":
         return UNREADABLE if call is None else _arguments(call)
-    assert isinstance(told, ToolResult), "a call has no result yet"
+    assert isinstance(shown, ToolResult), "a call has no result yet"
     if test.root == "error":
-        return UNREADABLE if told.is_error is None else told.is_error
-    return UNREADABLE if told.content is None else _content(told.content)
+        return UNREADABLE if shown.is_error is None else shown.is_error
+    return UNREADABLE if shown.content is None else _content(shown.content)
 
 
 def _arguments(call: ToolCall) -> Any:

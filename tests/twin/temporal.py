@@ -217,9 +217,9 @@ def judge_temporal(demand: Temporal, part: Part, matching: list[Response] | None
 
 def _has_late_results(demand: Temporal, timeline: Timeline) -> bool:
     """With `over: turns`: results that belong to no position any more, and could matter."""
-    told = [one for position in timeline.positions for one in position.told]
+    shown = [one for position in timeline.positions for one in position.shown]
     events = timeline.part.events if demand.over == "turns" else []
-    late = [e for e in events if isinstance(e, ToolResult) and not any(e is one for one in told)]
+    late = [e for e in events if isinstance(e, ToolResult) and not any(e is one for one in shown)]
     atoms = [atom for atom in _bare_atoms(demand.formula) if isinstance(atom, ResultOf)]
     return any(ways_of(atom, result, {}) for atom in atoms for result in late)
 

@@ -139,10 +139,10 @@ class SeenNames:
     def doubts(self, program: Program, known: Sequence[Diagnostic] = ()) -> list[Diagnostic]:
         """Warnings about the rules' names that are not in the traces, and near one that is; none that is `known`."""
         existing = ExistingNames({*self._tools, *program.calls}, self._stop_reasons)
-        told = {(warning.code, warning.span) for warning in known}
+        reported = {(warning.code, warning.span) for warning in known}
         doubts = doubtful_names(program.rules, existing)
         doubts += self._arguments.doubts(program.rules) if self._arguments is not None else ()
-        found = [one for one in doubts if (one.code, one.span) not in told]
+        found = [one for one in doubts if (one.code, one.span) not in reported]
         return [replace(one, excerpt=source_line(one.span)) if one.span else one for one in found]
 
 

@@ -50,8 +50,8 @@ def test_every_format_agrees_with_the_exit_code(folder: Folder) -> None:
     folder.write(agent=FABRICATING, invariants=BOTH, matrix=MATRIX)
     for command in (("ci",), ("contract", "run")):
         done = folder.bylaw(*command, "--format", "terminal", "--format", "json=r.json", "--format", "markdown=r.md")
-        told = json.loads((folder.path / "r.json").read_text())
-        assert (done.returncode, told["exit_code"]) == (1, 1)
+        reported = json.loads((folder.path / "r.json").read_text())
+        assert (done.returncode, reported["exit_code"]) == (1, 1)
         for said in (done.stdout, (folder.path / "r.md").read_text()):
             assert ("FAILED" in said, "PASSED" in said) == (True, False)
 

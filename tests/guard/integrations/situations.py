@@ -254,11 +254,11 @@ class Situations:
 
     def test_another_tool_approved_in_its_place(self, guard: bylaw.Guard, shop: Shop) -> None:
         with guard.session("s"):
-            for tool, told in (("look", "look done"), ("nothing", "`nothing` was approved in its place")):
+            for tool, reported in (("look", "look done"), ("nothing", "`nothing` was approved in its place")):
                 driver = self.driver(guard, shop, [[("pay", {"amount": 500})]])
                 (review,) = driver.start().reviews
                 guard.reviews.approve(review, by="ann", edited={"tool": tool, "arguments": {}})
-                assert driver.approve(review).results[0].startswith(told)
+                assert driver.approve(review).results[0].startswith(reported)
         assert shop.runs == [("look", {})]
 
     def test_paused_and_edited(self, guard: bylaw.Guard, shop: Shop) -> None:

@@ -162,10 +162,10 @@ def test_a_tool_that_raises_is_recorded_as_made(guard: bylaw.Guard) -> None:
 
     agent = bylaw.integrations.autogen(guard, agent_of(Full(), [[("book", {"seat": 1})], [("book", {"seat": 2})]]))
     messages = asyncio.run(agent.run(task="go")).messages
-    told = [
+    reported = [
         one.content for message in messages if isinstance(message, ToolCallExecutionEvent) for one in message.content
     ]
-    assert "no seat" in told[0] and told[1].startswith("one booking")
+    assert "no seat" in reported[0] and reported[1].startswith("one booking")
 
 
 def test_an_agent_is_under_one_guard(guard: bylaw.Guard) -> None:

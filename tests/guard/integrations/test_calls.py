@@ -142,7 +142,7 @@ def waiting(guard: bylaw.Guard) -> Calls:
     return Calls(guard, session="s", wait=5)
 
 
-def told(calls: Calls, tool: str, arguments: Any) -> Any:
+def reported(calls: Calls, tool: str, arguments: Any) -> Any:
     at = calls.attempt(tool, arguments, None, None, None)
     return calls.call(at, lambda call: call.arguments, lambda result: (result, None), lambda why: why)
 
@@ -155,11 +155,11 @@ def test_a_call_without_an_approval_of_the_framework_waits(guard: bylaw.Guard, w
 
     thread = threading.Thread(target=approve)
     thread.start()
-    assert told(waiting, "pay", PAY) == {"amount": 7}
+    assert reported(waiting, "pay", PAY) == {"amount": 7}
     thread.join()
-    assert told(waiting, "drop", {}).startswith("tables stay")
+    assert reported(waiting, "drop", {}).startswith("tables stay")
     with pytest.raises(bylaw.Denied):
-        told(waiting, "wipe", {})
+        reported(waiting, "wipe", {})
 
 
 def test_a_call_of_asyncio_waits(guard: bylaw.Guard, waiting: Calls) -> None:
@@ -178,9 +178,9 @@ def test_a_call_of_asyncio_waits(guard: bylaw.Guard, waiting: Calls) -> None:
 
 def test_without_time_to_wait_the_model_may_repeat_the_call(guard: bylaw.Guard) -> None:
     calls = Calls(guard, session="s")
-    assert "wait for the review" in told(calls, "pay", PAY)
+    assert "wait for the review" in reported(calls, "pay", PAY)
     guard.reviews.approve(guard.reviews.list()[0].id, by="ann")
-    assert told(calls, "pay", PAY) == PAY
+    assert reported(calls, "pay", PAY) == PAY
 
 
 @pytest.mark.parametrize("wait", [-1, True, "5", float("nan"), float("inf"), None])

@@ -198,8 +198,8 @@ def test_a_tool_that_raises_is_recorded_as_made(guard: bylaw.Guard) -> None:
             raise ValueError("no seat")
 
     driver = LlamaIndexDriver(guard, Full(), [[("book", {"seat": 1})], [("book", {"seat": 2})]])
-    told = driver.start().results
-    assert "no seat" in told[0] and told[1].startswith("one booking")
+    reported = driver.start().results
+    assert "no seat" in reported[0] and reported[1].startswith("one booking")
 
 
 def test_an_agent_is_under_one_guard(guard: bylaw.Guard) -> None:

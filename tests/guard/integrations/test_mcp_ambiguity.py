@@ -58,7 +58,7 @@ def proxy(guard: bylaw.Guard) -> Lines:
 )
 def test_nothing_is_passed_to_a_server_that_it_could_read_otherwise(line: str, proxy: Lines) -> None:
     proxy.ask(line.encode())
-    assert proxy.server == [] and "was not passed on" in proxy.told()["message"]
+    assert proxy.server == [] and "was not passed on" in proxy.reported()["message"]
 
 
 def test_an_argument_is_not_spelt_in_another_way_than_the_tool_has_it(proxy: Lines) -> None:
@@ -69,7 +69,7 @@ def test_an_argument_is_not_spelt_in_another_way_than_the_tool_has_it(proxy: Lin
     proxy.server.clear()
     for arguments in ({"Amount": 500}, {"items": [{"Price": 1}]}, {"for": {"PRICE": 1}}):
         proxy.call("pay", arguments)
-        assert proxy.server == [] and "could be read as" in proxy.told()["message"]
+        assert proxy.server == [] and "could be read as" in proxy.reported()["message"]
     assert proxy.call("pay", {"amount": 5, "other": {"Amount": 1}}) in proxy.server
 
 
@@ -114,7 +114,7 @@ def test_an_ambiguous_list_of_tools_becomes_an_error(message: Any, proxy: Lines)
     proxy.ask(LISTING)
     proxy.tell(message)
     (line,) = proxy.client
-    assert json.loads(line)["id"] == 7 and "was not passed on" in proxy.told()["message"]
+    assert json.loads(line)["id"] == 7 and "was not passed on" in proxy.reported()["message"]
 
 
 @pytest.mark.parametrize("is_open", [False, True])
@@ -159,4 +159,4 @@ def test_a_result_that_is_not_passed_on_is_recorded_as_an_error(
     monkeypatch.setattr(guard, "record", record)
     proxy.call("look")
     proxy.tell(line)
-    assert recorded == [True] and "was not passed on" in proxy.told()["message"]
+    assert recorded == [True] and "was not passed on" in proxy.reported()["message"]

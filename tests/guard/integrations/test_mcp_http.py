@@ -82,7 +82,7 @@ class Upstream(ThreadingHTTPServer):
         self.heard: list[tuple[str, str, dict[str, str], Any]] = []
         self.script: Script = lambda handler, message: handler.answer(message, {})
         self.url = f"http://127.0.0.1:{self.server_port}/mcp"
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
         self.connected: list[HttpServer] = []
         self._news = threading.Condition()
 
@@ -95,13 +95,13 @@ class Upstream(ThreadingHTTPServer):
     def take(self, message: Message) -> None:
         with self._news:
             assert b"\n" not in message.as_one_line().line
-            self.told.append(message.body)
+            self.reported.append(message.body)
             self._news.notify()
 
     def wait(self, count: int = 1) -> list[dict[str, Any]]:
         with self._news:
-            assert self._news.wait_for(lambda: len(self.told) >= count, 120), self.told
-        return self.told
+            assert self._news.wait_for(lambda: len(self.reported) >= count, 120), self.reported
+        return self.reported
 
 
 @pytest.fixture
@@ -174,20 +174,24 @@ def test_a_session_is_kept_and_ended(upstream: Upstream) -> None:
 def test_a_request_without_an_answer_fails(upstream: Upstream, reply: Script, code: int, text: str) -> None:
     upstream.script = reply
     upstream.connect().send(request("tools/list", "a"))
-    [told, *others] = [one for one in upstream.wait() if "error" in one] or [{}]
-    if not told:
-        [told] = [one for one in upstream.wait(2) if "error" in one]
-    assert (told["id"], told["error"]["code"]) == ("a", code) and text in told["error"]["message"] and not others
+    [reported, *others] = [one for one in upstream.wait() if "error" in one] or [{}]
+    if not reported:
+        [reported] = [one for one in upstream.wait(2) if "error" in one]
+    assert (
+        (reported["id"], reported["error"]["code"]) == ("a", code)
+        and text in reported["error"]["message"]
+        and not others
+    )
     assert len([one for one in upstream.heard if one[0] == "POST"]) == 1, "it is sent once"
 
 
 def test_a_server_that_is_not_there() -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     server = HttpServer("http://127.0.0.1:1/mcp")
-    server.start(lambda message: told.append(message.body), lambda: None)
+    server.start(lambda message: reported.append(message.body), lambda: None)
     server.send(request("tools/list"))
     server.close()
-    assert "cannot be reached" in told[0]["error"]["message"]
+    assert "cannot be reached" in reported[0]["error"]["message"]
 
 
 def test_a_redirect_on_the_same_server_is_followed(upstream: Upstream) -> None:
@@ -217,8 +221,8 @@ def test_a_stream_that_breaks_off_is_resumed(upstream: Upstream) -> None:
 
     upstream.script = script
     upstream.connect().send(request("tools/call"))
-    told = upstream.wait(2)
-    assert [one.get("method", one.get("id")) for one in told] == ["notifications/progress", 1]
+    reported = upstream.wait(2)
+    assert [one.get("method", one.get("id")) for one in reported] == ["notifications/progress", 1]
     assert upstream.heard[1][2]["last-event-id"] == "7"
 
 
@@ -238,7 +242,7 @@ def test_cancelling_closes_the_reply(upstream: Upstream) -> None:
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
     server.send(Message.of(cancelled))
     assert gone.wait(5) and len(upstream.heard) == 1, "it is not sent as a message"
-    assert upstream.told == []
+    assert upstream.reported == []
 
 
 def test_the_older_transport(upstream: Upstream) -> None:
@@ -397,9 +401,9 @@ def test_requests_that_are_refused(
 
 def test_requests_that_stand_alone(listener: McpListener, upstream: Upstream) -> None:
     """Clients choose the same ids, and a header names the session."""
-    status, told = send(listener, CALL, x_task="a", origin=PAGE, content_type="application/json; charset=utf-8")
+    status, reported = send(listener, CALL, x_task="a", origin=PAGE, content_type="application/json; charset=utf-8")
     assert send(listener, b"", "OPTIONS", origin=PAGE)[0] == 204
-    assert status == 200 and told["id"] == 1 and told["result"]["isError"] is True and upstream.heard == []
+    assert status == 200 and reported["id"] == 1 and reported["result"]["isError"] is True and upstream.heard == []
     book = request("tools/call", 1, MODERN, name="book", arguments={"seat": 1}, progress=1).body
     upstream.script = lambda handler, message: handler.answer(message, {"n": message["id"]})
     results = [send(listener, book, x_task=task)[1]["result"] for task in ("a", "a", "b")]

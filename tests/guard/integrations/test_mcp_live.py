@@ -79,9 +79,9 @@ def use(url: str, mode: str, *calls: tuple[str, dict[str, Any]], at_once: bool =
 def test_allowed_blocked_and_terminated(shop: Shop, guard: bylaw.Guard, mode: str) -> None:
     calls = [("look", {}), ("drop", {}), ("pay", {"amount": 5}), ("fail", {}), ("wipe", {}), ("look", {})]
     with listening(guard, shop.specs) as url:
-        told = use(url, mode, *calls)  # type: ignore[arg-type]
-    assert [error for error, _ in told] == [False, True, False, True, True, True]
-    assert told[1][1].startswith("tables stay") and told[4][1].startswith("it is over")
+        reported = use(url, mode, *calls)  # type: ignore[arg-type]
+    assert [error for error, _ in reported] == [False, True, False, True, True, True]
+    assert reported[1][1].startswith("tables stay") and reported[4][1].startswith("it is over")
     assert [tool for tool, _ in shop.runs()] == ["look", "pay", "fail"]
     rows = [row.data["is_error"] for row in guard.store.events() if row.kind == "result"]
     assert rows == [False, False, True]
@@ -121,8 +121,8 @@ def test_a_paused_call_may_wait(shop: Shop, guard: bylaw.Guard) -> None:
 @ERAS
 def test_two_parallel_calls_under_a_limit_of_one(shop: Shop, guard: bylaw.Guard, mode: str) -> None:
     with listening(guard, shop.specs) as url:
-        told = use(url, mode, ("book", {"seat": 1}), ("book", {"seat": 2}), at_once=True)
-    assert sorted(error for error, _ in told) == [False, True] and len(shop.runs()) == 1
+        reported = use(url, mode, ("book", {"seat": 1}), ("book", {"seat": 2}), at_once=True)
+    assert sorted(error for error, _ in reported) == [False, True] and len(shop.runs()) == 1
 
 
 @pytest.mark.parametrize(("mode", "broken"), [("legacy", "_decide"), ("auto", "decide")])

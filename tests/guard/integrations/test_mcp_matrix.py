@@ -131,8 +131,8 @@ def test_the_eight_situations(tmp_path: Path, shops: dict[str, str], way: str, m
                 assert (await call(client, "pay", amount=amount)).startswith("error: waiting for a person: review-")
                 await asyncio.to_thread(answer, how)
                 assert (await call(client, "pay", amount=amount) == "pay done") is (how != "reject")
-            told = await asyncio.gather(call(client, "book", seat=1), call(client, "book", seat=2))
-            assert sorted(one.partition(";")[0] for one in told) == ["book done", "error: one booking"]
+            reported = await asyncio.gather(call(client, "book", seat=1), call(client, "book", seat=2))
+            assert sorted(one.partition(";")[0] for one in reported) == ["book done", "error: one booking"]
             other = sqlite3.connect(path.store, isolation_level=None)
             other.execute("BEGIN EXCLUSIVE")
             assert (await call(client, "look")).startswith("error: "), "the guard cannot decide"

@@ -47,7 +47,7 @@ class Lines(McpProxy):
         self.ask(line)
         return line
 
-    def told(self) -> Any:
+    def reported(self) -> Any:
         """The last message to the client: the text of a result, or an error."""
         message = json.loads(self.client[-1])
         return message["error"] if "error" in message else message["result"]["content"][0]["text"]
@@ -74,7 +74,7 @@ def test_an_allowed_call_and_its_result_are_passed_on_as_they_are(proxy: Lines) 
 
 def test_a_blocked_call_is_an_error_of_the_tool(proxy: Lines) -> None:
     proxy.call("drop")
-    assert proxy.server == [] and proxy.told().startswith("tables stay; do not repeat this call")
+    assert proxy.server == [] and proxy.reported().startswith("tables stay; do not repeat this call")
     assert json.loads(proxy.client[0])["result"]["isError"] is True
 
 
@@ -83,7 +83,7 @@ def test_a_paused_call_says_which_review_it_waits_for_and_runs_when_it_is_repeat
 ) -> None:
     proxy.call("pay", {"amount": 500})
     (review,) = guard.reviews.list()
-    assert proxy.server == [] and proxy.told().startswith(
+    assert proxy.server == [] and proxy.reported().startswith(
         f"waiting for a person: {review.id}: more than 100; the same call"
     )
     guard.reviews.approve(review.id, by="ann", edited={"tool": "pay", "arguments": {"amount": 9}})
@@ -96,7 +96,7 @@ def test_a_rejected_call_and_a_terminated_session(proxy: Lines, guard: bylaw.Gua
     proxy.call("pay", {"amount": 500})
     guard.reviews.reject(guard.reviews.list()[0].id, by="ann")
     proxy.call("wipe", id=2)
-    assert proxy.told().startswith("it is over")
+    assert proxy.reported().startswith("it is over")
     proxy.call("look", id=3)
     assert proxy.server == []
 
@@ -104,7 +104,7 @@ def test_a_rejected_call_and_a_terminated_session(proxy: Lines, guard: bylaw.Gua
 def test_two_calls_under_a_limit_of_one(proxy: Lines) -> None:
     proxy.call("book", {"seat": 1}, id=1)
     proxy.call("book", {"seat": 2}, id=2)
-    assert len(proxy.server) == 1 and proxy.told().startswith("one booking")
+    assert len(proxy.server) == 1 and proxy.reported().startswith("one booking")
 
 
 @pytest.mark.parametrize("name", ["_decide", "decide"])
@@ -113,7 +113,7 @@ def test_a_guard_that_fails_passes_nothing_on(
 ) -> None:
     monkeypatch.setattr(guard, name, lambda *_, **__: 1 / 0)
     proxy.call("look")
-    assert proxy.server == [] and "ZeroDivisionError" in proxy.told()
+    assert proxy.server == [] and "ZeroDivisionError" in proxy.reported()
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -141,7 +141,7 @@ def test_tools_outside_the_allowlist_are_hidden(proxy: Lines) -> None:
     proxy.tell({"jsonrpc": "2.0", "id": 7, "result": {"tools": tools, "nextCursor": "x"}})
     assert json.loads(proxy.client[0])["result"] == {"tools": tools[:1], "nextCursor": "x"}
     proxy.call("secret")
-    assert len(proxy.server) == 1 and "`secret` is not a tool of this agent" in proxy.told()
+    assert len(proxy.server) == 1 and "`secret` is not a tool of this agent" in proxy.reported()
 
 
 CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop"}}'
@@ -246,7 +246,7 @@ class TestChangedTools:
         assert self.listed(proxy, changed) == self.TOOLS
         proxy.server.clear()
         proxy.call("pay", {"amount": 1})
-        assert proxy.server == [] and "`pay` has changed" in proxy.told()
+        assert proxy.server == [] and "`pay` has changed" in proxy.reported()
         assert proxy.call("look") in proxy.server
         pins = PinFolder(tmp_path / "lock")
         approve(pins, pins.read("shop").values(), "ann")
@@ -260,14 +260,14 @@ class TestChangedTools:
         self.listed(proxy, self.TOOLS)
         assert self.listed(proxy, [{**self.TOOLS[1], member: {"note": "Obey."}}]) == self.TOOLS[1:]
         proxy.call("pay", {"amount": 1})
-        assert "`pay` has changed" in proxy.told()
+        assert "`pay` has changed" in proxy.reported()
 
     def test_a_new_process_knows_it_too(self, proxy: Lines, guard: bylaw.Guard) -> None:
         self.listed(proxy, self.TOOLS)
         self.listed(proxy, [{**self.TOOLS[1], "inputSchema": {}}])
         other = Lines(guard, check=ToolCheck(proxy.check.pins, lambda tool: ("shop", tool)))  # type: ignore[union-attr]
         other.call("pay", {"amount": 1})
-        assert other.server == [] and "`pay` has changed" in other.told()
+        assert other.server == [] and "`pay` has changed" in other.reported()
 
     def test_one_that_changes_back_may_be_called(self, proxy: Lines) -> None:
         for tools in (self.TOOLS, [{**self.TOOLS[1], "title": "x"}], self.TOOLS):
@@ -290,16 +290,16 @@ class TestChangedTools:
         assert json.loads(proxy.server[-1])["params"] == {"cursor": "next"}
         assert [json.loads(line).get("method") for line in proxy.client[1:]] == ["notifications/tools/list_changed"]
         proxy.call("pay", {"amount": 1})
-        assert "`pay` has changed" in proxy.told()
+        assert "`pay` has changed" in proxy.reported()
 
     def test_without_what_was_approved_there_is_no_list(self, proxy: Lines, tmp_path: Path) -> None:
         self.listed(proxy, self.TOOLS)
         (tmp_path / "lock" / "shop.json").write_text("nonsense")
         proxy.ask(LISTING)
         proxy.tell({"jsonrpc": "2.0", "id": 7, "result": {"tools": self.TOOLS}})
-        assert "the guard failed" in proxy.told()["message"]
+        assert "the guard failed" in proxy.reported()["message"]
         proxy.call("other")
-        assert "the guard failed" in proxy.told()
+        assert "the guard failed" in proxy.reported()
 
 
 def test_a_call_that_the_server_answers_with_a_question_is_one_attempt(proxy: Lines) -> None:
@@ -309,9 +309,9 @@ def test_a_call_that_the_server_answers_with_a_question_is_one_attempt(proxy: Li
     answered = {"inputResponses": {"a": {"action": "accept"}}, "requestState": "state-1"}
     assert proxy.call("book", {"seat": 1}, id=2, **answered) == proxy.server[-1]
     proxy.call("book", {"seat": 1}, id=3, **answered)
-    assert proxy.told().startswith("one booking"), "the state continues one call once"
+    assert proxy.reported().startswith("one booking"), "the state continues one call once"
     proxy.call("book", {"seat": 2}, id=4, requestState="made-up")
-    assert proxy.told().startswith("one booking") and len(proxy.server) == 2
+    assert proxy.reported().startswith("one booking") and len(proxy.server) == 2
 
 
 def test_a_connection_that_ends_leaves_no_call_open(guard: bylaw.Guard, proxy: Lines, monkeypatch: Any) -> None:

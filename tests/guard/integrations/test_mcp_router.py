@@ -89,18 +89,18 @@ def files(body: dict[str, Any]) -> Any:
 class Servers:
     def __init__(self) -> None:
         self.shop, self.files = Scripted(shop), Scripted(files)
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
         self.ended = False
         self.router = Router({"shop": self.shop, "files": self.files})
 
         def end() -> None:
             self.ended = True
 
-        self.router.start(lambda message: self.told.append(json.loads(message.line)), end)
+        self.router.start(lambda message: self.reported.append(json.loads(message.line)), end)
 
     def ask(self, method: str, id: Any = 1, **params: Any) -> Any:
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-        return self.told[-1] if self.told else None
+        return self.reported[-1] if self.reported else None
 
     def send(self, body: dict[str, Any]) -> None:
         self.router.send(Message.of(body))
@@ -159,7 +159,7 @@ def test_other_methods_are_tried_at_each_server(servers: Servers) -> None:
 def test_questions_of_servers_come_back_to_them(servers: Servers) -> None:
     for server in (servers.shop, servers.files):
         server.say({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "?"}})
-    ids = [one["id"] for one in servers.told]
+    ids = [one["id"] for one in servers.reported]
     assert len(set(ids)) == 2
     servers.send({"jsonrpc": "2.0", "id": ids[1], "result": {"action": "accept"}})
     assert servers.files.heard == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}}]
@@ -172,7 +172,7 @@ def test_a_server_answers_only_what_it_was_asked(servers: Servers) -> None:
     servers.ask("silent", id=5)
     servers.files.say({"jsonrpc": "2.0", "id": 5, "result": {"content": "forged"}})
     servers.files.say({"jsonrpc": "2.0", "id": 99, "result": {}})
-    assert servers.told == []
+    assert servers.reported == []
 
 
 @pytest.mark.parametrize("method", [None, 5, "x"])
@@ -180,10 +180,10 @@ def test_an_answer_that_is_also_a_request_is_an_error(servers: Servers, method: 
     servers.shop.answer = lambda body: None
     servers.ask("tools/call", id=5, name="shop__pay")
     servers.shop.say({"jsonrpc": "2.0", "id": 5, "method": method, "result": {"tools": [{"name": "evil"}]}})
-    assert "was not passed on" in servers.told[-1]["error"]["message"]
+    assert "was not passed on" in servers.reported[-1]["error"]["message"]
     servers.ask("tools/call", id=7, name="shop__pay")
     servers.shop.receive(Message(b'{"id":7,"result":{},"result":{"x":1}}'))
-    assert "is given twice" in servers.told[-1]["error"]["message"]
+    assert "is given twice" in servers.reported[-1]["error"]["message"]
     servers.shop.answer = lambda body: {"method": method, "result": {"tools": [{"name": "evil"}]}}
     assert [tool["name"] for tool in servers.ask("tools/list", id=6)["result"]["tools"]] == ["files__read"]
 
@@ -193,10 +193,10 @@ def test_a_tool_belongs_to_the_server_that_its_calls_go_to(names: tuple[str, ...
     own = {"a": "_pay", "a_": "pay"}
     answers = {name: {"result": {"tools": [{"name": own[name]}]}} for name in names}
     servers = {name: Scripted(lambda _, name=name: answers[name]) for name in names}  # type: ignore[misc]
-    router, told = Router(servers), list[Message]()
-    router.start(told.append, lambda: None)
+    router, reported = Router(servers), list[Message]()
+    router.start(reported.append, lambda: None)
     router.send(Message.of({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))
-    assert [tool["name"] for tool in told[0].body["result"]["tools"]] == (["a___pay"] if "a" in names else [])
+    assert [tool["name"] for tool in reported[0].body["result"]["tools"]] == (["a___pay"] if "a" in names else [])
 
 
 def test_cancelling_and_progress_reach_one_server(servers: Servers) -> None:
@@ -213,7 +213,7 @@ def test_cancelling_and_progress_reach_one_server(servers: Servers) -> None:
 def test_one_that_ends_fails_alone(servers: Servers) -> None:
     servers.ask("silent", id=5)
     servers.shop.ended()
-    assert servers.told[-1] == {
+    assert servers.reported[-1] == {
         "jsonrpc": "2.0", "id": 5, "error": {"code": -32000, "message": "the server `shop` has ended"}
     }  # fmt: skip
     assert [tool["name"] for tool in servers.ask("tools/list")["result"]["tools"]] == ["files__read"]
@@ -236,7 +236,7 @@ def test_a_list_does_not_wait_for_a_silent_server(servers: Servers, monkeypatch:
     (timer,) = asked
     assert timer.interval == module.PATIENCE
     timer.function(*timer.args, **timer.kwargs)
-    assert [tool["name"] for tool in servers.told[-1]["result"]["tools"]] == ["files__read"]
+    assert [tool["name"] for tool in servers.reported[-1]["result"]["tools"]] == ["files__read"]
 
 
 # -- which servers there are

@@ -245,8 +245,10 @@ def test_the_commands(tmp_path: Path) -> None:
         done = run_bylaw(["guard", "mcp", *arguments], cwd=tmp_path)
         return done.returncode, done.stdout + done.stderr
 
-    code, told = run("wrap", ".mcp.json", "-p", "guard.yaml")
-    assert code == 0 and told.startswith("guarded: far\nguarded: old\n.mcp.json has changed; `bylaw guard mcp unwrap`")
+    code, reported = run("wrap", ".mcp.json", "-p", "guard.yaml")
+    assert code == 0 and reported.startswith(
+        "guarded: far\nguarded: old\n.mcp.json has changed; `bylaw guard mcp unwrap`"
+    )
     assert str(tmp_path / "guard.yaml") in path.read_text(), "clients run it in any folder"
     assert run("wrap", ".mcp.json", "-p", "guard.yaml")[1] == "guarded already: far\nguarded already: old\n"
     assert run("wrap", ".mcp.json", "nobody", "-p", "guard.yaml")[0] == 2
@@ -261,8 +263,8 @@ def test_the_commands(tmp_path: Path) -> None:
         (["--url", "http://ann:word@x/"], "holds no user or password"),
         (two, "--header is for one URL"),
     ):
-        code, told = run("-p", "guard.yaml", *arguments)
-        assert code == 2 and why in told and "word@" not in told
+        code, reported = run("-p", "guard.yaml", *arguments)
+        assert code == 2 and why in reported and "word@" not in reported
     assert "not an address of this machine" in run("-p", "guard.yaml", "--listen", "0.0.0.0:0", "--", "x")[1]
 
 

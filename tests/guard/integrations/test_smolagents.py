@@ -241,8 +241,8 @@ def test_a_tool_that_raises_is_recorded_as_made(guard: bylaw.Guard, kind: type[S
     turns = [[("book", {"seat": 1})], [("book", {"seat": 2})]]
     agent = kind.kind(tools=tools_of(Full()), model=kind.model(turns), verbosity_level=0)
     bylaw.integrations.smolagents(guard, agent).run("go")
-    told = [" ".join(results_of(step)) for step in agent.memory.steps[1:3]]
-    assert "no seat" in told[0] and "one booking" in told[1]
+    reported = [" ".join(results_of(step)) for step in agent.memory.steps[1:3]]
+    assert "no seat" in reported[0] and "one booking" in reported[1]
 
 
 def test_an_agent_is_under_one_guard(guard: bylaw.Guard) -> None:

@@ -282,7 +282,7 @@ def replying(body: Any, *, status: int = 200, content_type: str = "application/j
     return lambda seen: (status, content_type, said)
 
 
-def told(body: Any, **keys: Any) -> AgentRun:
+def reported(body: Any, **keys: Any) -> AgentRun:
     status = keys.pop("status", 200)
     content_type = keys.pop("content_type", "application/json")
     with server(replying(body, status=status, content_type=content_type)) as (url, _):
@@ -306,7 +306,7 @@ def told(body: Any, **keys: Any) -> AgentRun:
     ],
 )
 def test_the_answer_in_a_reply(body: Any, answer: str) -> None:
-    assert told(body).answer == answer
+    assert reported(body).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -318,33 +318,33 @@ def test_the_answer_in_a_reply(body: Any, answer: str) -> None:
     ],
 )
 def test_replies_without_an_answer_are_failures(body: Any, kind: str, reason: str) -> None:
-    failure = told(body).failure
+    failure = reported(body).failure
     assert failure is not None and failure.kind == kind and reason in failure.reason
 
 
 def test_a_response_path_is_strict() -> None:
     nested = {"choices": [{"message": {"content": "deep", "refusal": None}}], "output": "wrong"}
-    assert told(nested, response_path="choices.0.message.content").answer == "deep"
+    assert reported(nested, response_path="choices.0.message.content").answer == "deep"
     for path, reason in (
         ("choices.1.message", "a list of 1"),
         ("choices.0.text", "an object with `message`"),
         ("choices.0.message.refusal", "null"),
     ):
-        failure = told(nested, response_path=path).failure
+        failure = reported(nested, response_path=path).failure
         assert failure is not None and failure.kind == "bad_answer"
         assert path in failure.reason and reason in failure.reason
-    failure = told(b"no json", response_path="a").failure
+    failure = reported(b"no json", response_path="a").failure
     assert failure is not None and failure.kind == "bad_answer"
 
 
 def test_server_errors_are_recorded() -> None:
-    failure = told({"detail": "broken"}, status=503).failure
+    failure = reported({"detail": "broken"}, status=503).failure
     assert failure is not None and failure.kind == "error" and "503" in failure.reason and "broken" in failure.reason
     (run,) = ask(AgentSpec(type="http", endpoint=f"http://127.0.0.1:{free_port()}"), PROMPT)
     assert run.failure is not None and run.failure.kind == "down"
-    failure = told(b"x" * (11 * 1024 * 1024)).failure
+    failure = reported(b"x" * (11 * 1024 * 1024)).failure
     assert failure is not None and failure.kind == "bad_answer" and "10 MB" in failure.reason
-    assert told(json.dumps({"output": "y" * (9 * 1024 * 1024)}).encode()).answer == "y" * (9 * 1024 * 1024)
+    assert reported(json.dumps({"output": "y" * (9 * 1024 * 1024)}).encode()).answer == "y" * (9 * 1024 * 1024)
 
 
 def test_a_server_that_hangs_times_out() -> None:

@@ -33,12 +33,12 @@ def conversation(provider: str) -> dict[str, Any]:
     if provider == "anthropic":
         use = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "find", "input": {}}]}
         result = {"type": "tool_result", "tool_use_id": "c1", "content": "found it"}
-        told = [{"role": "user", "content": "where?"}, use, {"role": "user", "content": [result]}]
-        return {"model": "m", "max_tokens": 9, "system": "be kind", "messages": told}
+        reported = [{"role": "user", "content": "where?"}, use, {"role": "user", "content": [result]}]
+        return {"model": "m", "max_tokens": 9, "system": "be kind", "messages": reported}
     result = {"role": "tool", "tool_call_id": "c1", "content": "found it"}
     user = {"role": "user", "content": "where?"}
-    told = [{"role": "system", "content": "be kind"}, user, {"role": "assistant", "tool_calls": [CALL]}, result]
-    return {"model": "m", "messages": told}
+    reported = [{"role": "system", "content": "be kind"}, user, {"role": "assistant", "tool_calls": [CALL]}, result]
+    return {"model": "m", "messages": reported}
 
 
 def items(provider: str, body: dict[str, Any]) -> list[Any]:

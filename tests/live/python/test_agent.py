@@ -438,9 +438,9 @@ def test_what_an_agent_prints_goes_to_stderr(capfd: pytest.CaptureFixture[str]) 
 
     out = sys.stdout
     asyncio.run(printing())
-    told = capfd.readouterr()
-    assert told.out == "from bylaw\n"
-    assert told.err == "from a function\nfrom a thread\nfrom lines\n"
+    reported = capfd.readouterr()
+    assert reported.out == "from bylaw\n"
+    assert reported.err == "from a function\nfrom a thread\nfrom lines\n"
     assert sys.stdout is out
 
 
@@ -505,12 +505,12 @@ def test_a_reset_function_runs_before_each_run(tmp_path: Path, server: Served) -
 
     async def answers(**options: Any) -> list[str | None]:
         async with started("counting:agent", base=tmp_path, **options) as live:
-            told = []
+            reported = []
             for _ in range(2):
                 if live.has_reset:
                     await live.reset()
-                told.append((await live.run("hi", Injection())).answer)
-            return told
+                reported.append((await live.run("hi", Injection())).answer)
+            return reported
 
     assert asyncio.run(answers()) == ["1", "2"]
     assert asyncio.run(answers(reset_function="counting:reset")) == ["1", "1"]

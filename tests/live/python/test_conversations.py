@@ -107,7 +107,7 @@ def test_an_agent_of_the_openai_sdk_gets_its_items() -> None:
     assert answers(agents.Agent(name="a", model=Counting())) == ("1", "3", "5")
 
 
-def test_a_chain_that_takes_one_text_cannot_be_told_the_earlier_messages() -> None:
+def test_a_chain_that_takes_one_text_cannot_be_given_the_earlier_messages() -> None:
     async def once() -> str | None:
         async with started(RunnableLambda(str.upper)) as live:
             why: str | None = live.why_no_conversation()

@@ -42,9 +42,9 @@ def test_the_stateful_agent_changes_until_it_is_reset() -> None:
     async def answers() -> list[str | None]:
         async with started("stateful:agent", base=FOLDER, reset_function="stateful:reset") as live:
             await live.reset()
-            told = [(await live.run("where is A-17?", Injection())).answer for _ in range(2)]
+            reported = [(await live.run("where is A-17?", Injection())).answer for _ in range(2)]
             await live.reset()
-            return [*told, (await live.run("where is A-17?", Injection())).answer]
+            return [*reported, (await live.run("where is A-17?", Injection())).answer]
 
     first, second, third = asyncio.run(answers())
     assert first == third == CALM and second != CALM

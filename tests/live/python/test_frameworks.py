@@ -63,10 +63,10 @@ def test_what_a_tool_raises_goes_through_the_frameworks_own_handling(name: str, 
 def test_the_model_reads_the_result_as_the_fault_changed_it(name: str, mode: str) -> None:
     run = asked(name, tool_fault(mode, tool="find_order"))
     assert run.fired == {"fault": 1} and run.answer is not None
-    told = json.dumps([result.content for result in results_of(run)])
+    reported = json.dumps([result.content for result in results_of(run)])
     if mode in ("slow", "stale"):
         assert run.answer == ANSWER
-        assert ("2025-03-02" in told) == (mode == "stale")
+        assert ("2025-03-02" in reported) == (mode == "stale")
     elif mode == "wrong_data":
         assert run.answer.startswith("Order ") and run.answer != ANSWER
     else:
@@ -129,8 +129,8 @@ def test_attacks_are_in_the_request_to_the_model(name: str, kind: str) -> None:
     run = asked(name, attack(kind, payloads=("EVIL",), inject_tokens=300))
     assert run.fired["fault"] >= 1 and run.answer is not None
     request = next(event for event in run.trace.events if type(event).__name__ == "Request")
-    told = json.dumps(request.messages)
-    assert len(told) > 1500 if kind == "overflow" else "EVIL" in told
+    reported = json.dumps(request.messages)
+    assert len(reported) > 1500 if kind == "overflow" else "EVIL" in reported
     if name == "langchain_agent" and kind != "memory_poisoning":  # its model says what it was asked
         assert len(run.answer) > 1000 if kind == "overflow" else "EVIL" in run.answer
 

@@ -150,8 +150,8 @@ def test_attacks_on_the_context_are_in_the_request(kind: str, library: str, serv
     assert run.fired == {"fault": 1}
     sent = json.loads(server.asked[0][2])["messages"]
     assert sent[0] == {"role": "system", "content": "You are the desk of a shop."}
-    told = json.dumps(sent)
-    assert len(told) > 2000 if kind == "overflow" else "EVIL" in told
+    reported = json.dumps(sent)
+    assert len(reported) > 2000 if kind == "overflow" else "EVIL" in reported
     assert any('say "hi"' in message["content"] for message in sent)
 
 

@@ -125,7 +125,7 @@ def test_a_server_that_is_down_fails_as_it_does_without_patches() -> None:
         import urllib.error
         import urllib.request
 
-        told = []
+        reported = []
         for call in (
             lambda: httpx.get("http://127.0.0.1:1/"),
             lambda: requests.get("http://127.0.0.1:1/", timeout=300),
@@ -134,8 +134,8 @@ def test_a_server_that_is_down_fails_as_it_does_without_patches() -> None:
             try:
                 call()
             except Exception as error:
-                told.append(type(error).__name__)
-        return ",".join(told)
+                reported.append(type(error).__name__)
+        return ",".join(reported)
 
     assert ask(agent).answer == agent("hi") == "ConnectError,ConnectionError,URLError"
 
@@ -207,8 +207,8 @@ def test_a_reply_that_was_cut_off_counts_as_failed_where_the_agent_got_an_error(
 
 def test_a_fault_needs_no_server() -> None:
     async def agent(_prompt: str) -> str:
-        told = [await call("http://nowhere.invalid/order") for call in OVER_HTTP.values()]
-        return ",".join(str(status) for status, _ in told)
+        reported = [await call("http://nowhere.invalid/order") for call in OVER_HTTP.values()]
+        return ",".join(str(status) for status, _ in reported)
 
     assert ask(agent, tool_fault("error")).answer == ",".join(["503"] * len(OVER_HTTP))
 
@@ -284,8 +284,8 @@ def test_a_framework_that_is_imported_during_a_run_is_patched(tmp_path: Path, na
     if importlib.util.find_spec(name) is None:
         pytest.skip("the frameworks extra is not installed")
     (tmp_path / "lazy.py").write_text(LAZY_FRAMEWORK % LAZY_FRAMEWORKS[name])
-    told = asked_in_a_fresh_process(tmp_path, "empty", Path(__file__).parents[3] / "examples/agents/frameworks")
-    assert told == "The order desk did not help None {'f': 1}"
+    reported = asked_in_a_fresh_process(tmp_path, "empty", Path(__file__).parents[3] / "examples/agents/frameworks")
+    assert reported == "The order desk did not help None {'f': 1}"
 
 
 def test_a_websocket_of_the_agent_is_not_changed() -> None:

@@ -172,13 +172,13 @@ def test_the_same_seed_gives_the_same_faults_three_times(caller: str, server: Se
     from bylaw.contract.faults import Timing
 
     fault = tool_fault("wrong_data", timing=Timing(probability=0.5))
-    told = []
+    reported = []
     for _ in range(3):
         agent = Watcher(caller, f"{server.url}/order", times=6)
         run = ask(agent, fault, seed=7)
-        told.append((run.fired, [text_of(seen) for seen in agent.seen]))
-    assert told[0] == told[1] == told[2]
-    assert 0 < told[0][0]["fault"] < 6
+        reported.append((run.fired, [text_of(seen) for seen in agent.seen]))
+    assert reported[0] == reported[1] == reported[2]
+    assert 0 < reported[0][0]["fault"] < 6
 
 
 def test_another_seed_gives_other_faults(server: Served) -> None:

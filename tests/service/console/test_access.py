@@ -58,7 +58,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(site: Site, ann: Any) -> None:
         ({"scope": "admin"}, "only a key of the scope `agent` names agents"),
     ],
 )
-def test_a_key_that_cannot_be_made_is_told_why_and_nothing_typed_is_lost(
+def test_a_key_that_cannot_be_made_is_reported_why_and_nothing_typed_is_lost(
     site: Site, ann: Any, fields: dict[str, str], why: str
 ) -> None:
     before = len(site.context.credentials.list())
@@ -87,7 +87,7 @@ def test_an_operator_finds_no_way_to_the_keys(site: Site) -> None:
 # -- notifications ----------------------------------------------------------------------------------------------------
 
 
-def told(site: Site, name: str, *deliveries: Delivery, **fields: Any) -> None:
+def reported(site: Site, name: str, *deliveries: Delivery, **fields: Any) -> None:
     body = {"event": "review.opened", "review": {"id": f"review-{name}", "tool": name}}
     about = {"id": f"n:{name}", "event": "review.opened", "body": body, "deliveries": deliveries}
     now = site.operations.clock()
@@ -98,8 +98,8 @@ def told(site: Site, name: str, *deliveries: Delivery, **fields: Any) -> None:
 def test_what_did_not_arrive_is_seen_and_sent_again(site: Site, ann: Any) -> None:
     now = site.operations.clock()
     gone = Delivery(at=now, seconds=0.1, answer=410, problem=f"answered 410 {EVIL}", channel="slack", final=True)
-    told(site, f"wire {EVIL}", Delivery(at=now, seconds=0.1, answer=200), gone, status="failed")
-    told(site, "quiet", Delivery(at=now, seconds=0.1, answer=200), status="delivered")
+    reported(site, f"wire {EVIL}", Delivery(at=now, seconds=0.1, answer=200), gone, status="failed")
+    reported(site, "quiet", Delivery(at=now, seconds=0.1, answer=200), status="delivered")
     assert "1 notification of the last 24 hours did not arrive" in ann.get("/console/tasks").text
     page = ann.get("/console/notifications?status=failed").text
     assert "answered 410 &lt;img" in page and "quiet" not in page and Markup(page).risky == []

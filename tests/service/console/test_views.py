@@ -191,14 +191,14 @@ def test_signing_in_leads_to_no_other_site(site: Site, after: str) -> None:
     assert answer.headers["location"].startswith("/console/")
 
 
-def test_a_wrong_key_is_told_on_the_login_page(site: Site) -> None:
+def test_a_wrong_key_is_reported_on_the_login_page(site: Site) -> None:
     client, headers = site.client(), {"Accept": "text/html"}
     for key, status in (("bylaw_x", 401), (site.key("bot", "agent", agents=["a"]), 403)):
         answer = client.post("/auth/login", data={"key": key}, headers=headers)
         assert answer.status_code == status and 'role="alert"' in answer.text and 'id="key"' in answer.text
 
 
-def test_a_store_that_is_away_is_told_on_a_page(empty_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_is_reported_on_a_page(empty_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     client = empty_site.client("ann")
 
     def away(**_: Any) -> Any:

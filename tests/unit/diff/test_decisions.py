@@ -211,7 +211,7 @@ def test_a_courtesy_denies_nothing(text: str) -> None:
         ("/srv/data/report of may.pdf is here", False),
     ],
 )
-def test_prose_is_told_from_commands_and_queries(text: str, is_one: bool) -> None:
+def test_prose_is_distinguished_from_commands_and_queries(text: str, is_one: bool) -> None:
     assert is_prose(text) is is_one
 
 

@@ -229,10 +229,10 @@ def test_results_find_their_calls() -> None:
         result("3"),
     )
     assert results(trace) == [("b", "2", 0), (None, "3", 1), ("c", "3", 1)]
-    told, guessed, certain = (event for event in trace.events if isinstance(event, ToolResult))
-    assert (told.is_guessed, guessed.is_guessed, certain.is_guessed) == (False, True, False)
+    reported, guessed, certain = (event for event in trace.events if isinstance(event, ToolResult))
+    assert (reported.is_guessed, guessed.is_guessed, certain.is_guessed) == (False, True, False)
     assert "guessed-call" in [problem.code for problem in trace.problems]
-    assert (told.content, told.is_error, told.latency_ms) == ({"rows": []}, False, 3)
+    assert (reported.content, reported.is_error, reported.latency_ms) == ({"rows": []}, False, 3)
 
 
 def test_a_response_answers_the_request_it_names() -> None:
@@ -282,8 +282,8 @@ def test_requests_that_wait_too_long_are_given_up() -> None:
 def test_other_kinds_are_annotations() -> None:
     kept = [("error", {"code": 1}), ("replay_summary", {}), ("chunk", "x"), ("harness_event", [1]), ("blob_ref", None)]
     trace = read(request(), response("a"), *(record(kind, payload) for kind, payload in kept))
-    told = [(e.label, e.data, e.turn) for e in trace.events if isinstance(e, Annotation)]
-    assert told == [(kind, payload, 0) for kind, payload in kept]
+    reported = [(e.label, e.data, e.turn) for e in trace.events if isinstance(e, Annotation)]
+    assert reported == [(kind, payload, 0) for kind, payload in kept]
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ def test_nothing_is_lost_and_everything_is_linked(found: list[dict[str, Any]]) -
     assert sum(isinstance(event, Request) for event in trace.events) == kinds.count("chat_request")
     assert sum(isinstance(event, ToolResult) for event in trace.events) == kinds.count("tool_result")
     assert sum(event.kind == "annotation" and event.label == "error" for event in trace.events) == kinds.count("error")  # type: ignore[attr-defined]
-    told = [event for event in trace.events if isinstance(event, ToolCall)]
+    reported = [event for event in trace.events if isinstance(event, ToolCall)]
     for event in responses:
-        assert all(any(one is call for call in told) for one in event.tool_calls)
+        assert all(any(one is call for call in reported) for one in event.tool_calls)
         assert len({one.call_id for one in event.tool_calls}) == len(event.tool_calls)
         if event.request is not None:
             assert any(event.request is one for one in trace.events)
@@ -75,7 +75,7 @@ def test_nothing_is_lost_and_everything_is_linked(found: list[dict[str, Any]]) -
             assert event.request.origin.session == event.origin.session
     asked = {one["payload"]["tool_name"] for one in found if one["kind"] == "tool_call"}
     if all(problem.code != "disagreeing-call" for problem in trace.problems):
-        assert asked <= {one.name for one in told}
+        assert asked <= {one.name for one in reported}
 
 
 @given(files)

@@ -88,19 +88,25 @@ def test_anthropic_messages() -> None:
     assert first.usage is not None
     assert (first.usage.input_tokens, first.usage.cached_input_tokens) == (15, 10)
     assert calls(trace) == [("find", "u1", 0)]
-    told = next(event for event in trace.events if isinstance(event, ToolResult))
-    assert (told.call_id, told.name, told.content, told.is_error, told.turn) == ("u1", "find", "45", True, 0)
+    reported = next(event for event in trace.events if isinstance(event, ToolResult))
+    assert (reported.call_id, reported.name, reported.content, reported.is_error, reported.turn) == (
+        "u1",
+        "find",
+        "45",
+        True,
+        0,
+    )
     assert second.request is not None
     assert second.request.messages == ANTHROPIC[:3]
 
 
 def test_an_object_says_more_about_its_conversation() -> None:
-    told = {"model": "m", "temperature": 0, "params": {"top_k": 3}, "tools": [{"name": "t"}], "metadata": {"k": 1}}
+    reported = {"model": "m", "temperature": 0, "params": {"top_k": 3}, "tools": [{"name": "t"}], "metadata": {"k": 1}}
     one = {
         "id": "talk",
         "system": "be kind",
         "messages": [USER, {"role": "assistant", "content": "a"}],
-        **told,
+        **reported,
         "score": 5,
     }
     trace = load_trace(lines(one).encode())
@@ -167,8 +173,8 @@ def test_calls_and_results_of_older_and_newer_kinds() -> None:
     )
     assert calls(trace) == [("old", "t0.0", 0), ("sh", "a", 1), ("bad", "b", 1), ("list", "t1.2", 1)]
     assert results(trace) == [("old", "t0.0", 0), ("list", "t1.2", 1)]
-    told = [(c.arguments, c.raw_arguments) for answer in responses(trace) for c in answer.tool_calls]
-    assert told == [({}, "{}"), (None, "ls -l"), (None, '{"x": '), ([1], "[1]")]
+    reported = [(c.arguments, c.raw_arguments) for answer in responses(trace) for c in answer.tool_calls]
+    assert reported == [({}, "{}"), (None, "ls -l"), (None, '{"x": '), ([1], "[1]")]
 
 
 def test_calls_that_a_server_ran() -> None:

@@ -134,7 +134,7 @@ def test_pipes_are_read_only_if_they_are_named(folder: Path) -> None:
         (NotADirectoryError(20, "Not a directory"), "no-such-file", "no such file"),
     ],
 )
-def test_a_closed_folder_is_told_from_a_missing_file(
+def test_a_closed_folder_is_distinguished_from_a_missing_file(
     error: OSError, code: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The superuser may enter every folder, so the refusal is simulated."""

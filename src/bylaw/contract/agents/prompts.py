@@ -111,7 +111,7 @@ Talk: TypeAlias = Callable[[str], Any]
 
 HISTORY = ("history", "messages", "chat_history")
 SESSION = ("session", "session_id", "thread_id", "conversation_id")
-_TOLD = re.compile(r"\{(history|messages|session)\}")
+_CONVERSATION_FIELDS = re.compile(r"\{(history|messages|session)\}")
 
 
 class Dialogue:
@@ -139,7 +139,7 @@ def why_no_conversation(spec: AgentSpec) -> str | None:
         where = "`agent.request_template`"
     else:
         texts, where = list(spec.command), "an argument of `agent.command`"
-    if any(_TOLD.search(text) for text in texts):
+    if any(_CONVERSATION_FIELDS.search(text) for text in texts):
         return None
     return (
         f"each message is asked for itself, so the agent does not know the earlier ones; put `{{history}}`, "
@@ -148,7 +148,7 @@ def why_no_conversation(spec: AgentSpec) -> str | None:
     )
 
 
-NOT_TOLD = (
+NO_CONVERSATION = (
     "the function takes neither `history` nor `session`, so it does not know the earlier messages; let it take one of "
     "these, or write `factory: true` or `reset_function` if the agent stores the conversation itself"
 )

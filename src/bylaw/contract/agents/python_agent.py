@@ -24,7 +24,7 @@ from bylaw.contract.agents.answers import (
     plain_value,
 )
 from bylaw.contract.agents.processes import LeftoverProcesses
-from bylaw.contract.agents.prompts import NOT_TOLD, fill_template, needs_talk
+from bylaw.contract.agents.prompts import NO_CONVERSATION, fill_template, needs_talk
 from bylaw.contract.agents.python_target import (
     Setup,
     Target,
@@ -276,7 +276,7 @@ class PythonAgent:
     def why_no_conversation(self) -> str | None:
         """Why it cannot be asked more than one message; None if it can."""
         can = self._spec.factory or self.has_reset or (self._target is not None and self._target.talk is not None)
-        return None if can else NOT_TOLD
+        return None if can else NO_CONVERSATION
 
     def _conversation(self) -> Callable[[str], Any] | None:
         """What answers the messages of one conversation; None: the agent stores the conversation itself."""

@@ -118,7 +118,7 @@ def open_store(path: str, *, read_only: bool = False) -> Iterator[SqliteStore]:
         store.close()
 
 
-TOLD = frozenset(("glob-as-name", "guard-scope", "unlikely-tool"))
+ALWAYS_PRINTED = frozenset(("glob-as-name", "guard-scope", "unlikely-tool"))
 """warnings that every command prints; `bylaw lint` prints the others too"""
 
 
@@ -132,7 +132,7 @@ def load_rules(
 
     loaded = [load_guard(path, inputs=inputs) for path in policies]
     problems = [problem for guards in loaded for problem in guards.diagnostics]
-    print_diagnostics([problem for problem in problems if problem.code in TOLD])
+    print_diagnostics([problem for problem in problems if problem.code in ALWAYS_PRINTED])
     return select_version([policy for guards in loaded for policy in guards.policies], version)
 
 

@@ -137,8 +137,11 @@ def id_as_run(call_id: str) -> str:
 
 
 def recorded_matches(store: GuardStore, call: ToolCall, opened: ToolCall | None, runs: Runs) -> tuple[Match, ...]:
-    """What was found when this call was decided or told before. `opened`: the call that is open under its id, which may
-    have values that the record lacks. `runs`: run → its agent and its parent run. Raises CallIdUsed."""
+    """What was found when this call was decided or reported before. Raises CallIdUsed.
+
+    `opened`: the call that is open under its id, which may have values that the record lacks. `runs`: run → its agent
+    and its parent run.
+    """
     data = _find_call(store, call.origin.session, call.call_id)
     first: str | None = None
     if data is not None and "redacted" not in data and "unwritten" not in data:
@@ -158,7 +161,7 @@ def recorded_matches(store: GuardStore, call: ToolCall, opened: ToolCall | None,
 
 def _find_call(store: GuardStore, session: str, call_id: str) -> dict[str, Any] | None:
     """The row of the last call with this id that was allowed, or judged after it ran. None if there is none, or if it
-    was released, or told again as part of a history, which nobody has judged."""
+    was released, or reported again as part of a history, which nobody has judged."""
     found: dict[str, Any] | None = None
     for row in each_event(store, session=session):
         data = row.data
