@@ -116,3 +116,8 @@ def test_lines_about_a_store_that_cannot_be_used_fit_80_columns(folder: Path) ->
     _, errors = run(folder, "reviews", code=4)
     assert "is damaged, or no SQLite file" in " ".join(errors.split())
     assert all(len(line) <= 80 or " " not in line.strip() for line in errors.splitlines())
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    done = run_bylaw(["guard", "switches", "--store", str(tmp_path)])
+    assert done.returncode == 2 and "is a folder" in done.stderr

@@ -102,7 +102,7 @@ def _check_file(file: str | None) -> None:
     """Fail before the work is done rather than after it."""
     if file is None:
         return
-    if not os.path.isdir(os.path.dirname(os.path.abspath(file))):
+    if not os.path.isdir(os.path.dirname(file) or "."):
         raise click.UsageError(f"the folder of `{file}` does not exist")
     if os.path.isdir(file):
         raise click.UsageError(f"`{file}` is a folder")
@@ -115,7 +115,8 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str]) -> None:
 
     `inputs`: files, and folders and globs that traces are searched in; `-` is standard input.
     """
-    existing = [(output, os.stat(output)) for output in outputs if output is not None and os.path.isfile(output)]
+    real = {output: os.path.realpath(output) for output in outputs if output is not None}  # where it is written
+    existing = [(output, os.stat(file)) for output, file in real.items() if os.path.isfile(file)]
     for name in inputs if existing else ():
         for file in _files_of(name):
             with contextlib.suppress(OSError):  # one that cannot be read is reported when it is

@@ -184,3 +184,30 @@ def test_folders_and_links_to_themselves_are_no_files_to_write(
 def test_rules_and_report_do_not_go_to_one_file(files: dict[Path, str]) -> None:
     assert _run("comply b.jsonl --prompt prompt.md --emit new.yaml -o ./new.yaml") == 2
     assert not Path("new.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "check b.jsonl -p rules.yaml -o missing/../b.jsonl",
+        "contract run python.yaml -o missing/../state.py",
+        "comply b.jsonl --prompt prompt.md --emit missing/../prompt.md",
+        "lint rules.yaml -o missing/../rules.yaml",
+    ],
+)
+def test_a_path_through_a_missing_folder_is_no_file_to_write(
+    line: str, files: dict[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(line) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert "does not exist" in err or "would be overwritten" in err
+    assert {path: path.read_text() for path in files} == files
+
+
+def test_an_output_that_the_command_of_the_agent_names_may_be_replaced(files: dict[Path, str]) -> None:
+    agent = "agent: {type: command, command: [python, desk/serve.py, report, --log, log.txt]}\n"
+    Path("logs.yaml").write_text(CONTRACT + agent)
+    for _ in range(2):
+        assert _run("contract validate logs.yaml -o report") == 0
+        assert _run("contract validate logs.yaml -o log.txt") == 0
+    assert _run("contract validate logs.yaml -o desk/serve.py") == 2

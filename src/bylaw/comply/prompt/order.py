@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -74,8 +75,8 @@ ANOTHER = "it also demands another action before the call"
 _AND = any_case(r"\band\b|,")
 _PERSONS = root_set("caller callers guest guests member members person people")
 """other words for the user: `verify the identity of the caller`"""
-_MANNER = root_set("carefully thoroughly properly fully always")
-"""how a call is made, which does not change what comes first"""
+_MANNER = root_set("carefully thoroughly properly fully always over via through against per under")
+"""how a call is made, which does not change what comes first; `verify the identity over the phone`"""
 SUCCEEDS = any_case(r"\b(?:succeeds?|succeeded|successful(?:ly)?|passes|passed|works|worked)\b")
 _CALLING = any_case(r"^\W*(?:you )?(?:are )?(?:call|use|invoke|run|calling|using|invoking|running)\b")
 _OR_AFTER = any_case(r"\b(?:and|or) (?:\w+ly |right |just )?(?:after|once|when|while)\b")
@@ -269,11 +270,21 @@ def read_before(view: View) -> Reading | None:
 
 
 def _unexplained(view: View, text: str, tools: Bound, other: Bound) -> str:
-    """The words of a demand that are neither of the tools' names nor of what is said about the tools."""
+    """The words of a demand that are neither of the tools' names nor of what is said about the tools.
+
+    If it says whole names, only the word right behind them may give them another meaning: `pay attention` is no call of
+    `pay`, and `check our inventory` is one of `check_inventory`.
+    """
     specs = view.sentence.tools.specs
     said = (f"{spec.description} {' '.join(spec.params)}" for tool in tools.tools if (spec := specs.get(tool)))
     known = {root for one in (*said, *other.tools) for root in roots(one)} | _PERSONS | _MANNER
-    return " ".join(word for word in view.narrowing(text, tools).split() if not is_known(word, known))
+    extra = [word for word in view.narrowing(text, tools).split() if not is_known(word, known)]
+    words = re.findall(r"[\w$'-]+", text)
+    names = {root for tool in tools.tools for root in roots(tool)}
+    if extra and names.issubset(root for word in words for root in roots(word)):
+        last = max(at for at, word in enumerate(words) if names.intersection(roots(word)))
+        extra = [word for word in words[last + 1 : last + 2] if word in extra]
+    return " ".join(extra)
 
 
 def _why_open(view: View, main: str, behind: str) -> str:

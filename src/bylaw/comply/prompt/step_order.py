@@ -76,6 +76,7 @@ _NOT_IN_ORDER = re.compile(
     rf"|\bno (?:order|sequence) (?:to|in|among|between) {_THEM}"
     r"|(?:\bnot|n't)\s+(?:really )?(?:matter|important|relevant|care|mind|worry about)\s+(?:about )?(?:in )?"
     r"(?:which|what) (?:order|sequence|(?:of them|step|one)\b[^,;:.()]*\bfirst)\b"
+    r"(?!\s+(?:numbers?|ids?)\b|\s+(?:the|an?)\s+(?!(?:\w+\s+)?(?:steps?|tools?|calls?|actions?|tasks?|checks?|items?|points?)\b))"
     r"|\b(?:irrelevant|unimportant|up to you|your choice|no matter|decide|choose|pick)\s+(?:yourself )?(?:in )?(?:which"
     r"|what) (?:order|sequence)\b|\b(?:choose|pick|decide(?: on)?|determine|set|change|alter|vary|adapt|adjust|swap)\s+"
     rf"(?:the|their|your own)\s+(?:sequence\b|order{_OF_STEPS})|\b(?:choose|pick|use) your own (?:order|sequence)\b"
@@ -108,8 +109,16 @@ _OTHER_ORDER = re.compile(
 )
 """words in the introduction of a list whose items are done in another order, at once, or not all"""
 _STEPS = re.compile(rf"\b{_THEM}")
-_FEW = 5
-"""words of a clause that is about nothing else: `do it in any order`"""
+_ALONE = re.compile(
+    r"(?:(?:please|then|so|just|simply|you|may|can|could|should|will|feel|free|to|also)\s+)*(?:do|take|call|complete"
+    r"|perform|execute|run|follow|use|work|proceed|go|handle)?\s*(?:(?:it|this|that|so|everything|all|each|every one)\b"
+    r"\s*)*in\b"
+)
+"""the start of a clause that is about nothing else: `do it in any order`"""
+_CASE = re.compile(r"\W*(?:if|when|whenever|where|for|with|in case|as for|should)\b")
+"""`when several parcels are late, you may handle them in any order`: `them` are not the steps"""
+_OTHER_THING = re.compile(r"\b(?:of|from|about)\s+$")
+"""`the size of the order does not matter`"""
 
 # -- waivers of steps --------------------------------------------------------------------------------------------------
 
@@ -158,12 +167,18 @@ _MAY_DENY = re.compile(r"order|sequence|need|have to|requir|necess|option|oblig|
 def denies_order(introduction: str) -> bool:
     """Whether the sentence before a list says that its items need not be done, or not in this order."""
     is_lead = introduction.rstrip("*_ ").endswith(":")
+    if not is_lead and _is_about_a_case(introduction):
+        return False
     return any(_waives(one, is_about_steps=is_lead) or _finds(_OTHER_ORDER, one) for one in _clauses(introduction))
 
 
 def denies_order_beside(sentence: str) -> bool:
     """The same of another sentence near the list, which may speak of something else."""
-    return any(_waives(one) for one in _clauses(sentence))
+    return not _is_about_a_case(sentence) and any(_waives(one) for one in _clauses(sentence))
+
+
+def _is_about_a_case(sentence: str) -> bool:
+    return _CASE.match(lower_in_place(sentence)) is not None and not names_steps(sentence)
 
 
 def names_steps(sentence: str) -> bool:
@@ -184,7 +199,7 @@ def _clauses(sentence: str) -> Iterator[str]:
 def _waives(clause: str, *, is_about_steps: bool = False) -> bool:
     if _finds(_NOT_IN_ORDER, clause):
         return True
-    if _finds(_IN_ANY_ORDER, clause) and (is_about_steps or _STEPS.search(clause) or len(clause.split()) <= _FEW):
+    if _finds(_IN_ANY_ORDER, clause) and (is_about_steps or _STEPS.search(clause) or _ALONE.match(clause)):
         return True
     marker = find_marker(clause)
     return marker is not None and marker.force is Force.WAIVE and _waives_steps(clause, marker)
@@ -195,7 +210,10 @@ def _finds(pattern: re.Pattern[str], clause: str) -> bool:
     found = pattern.search(clause)
     if found is None or _DENIES.search(clause[: found.start()]) or _DENIED_BEHIND.match(clause[found.end() :]):
         return False
-    return pattern is not _NOT_IN_ORDER or not _PERSON.search(clause[: found.start()])
+    if pattern is not _NOT_IN_ORDER:
+        return True
+    before = clause[: found.start()]
+    return not (_PERSON.search(before) or _OTHER_THING.search(before))
 
 
 def _waives_steps(clause: str, marker: Marker) -> bool:

@@ -309,6 +309,9 @@ _PYTHON_KEYS = ("factory", "config", "deps")
 _STATE_KEYS = ("request_template", "response_path")
 """also of a Python agent whose input or result is a state of its own"""
 _FIELD = re.compile(r"\{[A-Za-z_]\w*\}")
+_READ_SUFFIXES = frozenset(
+    (".cjs", ".js", ".json", ".md", ".mjs", ".py", ".rb", ".sh", ".toml", ".ts", ".yaml", ".yml")
+)
 
 
 def read_agent(node: Node, context: Context) -> AgentSpec | None:
@@ -347,9 +350,14 @@ def _note_files(node: Node, context: Context) -> None:
         for word in (word for text in texts for word in text.split()):
             if _ATTRIBUTE.fullmatch(word) or before == "-m":
                 note_module(word, folder)
-            elif os.path.isfile(path := os.path.join(folder, word)):
+            elif os.path.isfile(path := os.path.join(folder, word)) and _is_program_or_settings(path):
                 note_input(path)
             before = word
+
+
+def _is_program_or_settings(path: str) -> bool:
+    """A command may also name what it writes, such as a log."""
+    return os.path.splitext(path)[1] in _READ_SUFFIXES or os.access(path, os.X_OK)
 
 
 def _texts(value: Any) -> Iterator[str]:

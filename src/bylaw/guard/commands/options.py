@@ -109,6 +109,8 @@ def open_store(path: str, *, read_only: bool = False) -> Iterator[SqliteStore]:
     """An existing store: a mistyped name, or the name of an empty file, must not create a new one."""
     from bylaw.guard.stores import SqliteStore
 
+    if Path(path).is_dir():
+        raise click.UsageError(f"`{path}` is a folder: name the file of the store")
     if not Path(path).is_file():
         raise click.UsageError(f"there is no store `{path}`")
     store = SqliteStore(path, read_only=read_only, create=False)
