@@ -41,6 +41,10 @@ def check_inputs(check: Callable[[FilePath], None]) -> Iterator[None]:
         _input_checks.remove(check)
 
 
+def are_inputs_checked() -> bool:
+    return bool(_input_checks)
+
+
 def note_input(path: FilePath) -> None:
     """Report a file that the work depends on, and that this module does not read."""
     for check in _input_checks:
@@ -49,7 +53,7 @@ def note_input(path: FilePath) -> None:
 
 def note_module(address: str, folder: FilePath) -> None:
     """Report the files of `module:attribute`, which is searched in the folder first. Nothing is imported."""
-    if not _input_checks:
+    if not are_inputs_checked():
         return
     from importlib.machinery import PathFinder
 

@@ -281,7 +281,7 @@ def _unexplained(view: View, text: str, tools: Bound, other: Bound) -> str:
     extra = [word for word in view.narrowing(text, tools).split() if not is_known(word, known)]
     words = re.findall(r"[\w$'-]+", text)
     names = {root for tool in tools.tools for root in roots(tool)}
-    if extra and names.issubset(root for word in words for root in roots(word)):
+    if extra and names and names.issubset(root for word in words for root in roots(word)):
         last = max(at for at, word in enumerate(words) if names.intersection(roots(word)))
         extra = [word for word in words[last + 1 : last + 2] if word in extra]
     return " ".join(extra)

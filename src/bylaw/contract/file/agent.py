@@ -24,7 +24,7 @@ from bylaw.contract.file import (
     report_conflict,
 )
 from bylaw.contract.model import AgentSpec, McpServer
-from bylaw.rules.files import note_input, note_module
+from bylaw.rules.files import are_inputs_checked, note_input, note_module
 from bylaw.rules.messages import quote
 from bylaw.rules.nodes import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.params import (
@@ -344,9 +344,11 @@ def _note_files(node: Node, context: Context) -> None:
 
     They are modules (`module:attribute`, `-m module`), words of commands, and scripted models.
     """
+    if not are_inputs_checked():
+        return
     texts, before = list(_texts(plain(node))), ""
-    folders = {os.path.join(context.base, text) for text in ("", *texts)}  # one of them may be `cwd`
-    for folder in filter(os.path.isdir, folders):
+    named = (os.path.join(context.base, text) for text in ("", *texts))  # one of them may be `cwd`
+    for folder in {os.path.realpath(path) for path in named if os.path.isdir(path)}:
         for word in (word for text in texts for word in text.split()):
             if _ATTRIBUTE.fullmatch(word) or before == "-m":
                 note_module(word, folder)
