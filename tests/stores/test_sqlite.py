@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from bylaw.guard.stores.records import EventRow, SessionRecord
 from bylaw.guard.stores.sqlite_transaction import SqliteTransaction
 from tests.stores.conformance import SharedStoreConformance
 from tests.stores.support import Clock, count_up, in_processes, note, open_and_count_up, read, write
+from tests.support.processes import worker_context
 
 
 class TestSqliteStore(SharedStoreConformance):
@@ -174,6 +176,45 @@ def test_many_threads_open_a_new_file_at_once(path: Path) -> None:
     last = SqliteStore(path)
     assert read(last, "s") == b"32"
     last.close()
+
+
+def test_many_processes_open_new_files_at_once(tmp_path: Path) -> None:
+    """One of them may restore the index of the log while another reads."""
+    barrier = worker_context().Barrier(4)
+    in_processes(_open_new_files, [(tmp_path, barrier, 50)] * 4)
+    store = SqliteStore(tmp_path / "49.db")
+    assert read(store, "s") == b"4"
+    store.close()
+
+
+def test_opening_waits_for_a_lock_even_to_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SqliteStore(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    is_current = schema.is_current
+    attempts = itertools.count(1)
+
+    def need_a_lock(connection: sqlite3.Connection) -> bool:
+        if next(attempts) == 2:
+            other.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+        return is_current(connection)
+
+    monkeypatch.setattr(schema, "is_current", need_a_lock)
+    SqliteStore(path).close()
+    assert next(attempts) == 3
+    other.close()
+
+
+def _open_new_files(folder: Path, barrier: Barrier, files: int) -> None:
+    try:
+        for number in range(files):
+            barrier.wait(timeout=60)
+            open_and_count_up(partial(SqliteStore, folder / f"{number}.db"), "s", 1, "")
+    except BaseException:
+        barrier.abort()
+        raise
 
 
 # what can go wrong

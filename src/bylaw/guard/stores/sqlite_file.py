@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from bylaw.guard.stores import forks
@@ -76,6 +76,8 @@ _SETTINGS = (
     "PRAGMA cache_size = -16000",
     "PRAGMA busy_timeout = 0",  # `wait_while_busy` waits: SQLite's pauses grow to 100 ms, and a process may starve
 )
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
 _PAUSE = (0.0002, 0.002)
 """seconds between two attempts to get a lock that another process holds"""
 
@@ -143,11 +145,12 @@ def begin(connection: sqlite3.Connection | sqlite3.Cursor, *, busy_timeout: floa
     wait_while_busy(connection.execute, "BEGIN IMMEDIATE", busy_timeout=busy_timeout)
 
 
-def wait_while_busy(execute: Callable[[str], sqlite3.Cursor], statement: str, *, busy_timeout: float) -> sqlite3.Cursor:
+def wait_while_busy(attempt: Callable[[_Given], _Found], given: _Given, *, busy_timeout: float) -> _Found:
+    """`attempt(given)`, repeated for `busy_timeout` seconds while another process holds the lock that it needs."""
     give_up = None
     while True:
         try:
-            return execute(statement)
+            return attempt(given)
         except sqlite3.OperationalError as error:
             give_up = give_up or time.monotonic() + busy_timeout
             if not is_busy(error) or time.monotonic() >= give_up:
@@ -182,7 +185,8 @@ def _set_up(connection: sqlite3.Connection, path: str, durability: Durability, b
     connection.execute(f"PRAGMA synchronous = {DURABILITIES[durability]}")
     for setting in _SETTINGS:
         connection.execute(setting)
-    if not schema.is_current(connection):
+    # Reading may have to wait too: another process may be restoring the index of the log, or deleting the log.
+    if not wait_while_busy(schema.is_current, connection, busy_timeout=busy_timeout):
         begin(connection, busy_timeout=busy_timeout)
         _refuse_foreign_file(connection, path)  # again: the process before may have been a later version
         schema.migrate(connection)
