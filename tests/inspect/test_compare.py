@@ -173,3 +173,60 @@ def test_a_value_that_only_one_side_recorded_is_still_shown() -> None:
 
 def test_nothing_compared_is_not_no_difference() -> None:
     assert _shown(_both([], [])).startswith("∅ nothing to compare\n")
+
+
+SESSIONS: list[Any] = [{**turn, "session": name} for name in ("x", "y") for turn in TURNS]  # type: ignore[dict-item]
+CHANGED = [*SESSIONS[:5], {**SESSIONS[5], "text": "Shall I refund 200?"}, SESSIONS[6], {**SESSIONS[7], "text": "Bye."}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "top"),
+    [
+        (
+            {"sessions": ["x"]},
+            "= no difference in what is shown; 2 of 8 pairs of turns differ in the whole traces\n"
+            "a.jsonl: 4 of 8 turns shown · b.jsonl: 4 of 8 turns shown\n",
+        ),
+        (
+            {"sessions": ["y"]},
+            '≠ first difference at turn 5 of session y: text "Shall I refund 20?" → "Shall I refund 200?"\n'
+            "2 of 4 pairs of turns shown differ, 2 of 8 in the whole traces · "
+            "a.jsonl: 4 of 8 turns shown · b.jsonl: 4 of 8 turns shown\n",
+        ),
+        (
+            {"turns": [(7, 7)]},
+            '≠ first shown difference at turn 7 of session y: text "Done." → "Bye."\n'
+            "1 of 1 pair of turns shown differs, 2 of 8 in the whole traces · "
+            "a.jsonl: 1 of 8 turns shown · b.jsonl: 1 of 8 turns shown\n",
+        ),
+        (
+            {"sessions": ["z"]},
+            "∅ nothing to show; 2 of 8 pairs of turns differ in the whole traces\n"
+            "a.jsonl: 0 of 8 turns shown · b.jsonl: 0 of 8 turns shown\n",
+        ),
+        (
+            {},
+            '≠ first difference at turn 5 of session y: text "Shall I refund 20?" → "Shall I refund 200?"\n'
+            "2 of 8 pairs of turns differ · a.jsonl: 8 turns · b.jsonl: 8 turns\n",
+        ),
+    ],
+)
+def test_the_top_says_what_is_shown_and_what_differs_beyond_it(asked: dict[str, Any], top: str) -> None:
+    report = _both(CHANGED, SESSIONS, **asked)
+    assert _shown(report, 200).startswith(top)
+    assert (report.pairs, report.differing) == (8, 2), "of the whole traces, as in JSON"
+
+
+def test_a_selection_of_equal_traces_shows_no_difference() -> None:
+    assert _shown(_both(SESSIONS, SESSIONS, sessions=["x"]), 200).startswith("= no difference\na.jsonl: 4 of 8 turns")
+
+
+def test_the_note_on_other_input_says_whether_it_is_about_what_is_shown() -> None:
+    def side(last: str) -> list[Any]:
+        said = (("x", "hi"), ("y", last))
+        messages = [(name, [{"role": "user", "content": text}]) for name, text in said]
+        return [{"session": name, "request": {"messages": held}, "text": "ok"} for name, held in messages]
+
+    note = "hold different messages, first at turn 1"
+    assert f"the requests {note}" in _shown(_both(side("b"), side("a"), sessions=["y"]))
+    assert f"requests that are not shown {note}" in _shown(_both(side("b"), side("a"), sessions=["x"]))

@@ -10,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+import bylaw
 from bylaw.inspect.commands import inspect
 from bylaw.inspect.model import SessionEntry
 from bylaw.inspect.report.layout import format_tokens
@@ -125,3 +126,25 @@ def test_pager_shows_the_page_in_a_pager(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (found.exit_code, found.output) == (0, "")
     assert "hi" in "".join(shown)
     assert "hi" in CliRunner().invoke(inspect, [str(path)]).output
+
+
+@pytest.mark.parametrize("events", [10_000, 3], ids=["totals first", "totals at the end"])
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ([], None),
+        (["--turn", "2"], "1 of 2 sessions · 1 of 4 turns · 1 of 3 calls"),
+        (["--tool", "ask*"], "1 of 2 sessions · 1 of 4 turns · 1 of 3 calls"),
+        (["--session", "ticket-8"], "1 of 2 sessions · 1 of 4 turns · 0 of 3 calls"),
+        (["--session", "nope"], "0 of 2 sessions · 0 of 4 turns · 0 of 3 calls"),
+    ],
+)
+def test_a_selection_is_counted_beside_the_whole_trace(
+    asked: list[str], shown: str | None, events: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Prescan.__init__, "__kwdefaults__", {"events": events, "seconds": 0.3})
+    bylaw.convert(everything(), tmp_path / "run.jsonl")
+    found = CliRunner().invoke(inspect, [str(tmp_path / "run.jsonl"), *asked], standalone_mode=False).stdout
+    assert "    holds  2 sessions · 4 turns · 3 calls · 1 failed" in found
+    assert (f"    shown  {shown}\n" in found) if shown else ("    shown  " not in found)
+    assert ("the totals follow at the end" in found) == (events == 3)

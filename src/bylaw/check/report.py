@@ -36,12 +36,14 @@ def headline(report: CheckReport) -> str:
     if report.exit_code == 1:
         return f"FAILED: {_list_broken(report)}"
     if report.exit_code == 3 and report.nothing_checked and not report.scope_doubts:
-        return f"NOTHING CHECKED: {_why_nothing(report)}"
+        partly = f" in {_count_empty(report)}" if report.outcomes.decided else ""
+        return f"NOTHING CHECKED{partly}: {_why_nothing(report)}"
     if report.exit_code == 3:
         return f"NOT SHOWN: {_why_not_shown(report)}"
-    if report.nothing_checked:
+    if not report.outcomes.decided:
         return "PASSED: nothing was checked, as allowed"
-    missed = [_list_unchecked(report, report.unchecked)] if report.unchecked else []
+    missed = [f"nothing was checked in {_count_empty(report)}, as allowed"] if report.nothing_checked else []
+    missed += [_list_unchecked(report, report.unchecked)] if report.unchecked else []
     missed += [_count_skipped(report)] if _count_skipped(report) else []
     passed = f"PASSED, but {'; '.join(missed)}" if missed else "PASSED"
     if report.outcomes.violated or report.outcomes.error:
@@ -63,8 +65,27 @@ def _count_skipped(report: CheckReport) -> str:
 
 
 def _list_unchecked(report: CheckReport, rules: list[str]) -> str:
+    """Of several traces, it is also said in how many of them: each rule counts the traces that could not decide it."""
+    if len(report.traces) < 2:
+        return _not_checked(report, rules, "")
+    never = [rule for rule in rules if not report.by_rule[rule].decided]
+    partly = [rule for rule in rules if report.by_rule[rule].decided]
+    parts = [_not_checked(report, never, " in any trace")] if never else []
+    if partly:
+        traces = {report.by_rule[rule].inconclusive for rule in partly}
+        most = f"{'up to ' if len(traces) > 1 else ''}{max(traces):,} of {count(len(report.traces), 'trace')}"
+        parts.append(_not_checked(report, partly, f" in {most}"))
+    return "; ".join(parts)
+
+
+def _not_checked(report: CheckReport, rules: list[str], where: str) -> str:
     were = "was" if len(rules) == 1 else "were"
-    return f"{len(rules):,} of {count(len(report.rules), 'rule')} {were} not checked: {_first_few(rules)}"
+    return f"{len(rules):,} of {count(len(report.rules), 'rule')} {were} not checked{where}: {_first_few(rules)}"
+
+
+def _count_empty(report: CheckReport) -> str:
+    """`1 of 2 traces`: those without a turn"""
+    return f"{sum(trace.turns == 0 for trace in report.traces):,} of {count(len(report.traces), 'trace')}"
 
 
 def _why_not_shown(report: CheckReport) -> str:
@@ -92,8 +113,12 @@ def _why_nothing(report: CheckReport) -> str:
     if not report.rules:
         return "the policy has no rule"
     if empty:
-        return f"no turn in `{empty[0]}`" + (f" and {len(empty) - 1} more" if len(empty) > 1 else "")
-    return "no rule was triggered" if report.outcomes.vacuous else "no rule could be decided"
+        return f"no turn in `{empty[0]}`" + (f" and {count(len(empty) - 1, 'more trace')}" if len(empty) > 1 else "")
+    idle = len(never_triggered(report))
+    if 0 < idle < len(report.rules):
+        rest = f"{len(report.rules) - idle:,} could not be decided"
+        return f"{idle:,} of {count(len(report.rules), 'rule')} never triggered, {rest}"
+    return "no rule was triggered" if idle else "no rule could be decided"
 
 
 def size(report: CheckReport) -> str:
@@ -123,7 +148,8 @@ def place(finding: Finding) -> str:
 def rule_counts(report: CheckReport) -> str:
     """The number of rules with each outcome. Of several traces, the worst outcome counts."""
     worst = Counter(report.worst(rule.id) for rule in report.rules if report.traces)
-    return "rules: " + " · ".join(f"{worst[outcome]:,} {outcome.value}" for outcome in Outcome)
+    title = "rules by worst trace" if len(report.traces) > 1 else "rules"
+    return f"{title}: " + " · ".join(f"{worst[outcome]:,} {outcome.value}" for outcome in Outcome)
 
 
 def never_triggered(report: CheckReport) -> list[str]:
@@ -283,8 +309,15 @@ def _undecided_rules(report: CheckReport) -> Iterator[str]:
     for rule, findings in by_rule(report, Outcome.INCONCLUSIVE):
         reasons = dict.fromkeys(finding.verdict.message for finding in findings)
         yield from _rule_lines(rule, Outcome.INCONCLUSIVE)
-        for reason in list(reasons)[:MOST_FINDINGS]:
+        shown = list(reasons)[:MOST_FINDINGS]
+        if len(report.traces) > 1:  # a trace that another session decided is counted by its finding
+            traces = max(report.by_rule[rule.id].inconclusive, len({finding.trace for finding in findings}))
+            where = f"in {traces:,} of {count(len(report.traces), 'trace')}:"
+            shown = [f"{where} {shown[0]}"] if len(reasons) == 1 else [where, *shown]
+        for reason in shown:
             yield from wrap(reason, indent="    ")
+        if len(reasons) > MOST_FINDINGS:
+            yield f"    … and {count(len(reasons) - MOST_FINDINGS, 'more reason')}"
         yield ""
 
 

@@ -29,7 +29,7 @@ from bylaw.report.text import count, printable, terminal_width, wrap
 from bylaw.traces.export import EXPORTS, STDOUT, SUFFIX_OF, SUFFIXES, format_for, refuse_existing
 
 if TYPE_CHECKING:
-    from bylaw.inspect.model import Selection, Totals
+    from bylaw.inspect.model import Entry, Selection, Totals
     from bylaw.model.ports import TraceSource
     from bylaw.traces.export import Conversion
     from bylaw.traces.source import TraceStream
@@ -184,15 +184,20 @@ def _show_one(source: TraceStream, selection: Selection, screen: _TimelineOutput
         code = ExitCode.OK if timeline.totals.shown else ExitCode.NOTHING_CHECKED
         screen.write(json.end_line(timeline.totals, source, exit_code=code))
     else:
+        from bylaw.inspect.model import ShownCounts
         from bylaw.inspect.report.terminal import Page
 
         def pieces() -> Iterator[str]:
             page = Page(width=screen.width, full=screen.full)
+            counts = None if selection.is_all else ShownCounts()
+            entries: Iterable[Entry] = timeline if counts is None else map(counts.add, timeline)
+            if known is not None and counts is not None:
+                entries = list(entries)  # no more than the prescan holds
             yield page.title(source.name, source.format)
-            yield page.totals(known, source) if known is not None else page.totals_follow()
-            yield from map(page.entry, timeline)
+            yield page.totals(known, source, counts) if known is not None else page.totals_follow()
+            yield from map(page.entry, entries)
             if known is None:
-                yield "\n" + page.title(source.name, source.format) + page.totals(timeline.totals, source)
+                yield "\n" + page.title(source.name, source.format) + page.totals(timeline.totals, source, counts)
 
         screen.show(pieces())
     print_diagnostics(source.problems)

@@ -187,6 +187,24 @@ class Totals(_Resources, kw_only=True):
     latency_ms: KnownSum = field(default_factory=KnownSum)
 
 
+class ShownCounts(Struct):
+    """Counts of what a selection shows."""
+
+    sessions: int = 0
+    turns: int = 0
+    calls: int = 0
+
+    def add(self, entry: Entry) -> Entry:
+        if isinstance(entry, SessionEntry):
+            self.sessions += not entry.continued
+        elif isinstance(entry, TurnEntry):
+            self.turns += 1
+            self.calls += len(entry.calls)
+        elif isinstance(entry, EventEntry):
+            self.calls += isinstance(entry.event, ToolCall)
+        return entry
+
+
 # -- two traces --------------------------------------------------------------------------------------------------------
 
 Aspect: TypeAlias = Literal["turn", "call", "arguments", "result", "text", "stop"]
@@ -240,7 +258,9 @@ class SideBySide(Struct, frozen=True, kw_only=True):
     totals: tuple[Totals, Totals]
     notes: tuple[str, ...] = ()
     sessions: tuple[SessionPair, ...] = ()
+    """the selected ones, with their selected pairs"""
     pairs: int = 0
+    """of the whole traces, as are `differing`, `first` and `input_differs_at`"""
     differing: int = 0
     """pairs that differ"""
     first: PairEntry | None = None

@@ -103,3 +103,49 @@ def test_a_rule_that_each_session_keeps_says_so() -> None:
     assert report.notes["once"] == (
         "scope not given: kept in each session taken alone; write `scope: session` if that is what it means",
     )
+
+
+CUT = trace([{"calls": ["look_up"]}], complete=False, name="cut.jsonl")
+EMPTY = trace([], name="empty.jsonl")
+
+
+def _headlines(traces: list[Trace], rules: list[dict[str, Any]]) -> list[str]:
+    reports = [bylaw.check(traces, load_rules(rules), strict=strict) for strict in (False, True)]
+    return [headline(report) for report in reports]
+
+
+def test_the_headline_says_in_how_many_traces_a_rule_was_not_checked() -> None:
+    passed, strict = _headlines([trace([{"text": "hi"}], name="whole.jsonl"), CUT], [HELD, IDLE])
+    why = "1 of 2 rules was not checked in any trace: idle; 1 of 2 rules was not checked in 1 of 2 traces: held"
+    assert (passed, strict) == (f"PASSED, but {why}", f"NOT SHOWN: {why}")
+
+
+def test_rules_that_lack_different_traces_are_counted_at_their_most() -> None:
+    other = trace([{"text": "hi", "calls": ["a", "b"]}])
+    passed, _ = _headlines([ONE, other, CUT], [HELD, BLIND])
+    assert passed == "PASSED, but 2 of 2 rules were not checked in up to 2 of 3 traces: held, blind"
+
+
+def test_the_outcomes_of_several_traces_are_counted_as_the_worst_of_each_rule() -> None:
+    report = bylaw.check([trace([{"text": "hi"}], name="whole.jsonl"), CUT], load_rules([HELD, IDLE]))
+    shown = unstyle(render_terminal(report))
+    assert "    in 1 of 2 traces: the recording stopped early\n" in shown
+    assert "rules by worst trace: 0 ok · 0 violated · 0 vacuous · 2 inconclusive · 0 error\n" in shown
+    alone = unstyle(render_terminal(_check([HELD, BLIND])))
+    assert "rules: 1 ok · 0 violated · 0 vacuous · 1 inconclusive" in alone
+    assert "traces:" not in alone
+
+
+def test_a_trace_without_turns_beside_one_that_was_checked() -> None:
+    report = bylaw.check([ONE, EMPTY], load_rules([HELD]))
+    assert (report.exit_code, headline(report)) == (3, "NOTHING CHECKED in 1 of 2 traces: no turn in `empty.jsonl`")
+    allowed = bylaw.check([ONE, EMPTY], load_rules([HELD]), allow_vacuous=True)
+    assert (allowed.exit_code, headline(allowed)) == (0, "PASSED, but nothing was checked in 1 of 2 traces, as allowed")
+    alone = bylaw.check([EMPTY, trace([], name="other.jsonl")], load_rules([HELD]))
+    assert headline(alone) == "NOTHING CHECKED: no turn in `empty.jsonl` and 1 more trace"
+
+
+def test_nothing_checked_for_several_reasons() -> None:
+    report = _check([IDLE, BLIND])
+    why = "1 of 2 rules never triggered, 1 could not be decided"
+    assert (report.exit_code, headline(report)) == (3, f"NOTHING CHECKED: {why}")

@@ -39,13 +39,13 @@ def _sections(report: DiffReport) -> Iterator[list[str]]:
     policy = report.policy
     yield [MARKER, f"### {_MARKS[report.exit_code]} Bylaw diff: {_text(wording.headline(report))}"]
     yield [f"{_text(line)}  " for line in wording.summary(report)] + [f"_{wording.size(report)}_"]
-    yield from _list_section("Newly broken rules", wording.change_lines(policy.regressions))
-    yield from _list_section("Rules that could not be evaluated", wording.change_lines(policy.errors))
+    yield from _counted_section("Places where a rule is newly broken", wording.change_lines(policy.regressions))
+    yield from _counted_section("Places where a rule could not be evaluated", wording.change_lines(policy.errors))
     yield _axes(report)
-    yield from _list_section("Confirmed changes", map(wording.finding_line, report.findings))
+    yield from _list_section("Confirmed changes of single figures", map(wording.finding_line, report.findings))
     yield from _list_section("Rules broken in sessions", map(wording.rate_line, policy.rates))
-    yield from _list_section("Sessions", map(wording.issues_line, wording.folded_issues(report)))
-    yield from _list_section("Fixed rules", wording.change_lines(policy.fixes))
+    yield from _counted_section("Sessions", wording.session_lines(report))
+    yield from _counted_section("Places where a rule is fixed", wording.change_lines(policy.fixes))
     if report.divergences:
         yield [f"**Divergences** ({report.divergence_count:,})", "", *_divergences(report)]
     yield from _list_section("Decided on one side only", policy.undecided)
@@ -55,9 +55,14 @@ def _sections(report: DiffReport) -> Iterator[list[str]]:
 
 
 def _list_section(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
-    items = [f"- {_text(line)}" for line in lines]
-    if items:
-        yield [f"**{title}** ({len(items):,})", "", *items]
+    yield from _counted_section(title, [(line, 1) for line in lines])
+
+
+def _counted_section(title: str, lines: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
+    """A line may stand for several of what the title names."""
+    if lines:
+        number = sum(number for _, number in lines)
+        yield [f"**{title}** ({number:,})", "", *(f"- {_text(line)}" for line, _ in lines)]
 
 
 def _axes(report: DiffReport) -> list[str]:
@@ -84,8 +89,10 @@ def _axes(report: DiffReport) -> list[str]:
 
 
 def _divergences(report: DiffReport) -> list[str]:
+    listed = wording.folded_divergences(report)
+    left = report.divergence_count - sum(times for _, times in listed)
     return [
         f"- {_text(wording.divergence_line(one, times))}\n    - before {inline_code(one.baseline or '(no turn)')}\n"
         f"    - after {inline_code(one.candidate or '(no turn)')}"
-        for one, times in wording.folded_divergences(report)
-    ]
+        for one, times in listed
+    ] + ([f"- … and {left:,} more"] if left else [])

@@ -27,10 +27,11 @@ def _lines(report: DiffReport) -> Iterator[str]:
         yield from _dim(pairing)
     yield ""
     yield from _axes(report)
-    yield from _section("confirmed changes", [_strip_backticks(wording.finding_line(one)) for one in report.findings])
+    findings = [_strip_backticks(wording.finding_line(one)) for one in report.findings]
+    yield from _section("confirmed changes of single figures", findings)
     yield from _divergences(report)
     yield from _policy(report)
-    yield from _section("sessions", [wording.issues_line(issues) for issues in wording.folded_issues(report)])
+    yield from _counted_section("sessions", wording.session_lines(report))
     fingerprint = wording.fingerprint_line(report)
     if fingerprint:
         yield from wrap(fingerprint, hanging="  ")
@@ -86,20 +87,23 @@ def _divergences(report: DiffReport) -> Iterator[str]:
     if not report.divergences:
         return
     yield f"divergences ({report.divergence_count:,}):"
-    for one, times in wording.folded_divergences(report)[:MOST_LISTED]:
+    listed = wording.folded_divergences(report)[:MOST_LISTED]
+    for one, times in listed:
         yield from wrap(wording.divergence_line(one, times), indent="  ", hanging="    ")
         for mark, quote, colour in (("-", one.baseline, "red"), ("+", one.candidate, "green")):
             for line in wrap(quote or "(no turn)", indent=f"    {mark} ", hanging="      "):
                 yield click.style(line, fg=colour)
+    if left := report.divergence_count - sum(times for _, times in listed):
+        yield f"  … and {left:,} more"
     yield ""
 
 
 def _policy(report: DiffReport) -> Iterator[str]:
     policy = report.policy
     yield from _section("rules broken in sessions", [wording.rate_line(rate) for rate in policy.rates])
-    yield from _section("newly broken", wording.change_lines(policy.regressions))
-    yield from _section("fixed", wording.change_lines(policy.fixes))
-    yield from _section("could not be evaluated", wording.change_lines(policy.errors))
+    yield from _counted_section("places where a rule is newly broken", wording.change_lines(policy.regressions))
+    yield from _counted_section("places where a rule is fixed", wording.change_lines(policy.fixes))
+    yield from _counted_section("places where a rule could not be evaluated", wording.change_lines(policy.errors))
     yield from _section("decided on one side only", policy.undecided)
     if report.rules and not (policy.regressions or policy.fixes or policy.errors):
         yield f"policy: no rule newly broken or fixed ({count(report.rules, 'rule')})"
@@ -107,12 +111,17 @@ def _policy(report: DiffReport) -> Iterator[str]:
 
 
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    yield from _counted_section(title, [(line, 1) for line in lines])
+
+
+def _counted_section(title: str, lines: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """A line may stand for several of what the title names."""
     if lines:
-        yield f"{title} ({len(lines):,}):"
-        for line in lines[:MOST_LISTED]:
+        yield f"{title} ({sum(number for _, number in lines):,}):"
+        for line, _ in lines[:MOST_LISTED]:
             yield from wrap(line, indent="  ", hanging="    ")
-        if len(lines) > MOST_LISTED:
-            yield f"  … and {len(lines) - MOST_LISTED:,} more"
+        if left := sum(number for _, number in lines[MOST_LISTED:]):
+            yield f"  … and {left:,} more"
         yield ""
 
 

@@ -72,17 +72,19 @@ def _verdict(report: DiffReport) -> str:
     if report.gate_code == 3:
         return f"{'NOT COMPARED' if gaps else 'NOT SHOWN'}: {'; '.join(doubts)}"
     warning = "".join(f"; {doubt}" for doubt in doubts)
-    least = report.fail_on if report.tripped else report.worst
-    found = [text for change, text in changes(report) if change.rank >= least.rank] if least is not Change.NONE else []
-    if not found or report.worst is Change.NONE:
+    found = changes(report)
+    if not found:
         announced = [one.expected for one in report.findings] + [row.expected for row in report.axes]
         announced += [rate.expected for rate in report.policy.rates]
         worse = len(report.cases.regressed)
         average = f" on average; {count(worse, 'case')} regressed" if worse else ""
         return f"PASSED: nothing got worse{' that was not expected' if any(announced) else ''}{average}{warning}"
-    more = f"; and {count(len(found) - 1, 'more change')}" if len(found) > 1 else ""
-    verdict = "FAILED" if report.tripped else "PASSED"
-    return f"{verdict}: {found[0]}{more}; worst: {report.worst}, threshold: {report.fail_on}{warning}"
+    more = f"; and {count(len(found) - 1, 'more change')}"
+    if report.tripped:
+        reached = sum(change.rank >= report.fail_on.rank for change, _ in found)
+        more = f"; {reached:,} of {count(len(found), 'change')} reach{'es' if reached == 1 else ''} the threshold"
+    verdict = f"{'FAILED' if report.tripped else 'PASSED'}: {found[0][1]}{more if len(found) > 1 else ''}"
+    return f"{verdict}; worst: {report.worst}, threshold: {report.fail_on}{warning}"
 
 
 def _gaps(report: DiffReport) -> Iterator[str]:
@@ -324,6 +326,11 @@ def folded_issues(report: DiffReport) -> list[list[SessionIssue]]:
     return list(found.values())
 
 
+def session_lines(report: DiffReport) -> list[tuple[str, int]]:
+    """A line for each kind of issue, and the number of sessions in it."""
+    return [(issues_line(issues), len(issues)) for issues in folded_issues(report)]
+
+
 def issues_line(issues: Sequence[SessionIssue]) -> str:
     """`3 sessions have no counterpart in the candidate (severe): a, b, c`"""
     one = issues[0]
@@ -336,13 +343,13 @@ def issues_line(issues: Sequence[SessionIssue]) -> str:
     return f"{count(len(issues), 'session')} {has} no counterpart in the {other} ({one.severity}): {names}"
 
 
-def change_lines(changes: Sequence[PolicyChange]) -> list[str]:
-    """One line for each rule and message, with the first place and the number of the others."""
+def change_lines(changes: Sequence[PolicyChange]) -> list[tuple[str, int]]:
+    """One line for each rule and message, with the first place and the number of the others; and how many these are."""
     found: dict[tuple[str, str], list[PolicyChange]] = {}
     for change in changes:
         found.setdefault((change.rule, change.message), []).append(change)
     return [
-        change_line(same[0]) + (f" (and {len(same) - 1:,} more like it)" if len(same) > 1 else "")
+        (change_line(same[0]) + (f" (and {len(same) - 1:,} more like it)" if len(same) > 1 else ""), len(same))
         for same in found.values()
     ]
 

@@ -36,18 +36,46 @@ _QUOTED = 40
 
 
 def headline(report: SideBySide) -> str:
-    if report.first is None:
-        return "no difference" if report.pairs else "nothing to compare"
-    turn = "–" if report.first.turn is None else report.first.turn
-    where = f" of session {report.first_session}" if report.totals[0].sessions > 1 and report.first_session else ""
-    return f"first difference at turn {turn}{where}: {difference_line(report.first.differences[0])}"
+    """About what is shown; what differs in the rest of the traces is only counted."""
+    for session in report.sessions:
+        for pair in session.pairs:
+            if pair.differences:
+                return _first_line(session, pair, report)
+    if not report.pairs:
+        return "nothing to compare"
+    if report.shown and not report.differing:
+        return "no difference"
+    rest = f"; {_count_differing(report.differing, report.pairs)} in the whole traces" if report.differing else ""
+    return f"{'no difference in what is shown' if report.shown else 'nothing to show'}{rest}"
+
+
+def _first_line(session: SessionPair, pair: PairEntry, report: SideBySide) -> str:
+    which = "first difference" if pair.first else "first shown difference"
+    turn = "–" if pair.turn is None else pair.turn
+    name = session.candidate if session.baseline is None else session.baseline
+    where = f" of session {name}" if report.totals[0].sessions > 1 and name else ""
+    return f"{which} at turn {turn}{where}: {difference_line(pair.differences[0])}"
 
 
 def size(report: SideBySide) -> str:
-    left, right = (count(totals.turns, "turn") for totals in report.totals)
-    differing = f"{report.differing:,} of {count(report.pairs, 'pair')} of turns differ · " if report.differing else ""
-    one, other = trace_names(report)
-    return f"{differing}{one}: {left} · {other}: {right}"
+    pairs = shown_pairs(report)
+    differing = sum(bool(pair.differences) for pair in pairs)
+    start, turns = _count_differing(differing, report.pairs), [count(one.turns, "turn") for one in report.totals]
+    if report.shown < report.pairs:
+        whole = f"{report.differing:,} of {report.pairs:,} in the whole traces"
+        start = f"{_count_differing(differing, report.shown, ' shown')}, {whole}"
+        shown = (sum(pair.baseline is not None for pair in pairs), sum(pair.candidate is not None for pair in pairs))
+        turns = [f"{number:,} of {turn} shown" for number, turn in zip(shown, turns, strict=True)]
+    names = (f"{name}: {turn}" for name, turn in zip(trace_names(report), turns, strict=True))
+    return " · ".join([*([start] if differing else []), *names])
+
+
+def _count_differing(differing: int, pairs: int, which: str = "") -> str:
+    return f"{differing:,} of {count(pairs, 'pair')} of turns{which} differ{'s' if differing == 1 else ''}"
+
+
+def shown_pairs(report: SideBySide) -> list[PairEntry]:
+    return [pair for session in report.sessions for pair in session.pairs]
 
 
 def trace_names(report: SideBySide) -> tuple[str, str]:
@@ -130,14 +158,17 @@ class Columns:
                 yield join_lines(self._pair(pair))
 
     def _top(self, report: SideBySide) -> Iterator[Line]:
-        mark, style = ("=", Style(fg="green", bold=True)) if report.first is None else ("≠", RED)
-        if not report.pairs:
-            mark, style = "∅", Style(fg="yellow", bold=True)
+        pairs = shown_pairs(report)
+        mark, style = ("≠", RED) if any(pair.differences for pair in pairs) else ("=", Style(fg="green", bold=True))
+        if not pairs or (mark == "=" and report.differing):
+            mark, style = ("=" if pairs else "∅"), Style(fg="yellow", bold=True)
         yield from _rows(f"{mark} {headline(report)}", self._width, 3, style)
-        yield from _rows(size(report), self._width, 2, DIM)
+        yield from _rows(size(report), self._width, 4, DIM)
         if report.input_differs_at is not None:
-            note = f"the requests hold different messages, first at turn {report.input_differs_at}"
-            yield from note_lines([note], self._width)
+            first = next((pair for pair in pairs if pair.other_input), None)
+            which = "the requests" if first else "requests that are not shown"
+            at = first.turn if first else report.input_differs_at
+            yield from note_lines([f"{which} hold different messages, first at turn {at}"], self._width)
         yield from note_lines(report.notes, self._width)
 
     def _session(self, session: SessionPair, report: SideBySide) -> Iterator[Line]:

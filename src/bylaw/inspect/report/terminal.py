@@ -20,6 +20,7 @@ from bylaw.inspect.model import (
     RequestEntry,
     SessionEntry,
     SessionTotals,
+    ShownCounts,
     Totals,
     TurnEntry,
 )
@@ -290,13 +291,17 @@ _MOST_NAMED = 8
 """names listed; the others are counted"""
 
 
-def totals_lines(totals: Totals, source: TraceSource, columns: int) -> Iterator[Line]:
+def totals_lines(totals: Totals, shown: ShownCounts | None, source: TraceSource, columns: int) -> Iterator[Line]:
     room = max(10, columns - INDENT)
     sizes = [count(totals.sessions, "session"), count(totals.turns, "turn"), count(totals.calls, "call")]
     sizes += [f"{totals.failed:,} failed"] if totals.failed else []
     parts = [(truncate(" · ".join(sizes), room), PLAIN)]
     parts.append((" · complete", DIM) if source.complete else (" · stopped early", YELLOW))
     yield _labelled_row("holds", parts)
+    if shown is not None:
+        counted = (shown.sessions, shown.turns, shown.calls)
+        sizes = [f"{number:,} of {size}" for number, size in zip(counted, sizes[:3], strict=True)]
+        yield from label_lines("shown", DIM, _wrap_parts(sizes, room))
     if totals.agents:
         yield from label_lines("agents", DIM, _wrap_parts(_names(totals.agents), room))
     yield from label_lines("models", DIM, _wrap_parts(_names(totals.models) or [UNKNOWN], room))
@@ -397,10 +402,10 @@ class Page:
         """In place of the totals, where a trace is too long to know them yet."""
         return join_lines(label_lines("holds", DIM, ["many events; the totals follow at the end"], DIM))
 
-    def totals(self, totals: Totals, source: TraceSource) -> str:
-        return join_lines(
-            [*totals_lines(totals, source, self._view.width), *note_lines(source.notes, self._view.width)]
-        )
+    def totals(self, totals: Totals, source: TraceSource, shown: ShownCounts | None = None) -> str:
+        """`shown`: the part that was selected, if it is not the whole trace."""
+        columns = self._view.width
+        return join_lines([*totals_lines(totals, shown, source, columns), *note_lines(source.notes, columns)])
 
     def entry(self, entry: Entry) -> str:
         return join_lines(self._lines(entry))
