@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +410,9 @@ class Forged(MemoryStore):
             hash = link(row.seq, row.at, encode(row.data), previous, row.stored.encode())
             self._rows.append(replace(row, previous=previous, hash=hash))
             previous = hash
+
+    def snapshot(self) -> AbstractContextManager[MemoryStore]:
+        return nullcontext(self)
 
     def audit(self, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         return self._rows[after : after + limit]

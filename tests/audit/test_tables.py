@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bylaw.guard.audit.report import AuditReport
+from bylaw.guard.audit.report import AuditFinding, AuditReport
+from bylaw.guard.audit.verify import TableCheck
 from bylaw.guard.guard import Guard
 from bylaw.guard.model import Attempt
 from bylaw.guard.stores import SqliteStore
@@ -73,6 +75,28 @@ def _columns(path: Path, table: str) -> list[str]:
 def test_what_nobody_touched_is_intact(path: Path) -> None:
     report = _report(path)
     assert (report.findings, report.exit_code) == ([], 0)
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_what_guards_write_during_the_verification_is_no_fault(
+    path: Path, pruned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard, compare = Guard(RULES, store=str(path)), TableCheck.compare
+
+    def write_and_compare(check: TableCheck) -> list[AuditFinding]:
+        for _ in range(3):
+            guard.decide(Attempt(tool="send", session="s9"))
+        if pruned:
+            guard.store.prune(before=time.time())
+        return compare(check)
+
+    before = guard.store.audit_head()
+    monkeypatch.setattr(TableCheck, "compare", write_and_compare)
+    report = _report(path)
+    assert (report.findings, report.exit_code, report.head) == ([], 0, before)
+    monkeypatch.undo()
+    assert _report(path).findings == []
+    guard.store.close()
 
 
 def test_every_table_is_in_this_test(path: Path) -> None:

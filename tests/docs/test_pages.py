@@ -12,6 +12,7 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 from bylaw.cli import COMMANDS
+from bylaw.traces.formats.catalogue import CATALOGUE
 from tests.docs.console import Shell
 from tests.docs.pages import ROOT, blocks
 from tests.support.yaml_files import load_yaml
@@ -38,6 +39,12 @@ def test_every_page_is_in_the_navigation() -> None:
     from_kinds = {f"reference/{link}" for link in LINK.findall((docs / "reference" / "kinds.md").read_text("utf-8"))}
     assert len(listed) == len(set(listed))
     assert pages == set(listed) | {link for link in from_kinds if "/kinds/" in link}
+
+
+def test_every_format_is_described() -> None:
+    page = (ROOT / "docs" / "reference" / "formats.md").read_text("utf-8").partition("## Each format\n")[2]
+    described = set(re.findall("`([^`]+)`", " ".join(re.findall(r"^(?:\[Traces\].*|\| [^|]*)", page, re.M))))
+    assert set(CATALOGUE) <= described
 
 
 def test_prose_fits_120_columns() -> None:

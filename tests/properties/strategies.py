@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
 
+from bylaw.errors import InputError
 from bylaw.rules import calls as call_params
-from bylaw.rules import params
+from bylaw.rules import load_rules, params
 from bylaw.rules.kinds import KINDS, Kind
 from tests.support.yaml_files import load_yaml
 
@@ -218,24 +219,25 @@ BETTER: dict[tuple[str, str], st.SearchStrategy[Any]] = {
 """values that meet the traces more often than any value of the type does"""
 
 
-TOGETHER: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "must_call_before": lambda given: not given.get("only_if_both") or "same" not in given
-}
-"""which parameters of a kind go together, where not all do"""
+def _is_accepted(kind: Kind, given: dict[str, Any]) -> bool:
+    """Whether these parameters go together, as the kind says itself."""
+    try:
+        load_rules([{"id": "r", "kind": kind.name, "params": given}])
+    except InputError:
+        return False
+    return True
 
 
 def params_of(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
     """Random parameters of a kind, by their types. One of another type keeps the value of the kind's example."""
     example = load_yaml(kind.example)[0]["params"]
-    if kind.together and kind.name not in TOGETHER:
-        return st.just(example)
     known = {
         param.name: BETTER.get((kind.name, param.name), BY_TYPE.get(id(param.type), st.just(example.get(param.name))))
         for param in kind.params
         if param.required or id(param.type) in BY_TYPE or param.name in example
     }
     required = {param.name: known.pop(param.name) for param in kind.params if param.required}
-    return st.fixed_dictionaries(required, optional=known).filter(TOGETHER.get(kind.name, lambda given: True))
+    return st.fixed_dictionaries(required, optional=known).filter(partial(_is_accepted, kind))
 
 
 PARAMS = {name: params_of(kind) for name, kind in KINDS.items()}

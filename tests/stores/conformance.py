@@ -162,6 +162,31 @@ class StoreConformance:
             assert not store.events() and not store.audit() and not store.reviews()
         assert len(store.events()) == len(own_rows(store)) == len(store.reviews()) == 1
 
+    def test_a_snapshot_stays_as_it_was(self, store: GuardStore) -> None:
+        note(store, "s", 1.0, a=1)
+        write(store, "s", b"old")
+        with store.snapshot() as view:
+            before = [view.audit_head(), view.audit(), view.events(), view.digests("sessions"), view.last_event()]
+            note(store, "s", 2.0, a=2)
+            write(store, "t", b"new")
+            store.prune(before=1.5)
+            after = [view.audit_head(), view.audit(), view.events(), view.digests("sessions"), view.last_event()]
+            assert after == before
+            with pytest.raises(StoreUnavailable), view.transaction("s"):
+                pass
+        assert store.audit_head().seq > before[0].seq  # type: ignore[attr-defined]
+        assert store.audit()[0].is_anchor
+
+    def test_rows_that_are_pruned_while_they_are_read_are_not_left_out(self, store: GuardStore) -> None:
+        for number in range(9):
+            note(store, "s", float(number), a=number)
+        rows = audit_rows(store, page=2)
+        next(rows)
+        store.prune(before=7.0)
+        with pytest.raises(StoreUnavailable, match="`prune`"):
+            list(rows)
+        assert verify_chain(audit_rows(store, page=2)) == []
+
     def test_a_transaction_cannot_be_used_after_its_end(self, store: GuardStore) -> None:
         with store.transaction("s") as transaction:
             pass

@@ -314,16 +314,13 @@ def _read_data(path: str) -> Any:
 
 
 def read_prompt_file(path: str) -> str:
-    """The text of a file; `-` is standard input."""
-    from bylaw.rules.files import UnusableFile, decode, read_text_file
+    """The text of a file; `-` is standard input. Raises InputError."""
+    from bylaw.rules.files import decode, read_text_file
     from bylaw.rules.nodes import MAX_BYTES
 
-    try:
-        if path == "-":
-            return decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
-        return read_text_file(Path(path), path)
-    except UnusableFile as problem:
-        raise InputError([problem.diagnostic]) from None
+    if path == "-":
+        return decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
+    return read_text_file(Path(path), path)
 
 
 # -- the prompt that a trace holds -------------------------------------------------------------------------------------

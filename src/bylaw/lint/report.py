@@ -19,7 +19,7 @@ from bylaw.lint.contradictions import Analysis, analyse
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import RuleSet
 from bylaw.report.diagnostics import JsonStream, diagnostic_as_json
-from bylaw.report.text import count, wrap
+from bylaw.report.text import count, escape_markdown, wrap
 from bylaw.rules.files import FilePath
 from bylaw.rules.loader import SectionReader, read_rules
 from bylaw.rules.versions import Selection, VersionChoice
@@ -84,12 +84,30 @@ def render_json(report: LintReport) -> str:
     return out.getvalue()
 
 
-def render_text(report: LintReport) -> str:
-    """For the terminal and for Markdown. The diagnostics themselves go to standard error."""
+def render_text(report: LintReport, *, with_diagnostics: bool = False) -> str:
+    """`with_diagnostics`: for a file; on a terminal they are on standard error."""
+    problems = [_problem(one) for one in report.diagnostics] if with_diagnostics else []
+    lines = [_headline(report), *problems, *_analysis_lines(report.analysis), *report.guard]
+    return "".join(f"{part}\n" for line in lines for part in wrap(line, hanging="  "))
+
+
+def render_markdown(report: LintReport) -> str:
+    mark = "❌" if report.errors else "⚠️" if report.diagnostics else "✅"
+    problems = "\n".join(f"- {escape_markdown(_problem(one))}" for one in report.diagnostics)
+    remarks = "\n".join(f"> {escape_markdown(line)}" for line in (*_analysis_lines(report.analysis), *report.guard))
+    parts = (f"### {mark} Bylaw lint: {_headline(report)}", problems, remarks)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(report: LintReport) -> str:
     warnings = len(report.diagnostics) - report.errors
     counts = f"{count(report.errors, 'error')}, {count(warnings, 'warning')}"
-    lines = [f"{count(len(report.files), 'file')}: {counts}", *_analysis_lines(report.analysis), *report.guard]
-    return "".join(f"{part}\n" for line in lines for part in wrap(line, hanging="  "))
+    return f"{count(len(report.files), 'file')}: {counts}"
+
+
+def _problem(diagnostic: Diagnostic) -> str:
+    help = f"; {diagnostic.help}" if diagnostic.help else ""
+    return f"{diagnostic.span or diagnostic.file}: {diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}{help}"
 
 
 def _analysis_lines(analysis: Analysis | None) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from bylaw.errors import ArgumentError
+from bylaw.errors import ArgumentError, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.rules.nodes import MAX_BYTES, MAX_DEPTH, SURROGATE, LeftAlone, Located, Node, Problems, ScalarNode, Source
 
@@ -71,10 +71,11 @@ def note_module(address: str, folder: FilePath) -> None:
         places = list(spec.submodule_search_locations or ())
 
 
-class UnusableFile(Exception):
+class UnusableFile(InputError):
     """The file cannot be used; `diagnostic` says why."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__([diagnostic])
         self.diagnostic = diagnostic
 
 

@@ -58,6 +58,17 @@ def test_markdown_says_bad_input(name: str, folder: Path) -> None:
     assert done.stdout.startswith(f"### ❌ Bylaw {job}: BAD INPUT\n\n- ")
 
 
+@pytest.mark.parametrize(
+    ("target", "first"), [("markdown=out", "### ❌ Bylaw lint: 1 file: "), ("terminal=out", "1 file: ")]
+)
+def test_a_file_of_lint_holds_every_problem(target: str, first: str, folder: Path) -> None:
+    (folder / "bad.yaml").write_text("- {id: a, kind: no_cal}\n- {id: b, kind: no_call, params: {tol: x}}\n")
+    done = run_bylaw(["lint", "bad.yaml", "--format", target], cwd=folder)
+    text = (folder / "out").read_text()
+    assert (done.returncode, text.startswith(first)) == (2, True)
+    assert all(code in text for code in ("bad.yaml:1:", "unknown-kind", "bad.yaml:2:", "unknown-parameter"))
+
+
 def test_findings_before_a_bad_trace_stay_in_the_document(folder: Path) -> None:
     arguments = ["check", "good.jsonl", "bad.jsonl", "-p", "rules.yaml", "--all", "--format", "json"]
     document = json.loads(run_bylaw(arguments, cwd=folder).stdout)

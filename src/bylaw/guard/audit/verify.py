@@ -191,8 +191,6 @@ def twin_digest(row: AuditRow) -> str:
 
 # -- the chain and the verdicts ---------------------------------------------------------------------------------------
 
-MOST_READINGS = 10
-"""of the tables, while a guard writes them"""
 MOST_VERSIONS = 1_000
 """combinations of the agents' versions that are tried"""
 _HEAD = re.compile("([0-9]{1,18}):([0-9a-f]{64})")
@@ -240,41 +238,31 @@ def verify(
     allow_unrecomputed: bool = False,
 ) -> AuditReport:
     """`files`: the policies of each rule file. `known`: heads that were noted outside the store."""
-    report = AuditReport(head=store.audit_head(), known=tuple(known), allow_unrecomputed=allow_unrecomputed)
-    links = ChainCheck(known)
-    tables = TableCheck(store)
-    recompute = Recompute(report, _stored_policies(store) | _policies_by_hash(files), tool_schemas=tool_schemas)
-    last = 0
-    for _ in range(MOST_READINGS):
-        for row in _rows(store, report, last):
+    policies = _policies_by_hash(files)
+    with store.snapshot() as view:  # guards may write meanwhile
+        report = AuditReport(head=view.audit_head(), known=tuple(known), allow_unrecomputed=allow_unrecomputed)
+        links = ChainCheck(known)
+        tables = TableCheck(view)
+        recompute = Recompute(report, _stored_policies(view) | policies, tool_schemas=tool_schemas)
+        for row in _rows(view):
             report.rows += 1
             for problem in links.step(row):
                 report.add(_finding(problem, row))
             recompute.step(row)
             tables.step(row)
-            last = row.seq
-        differing = tables.compare()
-        if not differing or store.audit_head().seq == report.head.seq:
-            break  # else the tables may be ahead of the rows that were read
-    for problem in links.end(report.head):
-        report.add(_finding(problem, None))
-    for finding in differing:
-        report.add(finding)
+        for problem in links.end(report.head):
+            report.add(_finding(problem, None))
+        for finding in tables.compare():
+            report.add(finding)
     return report
 
 
-def _rows(store: GuardStore, report: AuditReport, last: int) -> Iterator[AuditRow]:
-    """Every row after `last`, even if the chain grows meanwhile. A row and its head are committed together, so rows are
-    missing only if none are left and the head, read afterwards, is further on."""
-    while True:
-        rows = store.audit(after=last, limit=PAGE)
+def _rows(store: GuardStore) -> Iterator[AuditRow]:
+    """Every row; an anchor in the middle is for the chain to report."""
+    last = 0
+    while rows := store.audit(after=last, limit=PAGE):
         yield from rows
-        if rows:
-            last = rows[-1].seq
-            continue
-        report.head = store.audit_head()
-        if report.head.seq <= last or not store.audit(after=last, limit=1):
-            return
+        last = rows[-1].seq
 
 
 def _finding(problem: ChainProblem, row: AuditRow | None) -> AuditFinding:

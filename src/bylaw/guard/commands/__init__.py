@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from bylaw.errors import ExitCode, InputError
+from bylaw.errors import ExitCode
 from bylaw.report.command_line import LazyCommand, LazyGroup
 
 _HERE = "bylaw.guard.commands"
@@ -43,18 +43,13 @@ _SECTIONS = {
 
 
 class GuardGroup(LazyGroup):
-    """Exits with 4 if the store cannot be used, and with 2 after printing what is wrong with rules or traces."""
+    """Exits with 4 if the store cannot be used."""
 
     def invoke(self, ctx: click.Context) -> Any:
         from bylaw.guard.stores.ports import StoreUnavailable
 
         try:
             return super().invoke(ctx)
-        except InputError as problem:
-            from bylaw.report.diagnostics import print_diagnostics
-
-            print_diagnostics(problem.diagnostics)
-            return ExitCode.BAD_INPUT
         except StoreUnavailable as problem:
             from bylaw.report.text import wrap
 

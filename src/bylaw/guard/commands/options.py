@@ -177,10 +177,9 @@ def parse_json(text: str, where: str) -> Any:
 def read_schemas(path: str | None) -> dict[str, Any] | None:
     if path is None:
         return None
-    try:
-        value = parse_json(Path(path).read_text("utf-8"), path)
-    except OSError as problem:
-        raise BadInput(f"{path}: {problem.strerror}") from None
+    from bylaw.rules.files import read_text_file
+
+    value = parse_json(read_text_file(Path(path), path), path)
     if not isinstance(value, dict):
         raise BadInput(f"{path}: must be an object from tool name to JSON Schema")
     return value

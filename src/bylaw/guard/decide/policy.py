@@ -34,6 +34,7 @@ from bylaw.model.events import ToolCall
 from bylaw.model.rule import GuardPolicy, GuardRule, Rule, Scope
 from bylaw.rules import load_guard
 from bylaw.rules.conditions import plain_conditions
+from bylaw.rules.kinds import KINDS
 from bylaw.rules.messages import near_name
 from bylaw.rules.names import names_in
 from bylaw.rules.versions import qualified_id
@@ -42,8 +43,6 @@ RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
 MOST_SEEN = 4_096
 """names of tools, and chains of agents, that are remembered: a host may invent names without end"""
 _log = logging.getLogger("bylaw")
-_LIMITS = {"max_calls": "limit", "max_sum": "limit", "temporal": "at_most"}
-"""kind → the parameter that limits a count and has no influence on how it is counted"""
 
 
 class AttemptCounter(Struct, frozen=True):
@@ -76,7 +75,7 @@ class StateNames:
 
 def rule_name(rule: Rule) -> str:
     """Of a rule about calls."""
-    limit = _LIMITS.get(rule.kind)
+    limit = KINDS[rule.kind].count_limit if rule.kind in KINDS else None
     params = {name: value for name, value in rule.params.items() if name != limit}
     return short_digest([rule.kind, params, [clause_text(clause) for clause in rule.when], list(rule.agents)])
 

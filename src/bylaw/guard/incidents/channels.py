@@ -19,7 +19,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime
 from hashlib import sha256
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -90,15 +90,20 @@ class Notify(RecipientChannels, frozen=True, kw_only=True, forbid_unknown_fields
         return ReminderTimes(expiring_seconds=self.warn_before, escalate_seconds=after)
 
 
-def read_notify(path: str) -> Notify:
-    """The part `notify` of a service file. Raises OSError, and ValueError with what is wrong in it."""
+def read_yaml(path: str) -> Any:
+    """The content of a service file. Raises OSError, and ValueError with what is wrong in it."""
     import yaml
 
     with open(path, encoding="utf-8") as file:
         try:
-            content = yaml.safe_load(file)
-        except (yaml.YAMLError, UnicodeDecodeError) as problem:
+            return yaml.safe_load(file)
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as problem:
             raise ValueError(f"{path}: not YAML: {problem}") from None
+
+
+def read_notify(path: str) -> Notify:
+    """The part `notify` of a service file. Raises OSError, and ValueError with what is wrong in it."""
+    content = read_yaml(path)
     part = content.get("notify") if isinstance(content, dict) else None
     if part is None:
         raise ValueError(f"{path}: there is no `notify` in it")

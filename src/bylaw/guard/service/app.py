@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from bylaw.guard.guard import Guard
-from bylaw.guard.incidents.channels import Notify, add_webhooks
+from bylaw.guard.incidents.channels import Notify, add_webhooks, read_yaml
 from bylaw.guard.model import Options
 from bylaw.guard.service import sign_in
 from bylaw.guard.service.api.routes import api_routes
@@ -110,13 +110,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
 
 def read_service_file(path: str) -> ServiceFile:
     """Raises OSError, or ValueError with what is wrong in it."""
-    import yaml
-
-    with open(path, encoding="utf-8") as file:
-        try:
-            content = yaml.safe_load(file)
-        except yaml.YAMLError as problem:
-            raise ValueError(f"{path}: not YAML: {problem}") from None
+    content = read_yaml(path)
     try:
         return msgspec.convert({} if content is None else content, prepared(ServiceFile))
     except ValueError as problem:

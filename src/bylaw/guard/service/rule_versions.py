@@ -48,7 +48,7 @@ from bylaw.guard.stores.records import ActiveRules, RuleVersion, RuleVersionStat
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import GuardPolicy, GuardRule, GuardSet
 from bylaw.rules import dump_manifest, load_guard, parse_guard
-from bylaw.rules.files import UnusableFile, format_of, index_of, read_text_file
+from bylaw.rules.files import format_of, index_of, read_text_file
 from bylaw.rules.guard.manifest_documents import INDEX_KIND
 from bylaw.rules.guard.manifest_export import as_json_text, as_yaml_text
 from bylaw.rules.loader import parse_documents
@@ -117,10 +117,7 @@ def read_files(paths: Sequence[str], inputs: Mapping[str, str]) -> dict[str, str
     found: dict[str, str] = {}
     for path in paths:
         file = str(index_of(path))
-        try:
-            text = read_text_file(Path(file), file)
-        except UnusableFile as problem:
-            raise InputError([problem.diagnostic]) from None
+        text = read_text_file(Path(file), file)
         if INDEX_KIND in text:
             content = dump_manifest(load_guard(file, inputs=inputs), inputs=inputs)
             text = as_json_text(content) if format_of(file) == "json" else as_yaml_text(content, documents=True)

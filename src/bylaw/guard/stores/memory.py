@@ -11,6 +11,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice, takewhile
 from typing import TypeVar
 
@@ -67,6 +68,7 @@ class MemoryStore:
         self._closed = False
         self._tables = Tables()
         self._held_by_fork = False
+        self._is_snapshot = False
         self._is_torn = False
         """whether this process was forked while a thread of its parent was in a transaction"""
         forks.add(self)
@@ -135,6 +137,17 @@ class MemoryStore:
         self._check_open()
         return AuditHead(START, *self._tables.head)
 
+    @contextmanager
+    def snapshot(self) -> Iterator[MemoryStore]:
+        self._begin()
+        try:
+            tables = self._tables.copy()
+        finally:
+            self._end()
+        view = MemoryStore(busy_timeout=self._busy_timeout, clock=self._clock)
+        view._tables, view._is_snapshot = tables, True
+        yield view
+
     def prune(self, *, before: float) -> dict[str, int]:
         check_moment(before)
         with self.transaction("") as transaction:
@@ -165,6 +178,8 @@ class MemoryStore:
 
     def _begin(self) -> None:
         self._check_open()
+        if self._is_snapshot:
+            raise StoreUnavailable("a snapshot cannot be written to")
         if self._owner == threading.get_ident():
             raise RuntimeError("this thread is in a transaction already")
         if not self._lock.acquire(timeout=self._busy_timeout):

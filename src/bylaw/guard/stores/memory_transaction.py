@@ -104,6 +104,10 @@ class Tables(Struct):
     rules: dict[str, str] = field(default_factory=dict)
     followed: dict[tuple[type[FollowRecord], str], StoredFollowed] = field(default_factory=dict)
 
+    def copy(self) -> Tables:
+        """With the same records, which are replaced and never changed."""
+        return Tables(*(copy(getattr(self, name)) for name in self.__struct_fields__))
+
 
 def seq_of(row: StoredEvent | Link) -> int:
     return row.seq

@@ -159,6 +159,11 @@ class GuardStore(Protocol):
         """The number of the newest event that was ever stored."""
         ...
 
+    def snapshot(self) -> AbstractContextManager[GuardStore]:
+        """What is committed now, to read several tables that belong together while others write. It cannot be written
+        to. Writers do not wait for it, but a store may grow while it is open: keep it short."""
+        ...
+
     def rules(self) -> dict[str, str]:
         """The rules of every guard that has used the store, by their hash."""
         ...
@@ -188,9 +193,12 @@ def each_event(store: GuardStore, *, session: str | None = None) -> Iterator[Eve
 
 
 def audit_rows(store: GuardStore, *, page: int = PAGE) -> Iterator[AuditRow]:
-    """The audit chain, one page in memory at a time."""
+    """The audit chain, one page in memory at a time. Raises StoreUnavailable if `prune` deletes rows after the last one
+    that was read: then an anchor, which is the first row of a chain, comes later."""
     after = 0
     while rows := store.audit(after=after, limit=page):
+        if after and rows[0].is_anchor:
+            raise StoreUnavailable("audit rows were deleted by `prune` while they were read: try again")
         yield from rows
         after = rows[-1].seq
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.stores.chain import (
@@ -46,7 +47,7 @@ from bylaw.guard.stores.records import (
     ReviewStatus,
     check_moment,
 )
-from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
+from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability, unavailable
 from bylaw.guard.stores.sqlite_tables import from_column, read_digest, read_digests, select_digests, to_column
 from bylaw.guard.stores.sqlite_transaction import Known, SqliteTransaction
 
@@ -118,7 +119,7 @@ class SqliteStore:
         ]
 
     def digests(self, table: str, *, after: int = 0, limit: int = 1000) -> list[Digest]:
-        with self._connections.reading() as connection:
+        with self._reading() as connection:
             return read_digests(connection.execute, table, after=after, limit=limit)
 
     def last_event(self) -> int:
@@ -156,6 +157,18 @@ class SqliteStore:
         seq, hash = decode_head(rows[0][1]) if rows else (0, "")
         return AuditHead(str(rows[0][0]) if rows else "", seq, hash)
 
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteStore]:
+        """The log of the file cannot be shortened meanwhile."""
+        with self._connections.reading() as connection:
+            connection.execute("BEGIN")
+            try:
+                view = _Snapshot(self._connections.path, connection)
+                view.audit_head()  # the transaction begins with the first reading
+                yield view
+            finally:
+                connection.execute("ROLLBACK")
+
     def prune(self, *, before: float) -> dict[str, int]:
         check_moment(before)
         return Pruning(self.transaction, self._read, before=before, now=self._clock()).run()
@@ -163,9 +176,32 @@ class SqliteStore:
     def close(self) -> None:
         self._connections.close()
 
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._connections.reading()
+
     def _read(self, query: str, values: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
-        with self._connections.reading() as connection:
+        with self._reading() as connection:
             return connection.execute(query, values).fetchall()
+
+
+class _Snapshot(SqliteStore):
+    """What a connection reads in the middle of a transaction."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+        self._path, self._connection = path, connection
+
+    def transaction(self, session: str) -> SqliteTransaction:
+        raise unavailable(self._path, "is read as a snapshot, which cannot be written to")
+
+    def prune(self, *, before: float) -> dict[str, int]:
+        self.transaction("")
+        return {}
+
+    def close(self) -> None:
+        """The end of the block does it."""
+
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return nullcontext(self._connection)
 
 
 def _column(text: str | None) -> str | bytes | None:

@@ -12,6 +12,8 @@ and, where it needs them,
     SYNONYMS             other words that people use for the kind, separated by blanks
     complete(values, node, context)    checks all parameters together; reports what does not fit and then returns None
     TOGETHER             what `complete` checks, in JSON Schema
+    COUNT_LIMIT          the parameter that limits a count, if it has no influence on how is counted: a guard then keeps
+                         its count when the limit is changed
     DEFINITIONS          further definitions that the JSON Schemas of its parameters refer to
 
 A module is imported when a rule uses the kind: a rule file with two kinds does not pay for the others.
@@ -43,6 +45,7 @@ class Kind(Struct, frozen=True):
     together: Mapping[str, Any] = {}
     definitions: Mapping[str, Any] = {}
     synonyms: tuple[str, ...] = ()
+    count_limit: str | None = None
 
     @property
     def summary(self) -> str:
@@ -100,4 +103,5 @@ def _load(name: str) -> Kind:
         getattr(module, "TOGETHER", {}),
         getattr(module, "DEFINITIONS", {}),
         tuple(getattr(module, "SYNONYMS", "").split()),
+        getattr(module, "COUNT_LIMIT", None),
     )

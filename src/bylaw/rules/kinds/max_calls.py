@@ -19,6 +19,8 @@ PARAMS = (
     WHERE_PARAM,
 )
 
+COUNT_LIMIT = "limit"
+
 SYNONYMS = "at_most_calls call_limit max_tool_calls"
 
 EXAMPLE = """\

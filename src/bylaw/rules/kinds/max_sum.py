@@ -32,6 +32,8 @@ PARAMS = (
     WHERE_PARAM,
 )
 
+COUNT_LIMIT = "limit"
+
 SYNONYMS = "sum_limit max_total max_amount"
 
 EXAMPLE = """\

@@ -80,6 +80,8 @@ TOGETHER = forms_schema()
 
 DEFINITIONS = {"event": event_schema()}
 
+COUNT_LIMIT = "at_most"
+
 SYNONYMS = "formula ltl ltl_formula mtl precedence response temporal_logic within"
 
 EXAMPLE = """\
