@@ -93,8 +93,48 @@ def test_a_violation_exits_1(run: Run) -> None:
 def test_no_violation_lists_what_is_undecided(run: Run) -> None:
     code, out, _ = run(*BASIC, "talked.json")
     assert code == 0
-    assert out.startswith("✓ NO VIOLATION FOUND: 1 rule undecided")
+    assert out.startswith("✓ NO VIOLATION FOUND: 1 of 2 rules undecided")
     assert "? be-kind  undecided" in out
+
+
+def _sessions(*said: str, cut: bool = False) -> str:
+    """Chats, one a line; of the last, half is lost if `cut`."""
+    chats = [[{"role": "user", "content": "hi"}, {"role": "assistant", "content": text}] for text in said]
+    lines = [json.dumps({"id": f"s{i}", "messages": chat}) for i, chat in enumerate(chats)]
+    return "\n".join([*lines[:-1], lines[-1][:20]] if cut else lines)
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_the_headline_says_in_how_many_sessions_a_rule_is_undecided(run: Run, folder: Path) -> None:
+    (folder / "cut.jsonl").write_text(_sessions("a", "b", "c", cut=True))
+    code, out, _ = run(*BASIC, "cut.jsonl")
+    shown = " ".join(out.split())
+    assert code == 0
+    why = "1 of 2 rules decided in no session; 1 of 2 rules undecided in 1 of 2 sessions"
+    assert shown.startswith(f"✓ NO VIOLATION FOUND: {why} (prompt.md: 2 rules, 1 trace, 2 sessions)")
+    assert "Never call drop_table. in 1 of 2 sessions: the recording stopped early" in shown
+    assert "rules by worst session: 0 violated · 0 satisfied · 0 not triggered · 2 undecided" in shown
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_the_headline_says_in_how_many_sessions_a_rule_is_broken(run: Run) -> None:
+    code, out, _ = run(*BASIC, "dropped.json", "talked.json")
+    assert (code, out.startswith("✗ VIOLATED: 1 of 2 rules broken, in 1 of 2 sessions\n  (prompt.md: ")) == (1, True)
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_an_empty_trace_beside_one_that_was_checked_is_counted(run: Run, folder: Path) -> None:
+    (folder / "empty.json").write_text(json.dumps(EVENTS[:1]))
+    code, out, _ = run(*BASIC, "talked.json", "empty.json")
+    assert (code, "NOTHING CHECKED in 1 of 2 traces: no turn of the agent in `empty.json`" in out) == (3, True)
+    code, out, _ = run(*BASIC, "--allow-vacuous", "talked.json", "empty.json")
+    assert (code, "NO VIOLATION FOUND: nothing checked in 1 of 2 traces; 1 of 2 rules" in out) == (0, True)
+
+
+def test_nothing_checked_for_several_reasons(run: Run, stated: Callable[..., None]) -> None:
+    stated(be_kind(), look_up_first())
+    code, out, _ = run(*BASIC, "dropped.json")
+    assert (code, "NOTHING CHECKED: 1 of 2 rules not triggered, 1 undecided" in out) == (3, True)
 
 
 def test_no_decided_rule_exits_3(run: Run, stated: Callable[..., None]) -> None:
@@ -389,8 +429,10 @@ def test_counts_name_their_unit_and_agree(run: Run, folder: Path) -> None:
     (folder / "drop.md").write_text("Never call drop_table. Never call purge_cache.")
     code, out, _ = run("--prompt", "drop.md", "many.jsonl")
     assert code == 1
-    assert out.startswith("✗ VIOLATED: 1 of 2 rules broken  (drop.md: 2 rules, 1 trace, 12 sessions)")
-    assert "rules: 1 violated · 1 satisfied · 0 not triggered · 0 undecided" in out
+    assert out.startswith(
+        "✗ VIOLATED: 1 of 2 rules broken, in 12 of 12 sessions\n  (drop.md: 2 rules, 1 trace, 12 sess"
+    )
+    assert "rules by worst session: 1 violated · 1 satisfied · 0 not triggered · 0 undecided" in out
     assert "… and 7 more violations" in out
     assert "… and 2 more sessions" in out
     _, out, _ = run("--prompt", "drop.md", "many.jsonl", "--format", "markdown")

@@ -36,6 +36,8 @@ _SEVERITY_ORDER = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 def _headline(report: ComplyReport) -> str:
     """The verdict in one line, by the exit code."""
     broken = f"{len(_list_violated(report))} of {count(len(_rules(report)), 'rule')} broken"
+    if len(report.results) > 1:
+        broken += f", in {_of_sessions(sum(result.detected for result in report.results), report)}"
     if report.exit_code == 2:
         return f"BAD INPUT: {count(len({one.file for one in report.unread}), 'file')} could not be read; {broken}"
     if report.exit_code == 1:
@@ -43,9 +45,38 @@ def _headline(report: ComplyReport) -> str:
     if report.exit_code == 4:
         return "OUT OF REACH: the judge did not answer"
     if report.exit_code == 3:
-        return f"NOTHING CHECKED: {_why_nothing(report)}"
-    open_rules = {rule.rule_id for result in report.results for rule in result.in_state(State.UNDECIDED)}
-    return "NO VIOLATION FOUND" + (f": {count(len(open_rules), 'rule')} undecided" if open_rules else "")
+        partly = f" in {_count_empty(report)}" if _is_checked_elsewhere(report) else ""
+        return f"NOTHING CHECKED{partly}: {_why_nothing(report)}"
+    gaps = [f"nothing checked in {_count_empty(report)}"] if report.empty else []
+    gaps += _count_undecided(report)
+    return "NO VIOLATION FOUND" + (f": {'; '.join(gaps)}" if gaps else "")
+
+
+def _count_undecided(report: ComplyReport) -> Iterator[str]:
+    """Of several sessions, it is also said in how many of them: each rule counts the sessions that leave it open."""
+    rules = _rules(report)
+    states = {id: Counter(rule.state for rule in some) for id, some in rules.items()}
+    found = [counts for counts in states.values() if counts[State.UNDECIDED]]
+    never = [counts for counts in found if not counts[State.SATISFIED]]
+    partly = [counts[State.UNDECIDED] for counts in found if counts[State.SATISFIED]]
+    of = f"of {count(len(rules), 'rule')}"
+    if never:
+        yield f"{len(never):,} {of} {'undecided' if len(report.results) == 1 else 'decided in no session'}"
+    if partly:
+        most = "up to " if len(set(partly)) > 1 else ""
+        yield f"{len(partly):,} {of} undecided in {most}{_of_sessions(max(partly), report)}"
+
+
+def _of_sessions(number: int, report: ComplyReport) -> str:
+    return f"{number:,} of {count(len(report.results), 'session')}"
+
+
+def _count_empty(report: ComplyReport) -> str:
+    return f"{len(report.empty):,} of {count(report.traces, 'trace')}"
+
+
+def _is_checked_elsewhere(report: ComplyReport) -> bool:
+    return bool(report.empty) and not all(result.nothing_checked for result in report.results)
 
 
 def _why_nothing(report: ComplyReport) -> str:
@@ -54,10 +85,13 @@ def _why_nothing(report: ComplyReport) -> str:
     if len(report.empty) == report.traces:
         return "no turn of the agent in any trace"
     if report.empty:
-        more = f" and {len(report.empty) - 1:,} more" if len(report.empty) > 1 else ""
+        more = f" and {count(len(report.empty) - 1, 'more trace')}" if len(report.empty) > 1 else ""
         return f"no turn of the agent in `{report.empty[0]}`{more}"
-    states = {rule.state for result in report.results for rule in result.extracted_rules}
-    return "no rule was triggered" if states == {State.NOT_TRIGGERED} else "no rule could be decided"
+    states = _worst_states(report)
+    idle, undecided = states[State.NOT_TRIGGERED], states[State.UNDECIDED]
+    if idle and undecided:
+        return f"{idle:,} of {count(idle + undecided, 'rule')} not triggered, {undecided:,} undecided"
+    return "no rule was triggered" if idle else "no rule could be decided"
 
 
 def _rules(report: ComplyReport) -> dict[str, list[BehavioralRule]]:
@@ -76,11 +110,13 @@ def _size(report: ComplyReport) -> str:
 
 def _rule_counts(report: ComplyReport) -> str:
     """The number of rules in each state. Of several sessions, the worst state counts."""
-    rules = _rules(report).values()
-    worst = Counter(min((rule.state for rule in some), key=_STATES.index) for some in rules)
-    share = coverage_of([rule for some in rules for rule in some])
-    unit = " of rules × sessions" if len(report.results) > 1 else ""
-    return f"rules: {_list_states(worst)} · coverage {share:.0%}{unit}"
+    share = coverage_of([rule for some in _rules(report).values() for rule in some])
+    title, unit = ("rules by worst session", " of rules × sessions") if len(report.results) > 1 else ("rules", "")
+    return f"{title}: {_list_states(_worst_states(report))} · coverage {share:.0%}{unit}"
+
+
+def _worst_states(report: ComplyReport) -> Counter[State]:
+    return Counter(min((rule.state for rule in some), key=_STATES.index) for some in _rules(report).values())
 
 
 def _session_counts(result: ComplianceResult) -> str:
@@ -98,14 +134,16 @@ def _list_violated(report: ComplyReport) -> list[BehavioralRule]:
     return sorted(broken.values(), key=lambda rule: (_SEVERITY_ORDER[rule.severity], rule.start))
 
 
-def _undecided(report: ComplyReport) -> Iterator[tuple[BehavioralRule, list[str]]]:
-    """Rules that are undecided for some trace, with the reasons."""
-    found: dict[str, tuple[BehavioralRule, dict[str, None]]] = {}
+def _undecided(report: ComplyReport) -> Iterator[tuple[BehavioralRule, str, list[str]]]:
+    """Rules that are undecided in some session; in how many, unless in all of them; and the reasons."""
+    found: dict[str, list[BehavioralRule]] = {}
     for result in report.results:
         for rule in result.in_state(State.UNDECIDED):
-            found.setdefault(rule.rule_id, (rule, {}))[1][rule.reason or ""] = None
-    for rule, reasons in found.values():
-        yield rule, [reason for reason in reasons if reason]
+            found.setdefault(rule.rule_id, []).append(rule)
+    for rules in found.values():
+        reasons = [reason for reason in dict.fromkeys(rule.reason for rule in rules) if reason]
+        everywhere = len(rules) == len(report.results)
+        yield rules[0], "" if everywhere or not reasons else f"in {_of_sessions(len(rules), report)}: ", reasons
 
 
 def _remarks(report: ComplyReport) -> Iterator[str]:
@@ -191,10 +229,13 @@ def _terminal_lines(report: ComplyReport) -> Iterator[str]:
         if len(found) > SHOWN:
             yield f"    … and {count(len(found) - SHOWN, 'more violation')} (`--format json` has every one)"
         yield ""
-    for rule, reasons in _undecided(report):
+    for rule, where, reasons in _undecided(report):
         yield from _terminal_rule(report, rule, "?", "yellow", "undecided")
-        for reason in reasons[:SHOWN]:
-            yield from wrap(reason, indent="    ")
+        shown = [where.rstrip(), *reasons[:SHOWN]] if len(reasons) > 1 else [where + reason for reason in reasons]
+        for line in filter(None, shown):
+            yield from wrap(line, indent="    ")
+        if len(reasons) > SHOWN:
+            yield f"    … and {count(len(reasons) - SHOWN, 'more reason')}"
         yield ""
     yield from wrap(_rule_counts(report), hanging="  ")
     for result in report.results[: SHOWN * 2] if len(report.results) > 1 else ():
@@ -268,8 +309,8 @@ def _markdown_lines(report: ComplyReport) -> Iterator[str]:
             yield f"- … and {count(len(found) - SHOWN, 'more violation')}"
         yield ""
     undecided = [
-        f"- **{escape_markdown(rule.rule_id)}**: {escape_markdown('; '.join(why[:SHOWN]))}"
-        for rule, why in _undecided(report)
+        f"- **{escape_markdown(rule.rule_id)}**: {escape_markdown(where + '; '.join(why[:SHOWN]))}"
+        for rule, where, why in _undecided(report)
     ]
     if undecided:
         yield from ("**Undecided**", "", *undecided, "")
