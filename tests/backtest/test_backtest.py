@@ -11,7 +11,7 @@ import bylaw
 from bylaw.errors import InputError
 from bylaw.guard.backtest.backtest import Backtest, OpenSessions
 from bylaw.guard.backtest.replay import Replay, trial_guard
-from bylaw.guard.backtest.report import BacktestReport
+from bylaw.guard.backtest.report import BacktestReport, headline
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import MemoryStore
 from bylaw.model.events import Event, Origin, ToolCall, Trace
@@ -163,6 +163,21 @@ def test_nothing_judged_is_not_a_pass() -> None:
     assert run([LARGE]).exit_code == 3
     assert run([LARGE], Session("1").call("other")).exit_code == 3
     assert run([LARGE], Session("1").call("refund", {"amount": 1})).exit_code == 0
+
+
+def test_the_headline_counts_what_the_report_shows() -> None:
+    paused, small = Session("1").call("refund", {"amount": 900}), Session("2").call("refund", {"amount": 1})
+    never = {"id": "never", "when": {"tool_name_in": ["refund"]}, "then": "block"}
+    assert headline(run([LARGE], paused, small)) == "1 of 2 calls stopped or paused"
+    assert headline(run([LARGE], paused, small, fail_on="blocks")) == "FAILED: 1 of 2 calls stopped or paused"
+    assert headline(run([never], paused, small)) == "2 of 2 calls stopped"
+    flipped = run([never], paused, small, against=[LARGE], fail_on="flips")
+    assert headline(flipped) == "FAILED: 2 of 2 decisions flipped"
+    empty = [trace(Session(name).user("hello")) for name in "34"]
+    partly = bylaw.backtest([LARGE], [trace(paused), *empty])
+    assert headline(partly).startswith("NOTHING JUDGED in 2 of 3 traces: no turn in ")
+    assert headline(partly).endswith(" and 1 more trace")
+    assert headline(run([LARGE], Session("1").call("other"))) == "NOTHING JUDGED: no rule applies to any call"
 
 
 def test_a_trace_without_a_turn_among_others_is_not_a_pass() -> None:

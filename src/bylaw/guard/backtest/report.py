@@ -319,16 +319,23 @@ def headline(report: BacktestReport) -> str:
     """States the same as the exit code."""
     if report.exit_code == 1:
         if report.fail_on == "flips":
-            return f"FAILED: {count(report.flipped, 'decision')} flipped"
-        return f"FAILED: {count(report.stops, 'call')} stopped"
+            return f"FAILED: {report.flipped:,} of {count(report.calls, 'decision')} flipped"
+        return f"FAILED: {_stops(report)}"
     if report.exit_code == 3:
-        return f"NOTHING JUDGED: {_why_nothing(report)}"
-    return f"{report.stops:,} of {count(report.calls, 'call')} stopped"
+        partly = f" in {len(report.empty):,} of {count(len(report.traces), 'trace')}" if report.judged else ""
+        return f"NOTHING JUDGED{partly}: {_why_nothing(report)}"
+    return _stops(report)
+
+
+def _stops(report: BacktestReport) -> str:
+    paused = " or paused" if report.actions[Action.PAUSE.value] else ""
+    return f"{report.stops:,} of {count(report.calls, 'call')} stopped{paused}"
 
 
 def _why_nothing(report: BacktestReport) -> str:
     if report.empty:
-        return f"no turn in `{report.empty[0]}`" + (f" and {len(report.empty) - 1:,} more" if report.empty[1:] else "")
+        more = f" and {count(len(report.empty) - 1, 'more trace')}" if report.empty[1:] else ""
+        return f"no turn in `{report.empty[0]}`{more}"
     return "no rule applies to any call" if report.calls else "no call was recorded"
 
 
@@ -366,7 +373,7 @@ def _rule_counts(tally: RuleTally) -> str:
     if tally.lacking:
         parts.append(f"{tally.lacking:,} not judged")
     if tally.afterwards:
-        parts.append(f"broken {tally.afterwards:,} times when no call could be stopped")
+        parts.append(f"broken {count(tally.afterwards, 'time')} when no call could be stopped")
     return " · ".join(parts)
 
 
@@ -383,9 +390,10 @@ def _describe_place(example: Example) -> str:
 
 def _remarks(report: BacktestReport) -> Iterator[str]:
     if report.after_a_stop:
+        judged = "it is judged" if report.after_a_stop == 1 else "they are judged"
         yield (
-            f"{count(report.after_a_stop, 'call')} came after one that would have been stopped; they are judged as "
-            "recorded, although the agent might have done something else"
+            f"{count(report.after_a_stop, 'call')} came after one that would have been stopped; {judged} as recorded, "
+            "although the agent might have done something else"
         )
     if report.resumed:
         yield f"{count(report.resumed, 'session')} or more continued after a long pause and were judged in two parts"
