@@ -10,9 +10,9 @@ from typing import TextIO
 
 import click
 
-from bylaw.errors import ExitCode
+from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import LazyCommand, LazyGroup, colour_option
-from bylaw.report.output import colour_from_environment
+from bylaw.report.output import colour_from_environment, print_line
 
 COMMANDS = {
     "check": LazyCommand("bylaw.check.command:command", "check recorded traces against rules"),
@@ -111,6 +111,11 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as problem:
         _show_problem(problem)
         code = ExitCode.BAD_INPUT
+    except InputError as problem:  # of a command that writes no report
+        from bylaw.report.diagnostics import print_diagnostics
+
+        print_diagnostics(problem.diagnostics)
+        code = ExitCode.BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = ExitCode.INTERRUPTED
@@ -147,10 +152,11 @@ def _failing_output() -> TextIO:
 
 
 def _show_problem(problem: click.ClickException) -> None:
-    """Print it as click does, wrapped."""
+    """Print it as click does, wrapped; click indents choices by a tab."""
     from bylaw.report.text import wrap
 
-    lines = [line for part in f"Error: {problem.format_message()}".split("\n") for line in wrap(part, hanging="  ")]
+    parts = f"Error: {problem.format_message()}".expandtabs(2).split("\n")
+    lines = [line for part in parts for line in wrap(part, hanging="  ")]
     problem.format_message = lambda: "\n".join(lines).removeprefix("Error: ")  # type: ignore[method-assign]
     problem.show()
 
@@ -162,4 +168,4 @@ def _discard_output() -> None:
 
 def _print_error(message: str) -> None:
     with contextlib.suppress(OSError, AttributeError, ValueError):  # stderr may be closed too
-        click.echo(message, err=True)
+        print_line(message, err=True)

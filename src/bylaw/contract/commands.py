@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import FileName, LazyCommand, LazyGroup, output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Renderers, Target, refuse_inputs, write_reports
+from bylaw.report.output import Renderers, Target, print_line, refuse_inputs, write_reports
 from bylaw.report.text import count
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ def score(**flags: Any) -> ExitCode:
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, ())
     print_warnings(report.warnings)
-    click.echo(headline(report), err=True)
+    print_line(headline(report), err=True)
     for reason in why_unjudged(report):
-        click.echo(f"error: {reason}", err=True)
+        print_line(f"error: {reason}", err=True)
     click.echo(f"{report.score:.2f}")
     return ExitCode(report.exit_code)
 
@@ -184,7 +184,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
         return report_bad_input("contract", problem.diagnostics, targets)
     print_diagnostics(file.diagnostics)
     if unchecked is not None:
-        click.echo(f"warning: {unchecked}", err=True)
+        print_line(f"warning: {unchecked}", err=True)
     write_reports(VALIDATION_RENDERERS, targets, file, count_parts(contract))
     return ExitCode.OK
 
@@ -193,7 +193,7 @@ def print_warnings(warnings: Sequence[str], targets: Sequence[Target] = ()) -> N
     """Print the warnings of a report to stderr, unless the terminal shows the report itself."""
     if Target("terminal") not in targets:
         for warning in warnings:
-            click.echo(f"warning: {warning}", err=True)
+            print_line(f"warning: {warning}", err=True)
 
 
 def run_file(
@@ -312,21 +312,19 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     from bylaw.contract.flakestorm import import_flakestorm
     from bylaw.contract.import_parts import read_data
     from bylaw.files.atomic import write_atomic
-    from bylaw.rules.files import UnusableFile
     from bylaw.rules.guard.manifest_export import as_yaml_text
 
     refuse_inputs([output], [file])
-    try:
-        root = read_data(Path(file), file)
-    except UnusableFile as problem:
-        return report_bad_input("contract", (problem.diagnostic,), ())
+    root = read_data(Path(file), file)
     if not isinstance(root, dict):
         raise click.UsageError(f"`{file}` is not a file of Flakestorm: it is no mapping")
     if output != "-" and not force and Path(output).exists():
         raise click.UsageError(f"`{output}` exists; name another file with --output, or write over it with --force")
     imported = import_flakestorm(root, Path(file).absolute().parent)
+    notes = [f"note: {note}" for note in imported.notes]
     if not imported.file:
-        click.echo("\n".join(f"note: {note}" for note in imported.notes), err=True)
+        for note in notes:
+            print_line(note, err=True)
         raise click.UsageError(f"`{file}` holds nothing that a contract is made of")
     text = as_yaml_text(imported.file)
     if output == "-":
@@ -334,12 +332,12 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     else:
         write_atomic(output, text.encode())
     made = parse_contract(text, file=output, base=Path(output).absolute().parent, environ=_AnyVariable())
-    notes = [f"note: {note}" for note in imported.notes]
     contract = imported.file.get("contract", {})
     parts = f"{count(len(contract.get('invariants', ())), 'invariant')}, "
     parts += f"{count(len(imported.file.get('chaos_matrix', ())), 'scenario')}, "
     parts += count(len(imported.file.get("golden_prompts", ())), "golden prompt")
-    click.echo("\n".join([f"{output}: {parts}", *notes]), err=output == "-")
+    for line in (f"{output}: {parts}", *notes):
+        print_line(line, err=output == "-")
     if "contract" in imported.file:
         print_diagnostics(made.diagnostics)
     return ExitCode.OK if made.ok else ExitCode.BAD_INPUT

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 
@@ -16,14 +17,14 @@ import click
 from bylaw.errors import ExitCode
 from bylaw.report.command_line import input_option, output_options, version_option
 from bylaw.report.diagnostics import print_diagnostics
-from bylaw.report.output import Renderers, Target, write_reports
+from bylaw.report.output import Renderers, Target, emit, open_target, write_reports
 from bylaw.report.text import terminal_width, wrap
 
 _FILES = resources.files("bylaw.lint")
 RENDERERS = Renderers(
     terminal="bylaw.lint.report:render_text",
     json="bylaw.lint.report:render_json",
-    markdown="bylaw.lint.report:render_text",
+    markdown="bylaw.lint.report:render_markdown",
 )
 
 
@@ -40,11 +41,16 @@ def lint(
     Rules that contradict each other, can never be kept or are never triggered are found where the kind of rule allows
     it. The report names the rules that could not be analysed.
     """
-    from bylaw.lint.report import lint_report
+    from bylaw.lint.report import lint_report, render_text
 
     report = lint_report(files, inputs=inputs, version=version)
     print_diagnostics(report.diagnostics)
-    write_reports(RENDERERS, targets, report)
+    for target in targets:
+        if target.format == "terminal" and target.file is not None:
+            with open_target(target) as out:
+                emit(render_text(report, with_diagnostics=True), out)
+        else:
+            write_reports(RENDERERS, [target], report)
     return report.exit_code
 
 
@@ -99,14 +105,16 @@ def explain(topic: str | None) -> ExitCode:
 
 
 _LIST_ITEM = re.compile(r"\s*(?:[-*]|\d+\.) +")
-_STANDS_ALONE = re.compile(r"\s*$|#|\|| {4}")
-"""a blank line, a heading, a row of a table, code"""
+_STANDS_ALONE = re.compile(r"\s*$|#| {4}")
+"""a blank line, a heading, code"""
+_BETWEEN_CELLS = re.compile(r"(?<!\\)\|")
 
 
 def wrap_page(page: str, columns: int) -> str:
-    """A page in Markdown with its prose wrapped; headings, tables and code are left as they are."""
+    """A page in Markdown with its prose wrapped and its tables as lists; headings and code are left as they are."""
     lines: list[str] = []
     paragraph: list[str] = []
+    table: list[str] = []
     in_code = False
 
     def flush() -> None:
@@ -115,7 +123,9 @@ def wrap_page(page: str, columns: int) -> str:
             mark = item[0] if item else ""
             text = " ".join(line.strip() for line in [paragraph[0][len(mark) :], *paragraph[1:]])
             lines.extend(wrap(text, indent=mark, hanging=" " * len(mark), columns=columns))
-            paragraph.clear()
+        lines.extend(_table_lines(table, columns))
+        paragraph.clear()
+        table.clear()
 
     for line in page.split("\n"):
         is_fence = line.lstrip().startswith("```")
@@ -125,11 +135,26 @@ def wrap_page(page: str, columns: int) -> str:
             lines.append(line)
             in_code ^= is_fence
             continue
-        if _LIST_ITEM.match(line):
+        is_row = line.startswith("|")
+        if _LIST_ITEM.match(line) or is_row != bool(table):
             flush()
-        paragraph.append(line)
+        (table if is_row else paragraph).append(line)
     flush()
     return "\n".join(lines)
+
+
+def _table_lines(table: Sequence[str], columns: int) -> Iterator[str]:
+    """The rows of a table, each as its first cell and, in a column beside it, what the others say."""
+    rows = [[cell.strip().replace("\\|", "|") for cell in _BETWEEN_CELLS.split(row)[1:-1]] for row in table]
+    rows = [row for row in rows if any(cell.strip("-:") for cell in row)]  # but for the line below the head
+    widest = max((len(name) for name, *_ in rows if len(name) <= columns * 3 // 8), default=0)
+    hanging = " " * (widest + 4)
+    for name, *cells in rows:
+        text, lead = "; ".join(filter(None, cells)), f"  {name.ljust(widest)}  "
+        if len(name) > widest:
+            yield from wrap(name, indent="  ", hanging="    ", columns=columns)
+            lead = hanging
+        yield from wrap(text, indent=lead, hanging=hanging, columns=columns)
 
 
 @click.command(name="schema")

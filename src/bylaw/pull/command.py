@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.report.output import unknown_choice
-from bylaw.report.text import count, printable
+from bylaw.report.output import print_line, unknown_choice
+from bylaw.report.text import count
 
 if TYPE_CHECKING:
     from bylaw.pull.client import Source
@@ -150,4 +150,4 @@ def _unique(traces: Iterable[str]) -> Iterator[str]:
 
 
 def _print(line: str) -> None:
-    click.echo(printable(line), err=True)
+    print_line(line, err=True)

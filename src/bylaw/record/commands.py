@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bylaw.errors import BylawError, ExitCode
-from bylaw.report.text import count, printable, wrap
+from bylaw.report.output import print_line
+from bylaw.report.text import count, wrap
 
 if TYPE_CHECKING:
     from bylaw.record.child import CommandResult
@@ -110,7 +111,7 @@ def _refuse(message: str) -> ExitCode:
 
 
 def _print(line: str) -> None:
-    click.echo(printable(line), err=True)
+    print_line(line, err=True)
 
 
 def _print_wrapped(text: str) -> None:

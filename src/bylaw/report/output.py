@@ -212,6 +212,18 @@ def note_lines(notes: Iterable[str]) -> Iterator[str]:
         yield from (click.style(line, dim=True) for line in wrap(f"note: {note}", hanging="  "))
 
 
+def print_line(text: str, *, err: bool = False, is_json: bool = False) -> None:
+    """Print a message or a row of a list: wrapped on a terminal, one line elsewhere, where programs may search it.
+
+    JSON is one line on a terminal too.
+    """
+    if not is_json and (sys.stderr if err else sys.stdout).isatty():
+        leading = " " * (len(text) - len(text.lstrip(" ")))
+        click.echo("\n".join(wrap(text, hanging=f"{leading}  ")), err=err)
+    else:
+        click.echo(printable(text), err=err)
+
+
 def emit(text: str, out: TextIO) -> None:
     """Write text with its colours where they are wanted, and without them elsewhere."""
     click.echo(text, file=out, nl=False, color=wants_colour(out))

@@ -112,19 +112,34 @@ def test_the_comments_of_proposed_rules_fit_80_columns() -> None:
     assert _too_long("\n".join(comments)) == []
 
 
-def test_every_page_of_explain_fits_80_columns_but_for_code_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_page_of_explain_fits_80_columns_but_for_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     for topic in [*codes(), *KINDS]:
         shown = CliRunner().invoke(cli, ["explain", topic]).output
         page = KINDS[topic].page() if topic in KINDS else read_page(topic)
         assert page is not None
-        assert shown.split() == page.split(), topic
+        lines = [line.strip("|-").replace("|", " ") if line.startswith("|") else line for line in page.splitlines()]
+        assert _words(shown) == _words("\n".join(lines)), topic
         prose = re.sub(r"^```.*?^```", "", shown, flags=re.MULTILINE | re.DOTALL)
-        assert _too_long("\n".join(line for line in prose.splitlines() if not line.startswith("|"))) == [], topic
+        assert _too_long(prose) == [], topic
 
 
-def test_a_page_is_wrapped_around_its_code_lists_and_tables() -> None:
-    code = "```yaml\nx: a very long line\n\n- y\n```\n\n| a | b | c d e f |"
+def _words(text: str) -> list[str]:
+    """The words; `required; ` in a list is a cell of its own in a table."""
+    return [word.removesuffix(";") for word in text.split()]
+
+
+def test_a_table_of_a_page_becomes_a_list() -> None:
+    rows = ["| name | | is |", "|:---|---|---|", "| `a` | required | one two three |", "| `b` or `c` | | x \\| y |"]
+    shown = ["  name        is", "  `a`         required; one two", "              three", "  `b` or `c`  x | y"]
+    page = "\n".join(["one", "", *rows, "", "two"])
+    assert wrap_page(page, 32).splitlines() == ["one", "", *shown, "", "two"]
+    narrow = ["  name  is", "  `a`   required;", "        one two", "        three", "  `b` or `c`", "        x | y"]
+    assert wrap_page(page, 16).splitlines() == ["one", "", *narrow, "", "two"]
+
+
+def test_a_page_is_wrapped_around_its_code_and_lists() -> None:
+    code = "```yaml\nx: a very long line\n\n- y\n```"
     page = f"# a\n\none two\nthree\n- four five\n  six\n- seven\n\n{code}"
     assert wrap_page(page, 15) == f"# a\n\none two three\n- four five six\n- seven\n\n{code}"
     assert wrap_page(page, 9) == f"# a\n\none two\nthree\n- four\n  five\n  six\n- seven\n\n{code}"

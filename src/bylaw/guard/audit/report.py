@@ -14,7 +14,8 @@ from msgspec import Struct, field
 from bylaw.guard.stores.chain import ChainFault
 from bylaw.guard.stores.ports import GuardStore, audit_rows
 from bylaw.guard.stores.records import AuditHead, AuditRow
-from bylaw.report.text import printable
+from bylaw.report.output import note_lines
+from bylaw.report.text import printable, wrap
 
 MOST_FINDINGS = 1_000
 """findings in a report; the others are counted"""
@@ -123,27 +124,29 @@ def headline(report: AuditReport) -> str:
 
 def _lines(report: AuditReport) -> Iterator[str]:
     code = report.exit_code
-    yield click.style(f"{_MARKS[code]} {headline(report)}", fg=_COLOURS[code], bold=True)
-    yield f"rows: {report.rows:,}, decisions: {report.decisions:,}, recomputed: {report.recomputed:,}"
+    title = wrap(f"{_MARKS[code]} {headline(report)}", hanging="  ")
+    yield from (click.style(line, fg=_COLOURS[code], bold=True) for line in title)
+    yield from wrap(f"rows: {report.rows:,}, decisions: {report.decisions:,}, recomputed: {report.recomputed:,}")
     for finding in report.findings:
         where = f"row {finding.seq}" if finding.seq else "no row"
-        where += f", session {printable(finding.session)}" if finding.session else ""
-        yield f"{click.style(finding.kind, fg='red', bold=True)}  {where}: {printable(finding.message)}"
-        if finding.expected is not None:
-            yield f"    expected: {_shorten_text(finding.expected, _LONGEST_VALUE)}"
-        if finding.found is not None:
-            yield f"    found:    {_shorten_text(finding.found, _LONGEST_VALUE)}"
+        where += f", session {finding.session}" if finding.session else ""
+        kind, *rest = wrap(f"{finding.kind}  {where}: {finding.message}", hanging="  ")
+        yield click.style(finding.kind, fg="red", bold=True) + kind.removeprefix(finding.kind)
+        yield from rest
+        for name, value in (("expected: ", finding.expected), ("found:    ", finding.found)):
+            if value is not None:
+                yield from wrap(_shorten_text(value, _LONGEST_VALUE), indent=f"    {name}", hanging=" " * 14)
     if report.more:
         yield f"and {report.more:,} more"
     if report.unrecomputed:
         yield click.style(f"not recomputed: {report.left_out:,}", bold=True)
     for reason, left in sorted(report.unrecomputed.items(), key=lambda item: -item[1].rows):
         seqs = ", ".join(map(str, left.seqs)) + (", …" if left.rows > len(left.seqs) else "")
-        yield f"    {left.rows:,}: {printable(reason)} (row {seqs})"
+        yield from wrap(f"{left.rows:,}: {reason} (row {seqs})", indent="    ", hanging="      ")
     yield f"head: {report.head}"
     if not report.known:
         note = "no known head was passed, so a file that was replaced as a whole would not be noticed (`--head`)"
-        yield click.style(f"note: {note}", dim=True)
+        yield from note_lines([note])
 
 
 def _shorten_text(text: str, longest: int) -> str:

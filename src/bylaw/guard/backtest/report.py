@@ -216,7 +216,7 @@ def render_terminal(report: BacktestReport) -> str:
 def _terminal_lines(report: BacktestReport) -> Iterator[str]:
     exit_code = report.exit_code
     yield from title_lines(f"{_MARKS[exit_code]} {headline(report)}", f"({_size(report)})", fg=_COLOURS[exit_code])
-    yield from (click.style(line, bold=True) for line in wrap(_coverage(report)))
+    yield from (click.style(line, bold=True) for line in wrap(_coverage(report), hanging="  "))
     for line in _missing_lines(report):
         yield from wrap(line, indent="    ")
     yield ""

@@ -18,7 +18,7 @@ from bylaw.guard.commands.options import INPUT, STORE, VERSION, open_store, read
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Target, emit, file_target, open_target, refuse_inputs, write_reports
+from bylaw.report.output import Target, emit, file_target, open_target, print_line, refuse_inputs, write_reports
 from bylaw.report.progress import watch_traces
 
 if TYPE_CHECKING:
@@ -199,22 +199,20 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
     """
     from bylaw.guard.backtest.backtest import shadow_report
     from bylaw.guard.backtest.report import render_shadow_terminal
-    from bylaw.rules.files import UnusableFile, read_text_file
+    from bylaw.rules.files import read_text_file
     from bylaw.rules.promotion import NotPromoted, promotion
 
     path = Path(policy)
     try:
         text = read_text_file(path, policy, regular=True)
         edit = promotion(text, rule, file=policy)
-    except UnusableFile as problem:
-        raise InputError([problem.diagnostic]) from None
     except NotPromoted as why:
         raise click.UsageError(str(why)) from None
     with open_store(store, read_only=True) as opened:
         emit(render_shadow_terminal(shadow_report(opened, rule=rule)), sys.stdout)
     change = f"{policy}:{edit.line}: {edit.before.strip()} → {edit.after.strip()}"
     if not yes:
-        click.echo(change)
+        print_line(change)
         if not sys.stdin.isatty():
             raise click.UsageError("nothing was changed: this is not a terminal, so --yes is needed")
         click.confirm(f"turn `{rule}` on?", abort=True)
@@ -222,8 +220,8 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
         raise click.UsageError(f"{policy} was changed in the meantime; nothing was written")
     write_atomic(path, edit.text.encode())
     if yes:
-        click.echo(change)
-    click.echo(f"`{rule}` is on")
+        print_line(change)
+    print_line(f"`{rule}` is on")
     return ExitCode.OK
 
 

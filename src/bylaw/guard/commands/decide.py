@@ -24,6 +24,7 @@ from bylaw.guard.commands.options import (
     read_schemas,
     redaction_options,
 )
+from bylaw.report.output import print_line
 
 if TYPE_CHECKING:
     from bylaw.guard.decide.guard import BaseGuard
@@ -78,7 +79,7 @@ def decide(
     if not decision.allowed:
         return ExitCode.GATE_TRIPPED
     if guard.policies.decide_nothing:
-        click.echo(f"{', '.join(policies)}: no rule here decides calls, and there is no allowlist", err=True)
+        print_line(f"{', '.join(policies)}: no rule here decides calls, and there is no allowlist", err=True)
         return ExitCode.NOTHING_CHECKED
     return ExitCode.OK
 

@@ -12,6 +12,7 @@ import click
 from bylaw.errors import ExitCode
 from bylaw.guard.integrations.hooks.payloads import CLIENTS
 from bylaw.report.command_line import CommandGroup
+from bylaw.report.output import print_line
 
 if TYPE_CHECKING:
     from bylaw.guard.integrations.hooks.payloads import Client
@@ -105,9 +106,9 @@ def install(
             cast("Client", client), path, serve=serve, root=root, policy=policy, store=store, agent=agent
         )
         switches = settings.switches(cast("Client", client), path, Path.home())
-    click.echo(f"{'installed in' if changed else 'already in'} {path}")
+    print_line(f"{'installed in' if changed else 'already in'} {path}")
     for switch in switches:
-        click.echo(f"hooks are turned off by {switch}, so no call will be decided", err=True)
+        print_line(f"hooks are turned off by {switch}, so no call will be decided", err=True)
     if scope == "project":
         _warn_without_rules(policy)
     return ExitCode.OK
@@ -122,7 +123,7 @@ def _warn_without_rules(policy: str | None) -> None:
     except NoRules as why:
         problem = str(why)
     if problem is not None:
-        click.echo(f"every call will be blocked: {problem}", err=True)
+        print_line(f"every call will be blocked: {problem}", err=True)
 
 
 @command.command(name="uninstall")
@@ -133,7 +134,7 @@ def uninstall(client: str, scope: str) -> ExitCode:
 
     with _settings(client, scope) as path:
         changed = settings.uninstall(cast("Client", client), path)
-    click.echo(f"{'removed from' if changed else 'not in'} {path}")
+    print_line(f"{'removed from' if changed else 'not in'} {path}")
     return ExitCode.OK
 
 
@@ -152,9 +153,9 @@ def status(client: str, scope: str) -> ExitCode:
     wanted = settings.DIALECTS[cast("Client", client)].events
     differs = "differs from what `bylaw hook install` writes; run it again"
     for event in wanted:
-        click.echo(f"✓ {event}" if found.get(event) else f"✗ {event}: {differs}" if event in found else f"✗ {event}")
+        print_line(f"✓ {event}" if found.get(event) else f"✗ {event}: {differs}" if event in found else f"✗ {event}")
     for switch in switches:
-        click.echo(f"✗ hooks are turned off by {switch}")
+        print_line(f"✗ hooks are turned off by {switch}")
     click.echo(str(path))
     return ExitCode.OK if all(map(found.get, wanted)) and not switches else ExitCode.GATE_TRIPPED
 
@@ -175,10 +176,10 @@ def serve(idle: float | None) -> ExitCode:
     try:
         service = HookService(socket_path(), idle=idle)
     except ServiceProblem as problem:
-        click.echo(f"Error: {problem}", err=True)
+        print_line(f"Error: {problem}", err=True)
         return ExitCode.OUT_OF_REACH
     signal.signal(signal.SIGTERM, lambda *_: service.close())
-    click.echo(f"answering hooks on {service.path}")
+    print_line(f"answering hooks on {service.path}")
     try:
         service.run()
     finally:

@@ -36,7 +36,8 @@ from bylaw.guard.incidents.incidents import Incidents, NotChanged
 from bylaw.guard.stores.records import Alert, Detection, FollowRecord, Incident, IncidentStatus, Notification
 from bylaw.model.rule import Severity
 from bylaw.report.command_line import CommandGroup
-from bylaw.report.text import count, printable
+from bylaw.report.output import print_line
+from bylaw.report.text import count
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.channels import Notify
@@ -144,7 +145,8 @@ def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
         click.echo(as_json(known, detections=msgspec.to_builtins(detections), **more))
     else:
         shown = [] if alert is None else [_alert_line(alert)]
-        click.echo("\n".join([*shown, *_details(known, detections)]))
+        for text in (*shown, *_details(known, detections)):
+            print_line(text)
     return ExitCode.OK
 
 
@@ -193,7 +195,7 @@ def solve(incident: str, store: str, by: str, note: str | None) -> ExitCode:
 
 def _list(found: Sequence[R], shown: Callable[[R], str], limit: int, is_json: bool, *, nothing: str) -> ExitCode:
     for one in cut_to_limit(limit, found):
-        click.echo(as_json(one) if is_json else shown(one))
+        print_line(as_json(one) if is_json else shown(one), is_json=is_json)
     if not found and not is_json:
         click.echo(nothing)
     return ExitCode.OK
@@ -202,7 +204,7 @@ def _list(found: Sequence[R], shown: Callable[[R], str], limit: int, is_json: bo
 def _change(store: str, change: Callable[[Incidents], R], shown: Callable[[R], str]) -> ExitCode:
     with open_store(store) as opened:
         try:
-            click.echo(shown(change(Incidents(opened))))
+            print_line(shown(change(Incidents(opened))))
         except NotChanged as why:
             raise click.ClickException(str(why)) from None
     return ExitCode.OK
@@ -211,10 +213,8 @@ def _change(store: str, change: Callable[[Incidents], R], shown: Callable[[R], s
 def line(incident: Incident) -> str:
     assigned = f", assigned to {incident.assignee}" if incident.assignee else ""
     often = times(incident.count) + (f", {incident.stopped:,} stopped" if incident.stopped else "")
-    return printable(
-        f"{incident.id}  {incident.status}{assigned}  {incident.severity.value}  `{incident.rule}` {often}"
-        f"  {_where(incident)}: {incident.message}"
-    )
+    about = f"{incident.id}  {incident.status}{assigned}  {incident.severity.value}  `{incident.rule}` {often}"
+    return f"{about}  {_where(incident)}: {incident.message}"
 
 
 def _where(one: Incident | Alert) -> str:
@@ -230,10 +230,8 @@ def times(count: int) -> str:
 
 
 def _alert_line(alert: Alert) -> str:
-    return printable(
-        f"{alert.id}  {alert.kind} {alert.status}  {alert.severity.value}  `{alert.rule}`  {_where(alert)}:"
-        f" {alert.message}"
-    )
+    about = f"{alert.id}  {alert.kind} {alert.status}  {alert.severity.value}  `{alert.rule}`"
+    return f"{about}  {_where(alert)}: {alert.message}"
 
 
 def notification_line(one: Notification) -> str:
@@ -241,7 +239,7 @@ def notification_line(one: Notification) -> str:
     bad = {tried.channel: tried.problem for tried in one.deliveries}
     last = "".join(f", {channel or 'nobody'}: {problem}" for channel, problem in bad.items() if problem)
     due = f", next at {_moment(one.at)}" if one.status == "pending" and one.deliveries else ""
-    return printable(f"{one.id}  {one.status}  to the {one.to} recipient, {tries}{last}{due}")
+    return f"{one.id}  {one.status}  to the {one.to} recipient, {tries}{last}{due}"
 
 
 def _details(incident: Incident, detections: Sequence[Detection]) -> list[str]:
@@ -256,7 +254,7 @@ def _details(incident: Incident, detections: Sequence[Detection]) -> list[str]:
     for change in incident.history:
         note = f": {change.note}" if change.note else ""
         lines.append(f"  {_moment(change.at)} {change.what} by {change.by}{note}")
-    return [printable(text) for text in lines]
+    return lines
 
 
 def _moment(at: float) -> str:
@@ -332,7 +330,7 @@ def follow(
     def undelivered(notification: Notification) -> None:
         nonlocal delivered
         delivered = False
-        click.echo(f"not delivered: {notification_line(notification)}", err=True)
+        print_line(f"not delivered: {notification_line(notification)}", err=True)
 
     with open_store(store) as opened:
         with usage_errors(ValueError):
@@ -342,7 +340,7 @@ def follow(
                 notify=notify,
                 poll=poll,
                 each=lambda step: _show(step, is_json),
-                trouble=lambda why: click.echo(f"waiting: {why}", err=True),
+                trouble=lambda why: print_line(f"waiting: {why}", err=True),
                 undelivered=undelivered,
             )
         if once:
@@ -370,20 +368,21 @@ def _notify(path: str | None, webhook: str | None, escalate_to: str | None, **ti
 def _show(step: Step, is_json: bool) -> None:
     for what, incidents in (("opened", step.opened), ("withdrawn", step.withdrawn)):
         for incident in incidents:
-            click.echo(as_json(incident, what=what) if is_json else f"{what} {line(incident)}")
+            shown = as_json(incident, what=what) if is_json else f"{what} {line(incident)}"
+            print_line(shown, is_json=is_json)
     for problem in step.unreadable:
-        click.echo(f"cannot be read: {problem}", err=True)
+        print_line(f"cannot be read: {problem}", err=True)
     _show_unjudged(step.unjudged, step.ahead)
 
 
 def _show_unjudged(unjudged: dict[str, int], ahead: int) -> None:
     if ahead:
         counted = "windows over an agent or over all count them when they were written"
-        click.echo(f"time in the future: {'1 call' if ahead == 1 else f'{ahead:,} calls'}; {counted}", err=True)
+        print_line(f"time in the future: {'1 call' if ahead == 1 else f'{ahead:,} calls'}; {counted}", err=True)
     for rule, number in sorted(unjudged.items()):
         if number > 0:
             why = "it depends on a value that is not recorded"
-            click.echo(printable(f"could not be judged: `{rule}` {times(number)}, {why}"), err=True)
+            print_line(f"could not be judged: `{rule}` {times(number)}, {why}", err=True)
 
 
 @contextmanager
@@ -436,7 +435,7 @@ def replay(
             opened,
             since=start,
             write=write,
-            each=lambda incident: click.echo(as_json(incident) if is_json else line(incident)),
+            each=lambda one: print_line(as_json(one) if is_json else line(one), is_json=is_json),
         )
     if not is_json:
         written = f"; {done.written:,} detections written" if write else ""

@@ -12,6 +12,7 @@ import click
 from bylaw.errors import ExitCode
 from bylaw.guard.commands.options import INPUT, MODE, POLICY, VERSION, open_store, usage_errors
 from bylaw.report.command_line import CommandGroup
+from bylaw.report.output import print_line
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard
@@ -131,7 +132,7 @@ def _warn_without_store(guard: Guard, store: str | None) -> None:
 
     pausing = [rule.rule.id for one in guard.policies.all for rule in one.policy.rules if rule.then is Action.PAUSE]
     if store is None and pausing:
-        click.echo(f"`{pausing[0]}` pauses calls, which nobody can approve without --store FILE", err=True)
+        print_line(f"`{pausing[0]}` pauses calls, which nobody can approve without --store FILE", err=True)
 
 
 def _servers(
@@ -280,15 +281,13 @@ def approve(tools: tuple[str, ...], everything: bool, store: str | None, lock: s
                 raise click.UsageError("an approval needs a name: --by NAME")
             approve_pins(pins, found, by)
     for pin in found:
-        click.echo(f"approved {pin.id}")
+        print_line(f"approved {pin.id}")
     return ExitCode.OK
 
 
 def _show_changes(changed: list[ToolPin]) -> ExitCode:
     import difflib
     import json
-
-    from bylaw.report.text import printable
 
     for pin in changed:
         before, now = (
@@ -297,7 +296,7 @@ def _show_changes(changed: list[ToolPin]) -> ExitCode:
         )
         click.echo(click.style(pin.id, bold=True))
         for line in list(difflib.unified_diff(before, now, "approved", "now", lineterm="", n=1))[2:]:
-            click.echo(f"  {printable(line)}")
+            print_line(f"  {line}")
     if not changed:
         click.echo("no tool has changed since it was approved")
     return ExitCode.OK
@@ -340,11 +339,11 @@ def wrap(
     with usage_errors(FileProblem, OSError):
         done = client_config.wrap(Path(file), options, names=names)
     for name in done.changed:
-        click.echo(f"guarded: {name}")
+        print_line(f"guarded: {name}")
     for name in done.already:
-        click.echo(f"guarded already: {name}")
+        print_line(f"guarded already: {name}")
     if done.changed:
-        click.echo(f"{file} has changed; `bylaw guard mcp unwrap` undoes it, and the client has to be restarted")
+        print_line(f"{file} has changed; `bylaw guard mcp unwrap` undoes it, and the client has to be restarted")
     return ExitCode.OK
 
 
@@ -358,9 +357,9 @@ def unwrap(file: str) -> ExitCode:
     with usage_errors(FileProblem, OSError):
         done = client_config.unwrap(Path(file))
     for name in done.changed:
-        click.echo(f"no longer guarded: {name}")
+        print_line(f"no longer guarded: {name}")
     if not done.changed:
         click.echo("no server in this file is guarded")
     elif not done.restored:
-        click.echo(f"{file} was changed by somebody else in the meantime, so only the servers were restored")
+        print_line(f"{file} was changed by somebody else in the meantime, so only the servers were restored")
     return ExitCode.OK

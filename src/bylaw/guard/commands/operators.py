@@ -33,7 +33,7 @@ from bylaw.guard.commands.options import (
     usage_errors,
 )
 from bylaw.report.command_line import CommandGroup
-from bylaw.report.output import emit
+from bylaw.report.output import emit, print_line
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def reviews(store: str, everything: bool, session: str | None, limit: int, is_js
         found = Reviews(opened, time.time).list(status=status, session=session, limit=limit + 1)  # type: ignore[arg-type]
         listed = cut_to_limit(limit, found)
     for review in listed:
-        click.echo(json.dumps(msgspec.structs.asdict(review), default=str) if is_json else _line(review))
+        shown = json.dumps(msgspec.structs.asdict(review), default=str) if is_json else _line(review)
+        print_line(shown, is_json=is_json)
     if not listed and not is_json:
         click.echo("no call waits for a person")
     return ExitCode.OK
@@ -111,7 +112,7 @@ def _answer(store: str, answer: Callable[[Reviews], ReviewRecord], redaction: Re
 
     with open_store(store) as opened:
         try:
-            click.echo(_line(answer(Reviews(opened, time.time, Redactor(redaction)))))
+            print_line(_line(answer(Reviews(opened, time.time, Redactor(redaction)))))
         except NotAnswered as why:
             raise click.ClickException(str(why)) from None
     return ExitCode.OK
@@ -140,7 +141,7 @@ def _line(review: ReviewRecord) -> str:
         call = f"{_call(review.edited['tool'], review.edited['arguments'])}  in place of {call}"
         if review.status == "pending":
             call += f"  (--version {review.version})"
-    return printable(f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}")
+    return f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}"
 
 
 def _call(tool: str, arguments: Any) -> str:
@@ -185,7 +186,7 @@ def _switch(path: str, agent: str, why: str | None) -> ExitCode:
         write_switch(transaction, agent, why, time.time())
         on = transaction.switches()
     if why is None:
-        click.echo(printable(_about_revival(agent, was_on, on)))
+        print_line(_about_revival(agent, was_on, on))
     _show_switches(on)
     if why is not None:
         with open_store(path) as store:
@@ -214,12 +215,12 @@ def _doubt_agent(agent: str, store: GuardStore) -> None:
             policies += load_content(content)
     doubt = doubt_agent(agent, policies)
     if doubt is not None:
-        click.echo(printable(f"Warning: {doubt}"), err=True)
+        print_line(f"Warning: {doubt}", err=True)
 
 
 def _show_switches(on: Mapping[str, str]) -> None:
     for agent, why in sorted(on.items()):
-        click.echo(printable(f"{'every agent' if agent == '*' else agent} is switched off: {why}"))
+        print_line(f"{'every agent' if agent == '*' else agent} is switched off: {why}")
     if not on:
         click.echo("no agent is switched off")
 
@@ -260,7 +261,7 @@ def terminate(session: str, store: str, by: str, why: str | None, force: bool) -
                     transaction.put_session(record)
                     write_session_end(transaction, record.session, "terminated", (), time.time(), ended_by)
     also = f"; under another name it was ended already by {earlier[0]}" if earlier else ""
-    click.echo(printable(f"session {session} was ended by {ended_by}{also}"))
+    print_line(f"session {session} was ended by {ended_by}{also}")
     return ExitCode.OK
 
 
@@ -283,7 +284,7 @@ def prune(store: str, days: float) -> ExitCode:
         raise click.UsageError("--older-than takes a number of days, zero or more")
     with open_store(store) as opened:
         deleted = opened.prune(before=time.time() - days * 86_400)
-    click.echo("deleted: " + ", ".join(f"{what} {count}" for what, count in sorted(deleted.items())))
+    print_line("deleted: " + ", ".join(f"{what} {count}" for what, count in sorted(deleted.items())))
     return ExitCode.OK
 
 
@@ -371,10 +372,10 @@ def _row_filters(function: Any) -> Any:
 @STORE
 @_row_filters
 def show(store: str, session: str | None, rule: str | None, since: str | None) -> ExitCode:
-    """List rows in short form, one per line. Exits 3 if there are none."""
+    """List rows in short form. Exits 3 if there are none."""
     from bylaw.guard.audit.report import row_line
 
-    return _print_rows(store, session, rule, since, row_line)
+    return _print_rows(store, session, rule, since, lambda row: print_line(row_line(row)))
 
 
 @audit.command(name="export")
@@ -383,20 +384,20 @@ def show(store: str, session: str | None, rule: str | None, since: str | None) -
 def export(store: str, session: str | None, rule: str | None, since: str | None) -> ExitCode:
     """Print rows as JSON lines, with `seq`, `at`, `data`, `previous` and `hash`. Exits 3 if there are none."""
 
-    def as_json(row: AuditRow) -> str:
-        return json.dumps(msgspec.structs.asdict(row), default=str)
+    def print_json(row: AuditRow) -> None:
+        click.echo(json.dumps(msgspec.structs.asdict(row), default=str))
 
-    return _print_rows(store, session, rule, since, as_json)
+    return _print_rows(store, session, rule, since, print_json)
 
 
 def _print_rows(
-    store: str, session: str | None, rule: str | None, since: str | None, text: Callable[[AuditRow], str]
+    store: str, session: str | None, rule: str | None, since: str | None, print_row: Callable[[AuditRow], None]
 ) -> ExitCode:
     from bylaw.guard.audit.report import select_rows
 
     code = ExitCode.NOTHING_CHECKED
     with open_store(store, read_only=True) as opened:
         for row in select_rows(opened, session=session, rule=rule, since=parse_since(since)):
-            click.echo(text(row))
+            print_row(row)
             code = ExitCode.OK
     return code

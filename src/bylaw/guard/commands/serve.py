@@ -26,7 +26,7 @@ from bylaw.guard.commands.options import (
     usage_errors,
 )
 from bylaw.report.command_line import CommandGroup
-from bylaw.report.text import printable
+from bylaw.report.output import print_line
 
 if TYPE_CHECKING:
     from bylaw.guard.service.app import ServeConfig, ServiceFile
@@ -202,7 +202,7 @@ def create(
         except BadRequest as problem:
             raise click.UsageError(problem.message) from None
     click.echo(key)
-    click.echo(_line(record), err=True)
+    print_line(_line(record), err=True)
     return ExitCode.OK
 
 
@@ -216,7 +216,7 @@ def list_keys(store: str, is_json: bool) -> ExitCode:
     with open_store(store, read_only=True) as opened:
         found = Credentials(opened).list()
     for one in found:
-        click.echo(json.dumps(msgspec.to_builtins(one)) if is_json else _line(one))
+        print_line(json.dumps(msgspec.to_builtins(one)) if is_json else _line(one), is_json=is_json)
     if not found and not is_json:
         click.echo("no keys")
     return ExitCode.OK
@@ -233,7 +233,7 @@ def revoke(key: str, store: str, by: str) -> ExitCode:
 
     with open_store(store) as opened:
         try:
-            click.echo(_line(Credentials(opened).revoke(key, by=by)))
+            print_line(_line(Credentials(opened).revoke(key, by=by)))
         except NotFound as problem:
             raise click.UsageError(problem.message) from None
     return ExitCode.OK
@@ -255,4 +255,4 @@ def _line(key: Credential) -> str:
         left = key.expires_at - time.time()
         day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(key.expires_at))
         status = f"valid until {day}" if left > 0 else "expired"
-    return printable(f"{key.id}  {key.name}  {', '.join(key.scopes)}{whose}  {status}")
+    return f"{key.id}  {key.name}  {', '.join(key.scopes)}{whose}  {status}"

@@ -58,7 +58,10 @@ def answer_event(options: Mapping[str, str]) -> int:
         if sys.stdin is None or sys.stdin.isatty():
             if sys.stderr is not None:  # `print` would take stdout, which the client reads
                 what = "stdin is closed" if sys.stdin is None else "a coding agent runs this, with an event on stdin"
-                print(f"bylaw: the call is not allowed: {what}; see `bylaw hook --help`", file=sys.stderr)
+                from bylaw.report.text import wrap
+
+                shown = f"bylaw: the call is not allowed: {what}; see `bylaw hook --help`"
+                print("\n".join(wrap(shown, hanging="  ")), file=sys.stderr)
             return BLOCK
         payload = sys.stdin.buffer.read(MOST_BYTES + 1)
         answer = ask_service(payload, options)
