@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from click.testing import CliRunner
 from bylaw.guard.commands.hook import command as hook_command
 from bylaw.guard.integrations.hooks import settings
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
-from bylaw.guard.integrations.json_files import FileProblem
+from bylaw.guard.integrations.json_files import FileProblem, read_object
+from bylaw.guard.integrations.mcp import client_config
 
 FOREIGN = [
     "echo bylaw hook >> log", "# bylaw hook --client claude-code || exit 2", "true || bylaw hook",
@@ -199,3 +202,59 @@ def test_the_text_before_an_installation_that_was_removed_by_hand_is_forgotten(t
     path.unlink()
     assert settings.install("claude-code", path) and settings.uninstall("claude-code", path)
     assert list(tmp_path.iterdir()) == []
+
+
+OTHERS = {"env": {"A": "1"}, "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}}
+"""what others have in the file; installing rewrites its layout, so that the text before is stored beside it"""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [("uninstall",) * 3, ("install",) * 3, ("install", "uninstall", "install", "uninstall"), ("install", "wrap")],
+    ids="+".join,
+)
+def test_edits_at_the_same_moment_follow_one_another(
+    steps: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them has read the file before one of them writes it, unless they wait for each other."""
+    path, text = tmp_path / "settings.json", json.dumps({**OTHERS, "mcpServers": {"files": {"command": "serve"}}})
+    path.write_text(text)
+    if steps[0] == "uninstall":
+        settings.install("gemini", path)
+    results: list[bool | Exception] = []
+    all_have_read = threading.Barrier(len(steps))
+
+    def read_slowly(file: Path) -> Any:
+        found = read_object(file)
+        with suppress(threading.BrokenBarrierError):
+            all_have_read.wait(0.05)
+        return found
+
+    def edit(step: str) -> None:
+        try:
+            if step == "wrap":
+                results.append(bool(client_config.wrap(path, ["--policy", "p.yaml"]).changed))
+            else:
+                results.append(getattr(settings, step)("gemini", path))
+        except Exception as problem:
+            results.append(problem)
+
+    for module in (settings, client_config):
+        monkeypatch.setattr(module, "read_object", read_slowly)
+    threads = [threading.Thread(target=edit, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    monkeypatch.undo()
+    assert all(isinstance(result, bool) for result in results), results
+    left = json.loads(path.read_text())
+    if "wrap" in steps:
+        assert "guard" in left["mcpServers"]["files"]["args"]
+        assert all(settings.installed_events("gemini", path).values())
+    elif set(steps) != {"install", "uninstall"}:
+        assert results.count(True) == 1
+    settings.uninstall("gemini", path)
+    client_config.unwrap(path)
+    assert json.loads(path.read_text()) == json.loads(text)
+    assert list(tmp_path.iterdir()) == [path], "nothing else is left"

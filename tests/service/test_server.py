@@ -25,7 +25,7 @@ import bylaw
 from bylaw.guard.service import gate, server
 from bylaw.guard.service.app import ServeConfig, ServiceFile, Tls, find_jobs, make_app, read_service_file
 from bylaw.guard.service.client import GuardClient
-from bylaw.guard.service.server import LogFormatter, bind, uvicorn_config
+from bylaw.guard.service.server import LogFormatter, listening, uvicorn_config
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from tests.service.support import RULES, Site
 
@@ -37,19 +37,18 @@ PYTHON = [sys.executable, "-m", "bylaw", "guard"]
 @contextmanager
 def served(app: Any, listen: str, config: ServeConfig | None = None) -> Iterator[str]:
     """The application on a real socket, in a thread of this process."""
-    bound, address = bind(listen)
-    server = uvicorn.Server(uvicorn_config(config or ServeConfig(policies=()), app))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    try:
-        until = time.monotonic() + 20
-        while not server.started and time.monotonic() < until:
-            time.sleep(0.01)
-        yield address
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        bound.close()
+    with listening(listen) as (bound, address):
+        server = uvicorn.Server(uvicorn_config(config or ServeConfig(policies=()), app))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            until = time.monotonic() + 20
+            while not server.started and time.monotonic() < until:
+                time.sleep(0.01)
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join(20)
 
 
 def answer_times(port: int) -> list[float]:
@@ -171,12 +170,8 @@ def test_a_client_reaches_it_over_a_unix_socket(site: Site, tmp_path: Path) -> N
         assert path.stat().st_mode & 0o077 == 0
         with GuardClient(f"unix:{path}", key=site.keys["support"]) as guard:
             assert guard.decide(bylaw.Attempt(tool="lookup_order", session="u"))
-        with pytest.raises(OSError, match="listens there already"):
-            bind(f"unix:{path}")
-    bind(f"unix:{path}")[0].close()  # what is left of an earlier one is replaced
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="not a socket"):
-        bind(f"unix:{tmp_path / 'file'}")
+        with pytest.raises(OSError, match="listens there already"), listening(f"unix:{path}"):
+            pass
 
 
 def test_it_speaks_tls(site: Site, tmp_path: Path) -> None:
@@ -303,8 +298,8 @@ def test_the_configuration_file_is_read_strictly(tmp_path: Path) -> None:
     assert read_service_file(str(path)) == ServiceFile()
     assert set(find_jobs("bylaw.ci.service_jobs:JOBS")) == {"check", "check_compliance"}
     for listen in ("here", "127.0.0.1:99999", "127.0.0.1:x"):
-        with pytest.raises(ValueError, match="not an address"):
-            bind(listen)
+        with pytest.raises(ValueError, match="not an address"), listening(listen):
+            pass
 
 
 def test_an_answer_is_the_same_whichever_way_it_is_sent(site: Site) -> None:

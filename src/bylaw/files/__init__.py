@@ -1,6 +1,8 @@
-"""Files that Bylaw writes: `atomic` replaces those of the user, and `temporary` has the folders of a run.
+"""Files that Bylaw writes: `atomic` replaces those of the user, `temporary` has the folders of a run, and `unix_socket`
+the sockets that it listens on.
 
-Both are cleaned up when a signal ends the process.
+Drafts and folders are removed when a signal ends the process. `locked_folder` keeps processes from editing the same
+files at once.
 """
 
 from __future__ import annotations
@@ -8,10 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_PATIENCE = 10.0
+"""seconds to wait for a lock"""
+_POLL = 0.01
 _ENDING = [number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")]
 
 
@@ -59,3 +65,40 @@ def postponed_signals() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def locked_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """One process or thread at a time is in such a block for a folder. Raises OSError, and TimeoutError if another one
+    stays in it.
+
+    The folder itself is locked, so no lock file is left in it. If this user may not read the folder, or its file system
+    has no locks, the block runs without one.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        yield
+        return
+    try:
+        until = time.monotonic() + _PATIENCE
+        while _is_locked_by_another(handle):
+            if time.monotonic() > until:
+                raise TimeoutError(f"another process has locked `{os.fspath(folder)}`")
+            time.sleep(_POLL)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_locked_by_another(handle: int) -> bool:
+    """Try to lock it."""
+    import fcntl  # not needed by most commands
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks here
+        pass
+    return False

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from bylaw.files import locked_folder
 from bylaw.files.atomic import write_atomic
 from bylaw.text.repeated_keys import loads_strictly
 
@@ -19,6 +22,18 @@ _COMMENT = re.compile(r"^\s*//|^\s*/\*|,\s*//|\{\s*//", re.MULTILINE)
 
 class FileProblem(ValueError):
     """The file cannot be read or edited; the message says why."""
+
+
+@contextmanager
+def editing(path: Path) -> Iterator[None]:
+    """One process at a time reads, changes and writes the file and what is stored beside it: else an entry that another
+    one has added in between would be lost. Raises OSError."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):  # there is nothing to lose
+        yield
+        return
+    with locked_folder(folder):
+        yield
 
 
 def read_object(path: Path) -> tuple[dict[str, Any], str]:

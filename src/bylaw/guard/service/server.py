@@ -7,27 +7,37 @@ once, beside them.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 import socket
-import stat
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import uvicorn
+from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
 from bylaw.files import clean_up_on_signals
 from bylaw.files.temporary import TemporaryFolder
+from bylaw.files.unix_socket import UnixListener
 from bylaw.guard.incidents.channels import open_channels
 from bylaw.guard.incidents.follower import make_follower
 from bylaw.guard.policies import FileWatch
-from bylaw.guard.service.app import READY, VARIABLE, ServeConfig, make_app, make_versions
+from bylaw.guard.service.app import (
+    READY,
+    VARIABLE,
+    ServeConfig,
+    app_from_environment,
+    make_app,
+    make_versions,
+)
 from bylaw.guard.service.rule_versions import RuleVersions
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import Notification
@@ -65,13 +75,14 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
     StoreUnavailable, OSError, and ValueError for a channel of notifications that cannot be used."""
     if config.follow:
         open_channels(config.notify)
-    with clean_up_on_signals(), TemporaryFolder("bylaw-serve-") as folder:
+    with ExitStack() as stack:
+        stack.enter_context(clean_up_on_signals())
+        folder = stack.enter_context(TemporaryFolder("bylaw-serve-"))
         config = msgspec.structs.replace(config, metrics=folder)
         store = config.open_store()
         versions = make_versions(config, store)
         versions.begin(config.policies)  # so that mistakes in the rules are told once, and before anything listens
-        bound, address = bind(config.listen, tls=config.file.tls is not None)
-        bound.listen(BACKLOG)  # so that whoever connects while the workers start waits
+        bound, address = stack.enter_context(listening(config.listen, tls=config.file.tls is not None))
         follow_up = FollowUp(config, store, versions)
         over = threading.Event()
         announce = threading.Thread(target=_announce, args=(Path(folder) / READY, over, partial(ready, address)))
@@ -88,10 +99,6 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
             announce.join()
             follow_up.end()
             store.close()
-            bound.close()
-            if config.listen.startswith("unix:"):
-                with suppress(OSError):
-                    os.unlink(config.listen.removeprefix("unix:"))
 
 
 def _announce(file: Path, over: threading.Event, ready: Callable[[], object]) -> None:
@@ -113,9 +120,45 @@ def _run_several(config: ServeConfig, bound: socket.socket) -> None:
         config, policies=()
     )  # a worker that begins later must not read files on its own
     os.environ[VARIABLE] = msgspec.json.encode(worker_config).decode()
-    name = "bylaw.guard.service.app:app_from_environment"
-    options = uvicorn_config(config, name, factory=True, log_config=LOGGING)
-    Multiprocess(options, sockets=[bound]).run()
+    options = uvicorn_config(config, f"{__name__}:make_worker_app", factory=True, log_config=LOGGING)
+    Workers(options, sockets=[bound]).run()
+
+
+class Workers(Multiprocess):
+    """Worker processes, which start with SIGINT blocked: Ctrl-C at a terminal reaches them too, and one that is still
+    importing would print a traceback. This process takes the signal, and ends them with SIGTERM."""
+
+    def run(self) -> None:
+        resource_tracker.ensure_running()  # unblocks SIGINT in this thread when it starts
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            super().run()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def handle_signals(self) -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # one that waits is put into the queue now
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        super().handle_signals()
+
+
+def make_worker_app() -> Starlette:
+    """What each worker process calls."""
+    end_with_parent()
+    return app_from_environment()
+
+
+def end_with_parent() -> None:
+    """End this worker with SIGTERM once the process that started it has ended, even if that one was killed: a worker
+    alone would go on deciding, without incidents and new rules, and keep the address from the next service."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "this is no worker"
+
+    def end() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end, name="bylaw-parent", daemon=True).start()
 
 
 def uvicorn_config(config: ServeConfig, app: Any, **more: Any) -> uvicorn.Config:
@@ -140,10 +183,17 @@ def uvicorn_config(config: ServeConfig, app: Any, **more: Any) -> uvicorn.Config
     )
 
 
-def bind(listen: str, *, tls: bool = False) -> tuple[socket.socket, str]:
-    """A socket, and its address for people. Raises OSError, and ValueError for an address that cannot be read."""
+@contextmanager
+def listening(listen: str, *, tls: bool = False) -> Iterator[tuple[socket.socket, str]]:
+    """A socket, and its address for people. It listens at once, so that whoever connects while the workers start waits.
+    Raises OSError, and ValueError for an address that cannot be read."""
     if listen.startswith("unix:"):
-        return _bind_unix(listen.removeprefix("unix:")), listen
+        listener = UnixListener(listen.removeprefix("unix:"), backlog=BACKLOG)
+        try:
+            yield listener.socket, listen
+        finally:
+            listener.close()
+        return
     host, sign, port = listen.rpartition(":")
     if not sign or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f"`{listen}` is not an address: expected HOST:PORT or unix:PATH")
@@ -151,40 +201,12 @@ def bind(listen: str, *, tls: bool = False) -> tuple[socket.socket, str]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With its protocol: asyncio turns Nagle's algorithm off only for sockets that say that they are TCP. Else the body
     # of an answer, sent after its head, waits 40 ms for the client's acknowledgement.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, int(port)))
-    except BaseException:
-        bound.close()
-        raise
-    bound.set_inheritable(True)
-    shown = f"[{host}]" if family == socket.AF_INET6 else host
-    return bound, f"{'https' if tls else 'http'}://{shown}:{bound.getsockname()[1]}"
-
-
-def _bind_unix(path: str) -> socket.socket:
-    """A socket that only its owner can use. One that nobody listens on any more is replaced."""
-    file = Path(path)
-    with suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(file.lstat().st_mode):
-            raise OSError(f"`{path}` exists, and is not a socket")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.settimeout(1.0)
-            try:
-                probe.connect(path)
-            except OSError:
-                file.unlink()
-            else:
-                raise OSError(f"`{path}`: somebody listens there already")
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        bound.bind(path)
-    finally:
-        os.umask(before)
-    bound.set_inheritable(True)
-    return bound
+        bound.listen(BACKLOG)
+        shown = f"[{host}]" if family == socket.AF_INET6 else host
+        yield bound, f"{'https' if tls else 'http'}://{shown}:{bound.getsockname()[1]}"
 
 
 def _warn_undelivered(notification: Notification) -> None:

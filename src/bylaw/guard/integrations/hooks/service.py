@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 import bylaw
+from bylaw.files.unix_socket import AddressTaken, UnixListener, is_served
 from bylaw.guard.integrations.hooks import (
     MOST_BYTES,
     OPTIONS,
@@ -48,18 +49,13 @@ class HookService:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         if not is_private(path):
             raise ServiceProblem(f"`{os.path.dirname(path)}` is open to others")
-        if _is_served(path):
-            raise ServiceProblem(f"another process listens on `{path}`")
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.bind(path)
+            self._listener = UnixListener(path, backlog=64)
+        except AddressTaken:
+            raise ServiceProblem(f"another process listens on `{path}`") from None
         except OSError as problem:
-            self._socket.close()
             raise ServiceProblem(f"cannot listen on `{path}`: {problem}") from None
-        self._socket.listen(64)
-        self._socket.settimeout(idle)
+        self._listener.socket.settimeout(idle)
 
     def run(self) -> None:
         """Answer until `close`, or until it was idle for too long, or Bylaw was updated."""
@@ -71,24 +67,21 @@ class HookService:
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             while _installation_stamp() == installed:
                 try:
-                    connection, _ = self._socket.accept()
+                    connection, _ = self._listener.socket.accept()
                 except OSError:  # closed, or idle
                     return
                 threads.submit(_serve, connection)
 
     def close(self) -> None:
-        with suppress(OSError):
-            os.unlink(self.path)
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self._listener.close()
 
 
 def start_service(idle: float) -> None:
     """Start a service in the background, unless one listens. If that fails, hooks decide by themselves."""
     path = socket_path()
-    if not hasattr(socket, "AF_UNIX") or _is_served(path):
-        return
+    with suppress(OSError):
+        if not hasattr(socket, "AF_UNIX") or is_served(path):
+            return
     # -P: nothing is imported from the folder of the project
     command = [sys.executable, "-P", "-m", "bylaw", "hook", "serve", "--idle", str(idle)]
     with suppress(OSError):
@@ -108,13 +101,6 @@ def _installation_stamp() -> int:
         return os.stat(bylaw.__file__).st_mtime_ns
     except OSError:
         return 0
-
-
-def _is_served(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial, suppress(OSError):
-        trial.connect(path)
-        return True
-    return False
 
 
 def _serve(connection: socket.socket) -> None:

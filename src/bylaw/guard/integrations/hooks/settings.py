@@ -13,9 +13,11 @@ and is deleted.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -23,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from bylaw.guard.integrations.hooks.payloads import MOMENTS, Client
-from bylaw.guard.integrations.json_files import FileProblem, read_object, render, replace_file, write_object
+from bylaw.guard.integrations.json_files import FileProblem, editing, read_object, render, replace_file, write_object
 
 Scope: TypeAlias = Literal["project", "user"]
 _WORD = r"""(?:'[^']*'|"[^"]*"|[^\s'"|;&<>()#`])+"""
@@ -87,19 +89,23 @@ def settings_file(client: Client, scope: Scope, folder: Path) -> Path:
 
 def install(client: Client, path: Path, *, serve: bool | None = None, **given: str | None) -> bool:
     """`given`: `root`, `policy`, `store` and `agent`. `serve`: whether a session starts the service. Those that are not
-    given stay as the command that is there has them. Returns whether the file has changed. Raises FileProblem."""
-    existed = path.exists()
-    settings, text = read_object(path)
-    before = deepcopy(settings)
-    _install(client, settings, path, serve, given)
-    if not _remove(deepcopy(before), path):
-        left = deepcopy(settings)
-        _remove(left, path)
-        if existed and (_is_empty(left) or render(left, render(settings, text)) != text):
-            replace_file(_text_before(path), text)
-        else:  # of an installation that was removed by hand
-            _text_before(path).unlink(missing_ok=True)
-    return write_object(path, settings, text)
+    given stay as the command that is there has them. Returns whether the file has changed. Raises FileProblem,
+    OSError."""
+    with suppress(OSError):  # reading the file says what is wrong
+        Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
+    with editing(path):
+        existed = path.exists()
+        settings, text = read_object(path)
+        before = deepcopy(settings)
+        _install(client, settings, path, serve, given)
+        if not _remove(deepcopy(before), path):
+            left = deepcopy(settings)
+            _remove(left, path)
+            if existed and (_is_empty(left) or render(left, render(settings, text)) != text):
+                replace_file(_text_before(path), text)
+            else:  # of an installation that was removed by hand
+                _text_before(path).unlink(missing_ok=True)
+        return write_object(path, settings, text)
 
 
 def _text_before(path: Path) -> Path:
@@ -131,27 +137,26 @@ def _install(
 
 def uninstall(client: Client, path: Path) -> bool:
     """Returns whether the file has changed. It is as it was before, except for what others have changed since. Raises
-    FileProblem."""
-    if not path.exists():
-        return False
-    settings, text = read_object(path)
-    if not _remove(settings, path):
-        return False
-    stored = _text_before(path)
-    if not stored.exists():
-        if not _is_empty(settings):
-            return write_object(path, settings, text)
-        path.unlink()
+    FileProblem, OSError."""
+    with editing(path):
+        settings, text = read_object(path)
+        if not _remove(settings, path):
+            return False
+        stored = _text_before(path)
+        if not stored.exists():
+            if not _is_empty(settings):
+                return write_object(path, settings, text)
+            path.unlink()
+            return True
+        before, text_before = read_object(stored)
+        _install(client, before, path, None, {})
+        _remove(before, path)
+        if before == settings:
+            replace_file(path, text_before)
+        else:
+            write_object(path, settings, text)
+        stored.unlink()
         return True
-    before, text_before = read_object(stored)
-    _install(client, before, path, None, {})
-    _remove(before, path)
-    if before == settings:
-        replace_file(path, text_before)
-    else:
-        write_object(path, settings, text)
-    stored.unlink()
-    return True
 
 
 def _remove(settings: dict[str, Any], path: Path) -> bool:

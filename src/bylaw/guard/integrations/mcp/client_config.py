@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import encode
 
-from bylaw.guard.integrations.json_files import FileProblem, read_object, render, replace_file, write_object
+from bylaw.guard.integrations.json_files import FileProblem, editing, read_object, render, replace_file, write_object
 from bylaw.guard.integrations.mcp.http import HttpServer
 from bylaw.guard.integrations.mcp.servers import URL_KEYS, ServerProblem, plain_names, server_tables, url_of
 
@@ -80,46 +80,48 @@ def backup_of(path: Path) -> Path:
 
 def wrap(path: Path, options: Sequence[str], *, names: Collection[str] = ()) -> WrapResult:
     """Put `bylaw guard mcp OPTIONS` before the servers, or before those with these names. Raises FileProblem."""
-    config, text, backup = _read(path)
-    shown = plain_names({name for table in server_tables(config) for name in table})
-    if unknown := set(names) - set(shown):
-        raise FileProblem(f"`{path}` has no server `{min(unknown)}`")
-    new = _Backup(before=_text_before(text, backup))
-    changed: list[str] = []
-    already: list[str] = []
-    for table in server_tables(config):
-        for name, entry in table.items():
-            before = backup.original(entry)
-            if names and name not in names:
-                continue
-            start = [*_program(), "guard", "mcp", *options, "--name", shown[name]]
-            try:
-                table[name] = _wrap_entry(before, start)
-            except ValueError as problem:
-                raise FileProblem(f"`{path}`: the server `{name}`: {problem}") from None
-            new.entries.append((table[name], before))
-            (already if table[name] == entry else changed).append(name)
-    if changed:
-        # the backup first: a file that was changed without one could not be undone exactly
-        replace_file(backup_of(path), encode(new).decode(), mode=0o600)
-        write_object(path, config, text)
-        new.written = hashlib.sha256(path.read_bytes()).hexdigest()
-        replace_file(backup_of(path), encode(new).decode())
-    return WrapResult(path, tuple(changed), tuple(already))
+    with editing(path):
+        config, text, backup = _read(path)
+        shown = plain_names({name for table in server_tables(config) for name in table})
+        if unknown := set(names) - set(shown):
+            raise FileProblem(f"`{path}` has no server `{min(unknown)}`")
+        new = _Backup(before=_text_before(text, backup))
+        changed: list[str] = []
+        already: list[str] = []
+        for table in server_tables(config):
+            for name, entry in table.items():
+                before = backup.original(entry)
+                if names and name not in names:
+                    continue
+                start = [*_program(), "guard", "mcp", *options, "--name", shown[name]]
+                try:
+                    table[name] = _wrap_entry(before, start)
+                except ValueError as problem:
+                    raise FileProblem(f"`{path}`: the server `{name}`: {problem}") from None
+                new.entries.append((table[name], before))
+                (already if table[name] == entry else changed).append(name)
+        if changed:
+            # the backup first: a file that was changed without one could not be undone exactly
+            replace_file(backup_of(path), encode(new).decode(), mode=0o600)
+            write_object(path, config, text)
+            new.written = hashlib.sha256(path.read_bytes()).hexdigest()
+            replace_file(backup_of(path), encode(new).decode())
+        return WrapResult(path, tuple(changed), tuple(already))
 
 
 def unwrap(path: Path) -> WrapResult:
     """Take the proxy out. Raises FileProblem."""
-    config, text, backup = _read(path)
-    changed = backup.restore(config)
-    restored = bool(changed) and backup.is_of(text)
-    if restored:
-        replace_file(path, backup.before)
-    elif changed:
-        write_object(path, config, text)
-    if changed:
-        backup_of(path).unlink(missing_ok=True)
-    return WrapResult(path, tuple(changed), restored=restored)
+    with editing(path):
+        config, text, backup = _read(path)
+        changed = backup.restore(config)
+        restored = bool(changed) and backup.is_of(text)
+        if restored:
+            replace_file(path, backup.before)
+        elif changed:
+            write_object(path, config, text)
+        if changed:
+            backup_of(path).unlink(missing_ok=True)
+        return WrapResult(path, tuple(changed), restored=restored)
 
 
 def _text_before(text: str, backup: _Backup) -> str:
