@@ -7,7 +7,7 @@ import pytest
 from bylaw.contract import model as checks
 from bylaw.contract.job import Options, run_on_agent
 from bylaw.contract.live_agent import Failure
-from bylaw.contract.report import headline
+from bylaw.contract.report import headline, size
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
 from tests.contract.scripted import CALM, MODEL, TOOL_DOWN, TOOLS, ScriptedAgent, contract, invariant, severity
 
@@ -139,3 +139,12 @@ def test_nothing_that_an_agent_says_can_end_a_report() -> None:
     assert [one.answer for cell in report.cells for one in cell.evidence] == ["half \ufffd"]
     for render in RENDERERS.values():
         render(report).encode()
+
+
+@pytest.mark.parametrize(("repetitions", "runs"), [(1, "3 runs (1 of them only for comparison)"), (2, "4 runs")])
+def test_runs_that_no_cell_counts_are_named(repetitions: int, runs: str) -> None:
+    """One prompt in two scenarios; an agent without reset is asked once more, to find out whether it keeps state."""
+    plan = contract(invariant("done", checks.Completes()), scenarios=[CALM, TOOLS], runs=repetitions)
+    report = run_on_agent(plan, ScriptedAgent("ok"))
+    assert f", {runs}, " in size(report)
+    assert sum(cell.runs for cell in report.cells) == 2 * repetitions

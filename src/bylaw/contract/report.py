@@ -84,9 +84,11 @@ def why_unjudged(report: ContractReport) -> list[str]:
 
 
 def size(report: ContractReport) -> str:
+    judged = {one.run for cell in report.cells for one in cell.evidence}
+    compared = report.agent_runs - len(judged) if judged else 0
     parts = [
         f"{count(len(report.invariants), 'invariant')} × {count(len(report.scenarios), 'scenario')}",
-        count(report.agent_runs, "run"),
+        count(report.agent_runs, "run") + (f" ({compared:,} of them only for comparison)" if compared else ""),
         *([f"{report.repetitions} repetitions"] if report.repetitions > 1 else []),
         f"seed {report.seed}",
     ]
