@@ -7,10 +7,12 @@ import re
 import resource
 import signal
 import stat
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import click
 import pytest
 
 import bylaw
@@ -19,6 +21,7 @@ from bylaw.contract.commands import import_file
 from bylaw.files.atomic import open_atomic, write_atomic
 from bylaw.guard.integrations.json_files import write_object
 from bylaw.report.output import Target, open_target
+from bylaw.traces.export import open_destination
 from bylaw.wire.proxy.child_environment import Authority
 
 SOURCE = Path(bylaw.__file__).parent
@@ -289,3 +292,100 @@ def test_files_of_the_user_are_written_in_one_way() -> None:
         if writes.search(path.read_text(encoding="utf-8"))
     }
     assert found == set(OWN_FILES)
+
+
+# -- without --force
+
+
+def _convert_anew(file: Path) -> None:
+    trace = file.with_name("short.jsonl")
+    trace.write_text('{"messages": [{"role": "user", "content": "hello"}]}\n')
+    _run("convert", str(trace), str(file), "--to", "bylaw")
+
+
+def _import_anew(file: Path) -> None:
+    flakestorm = file.with_name("flakestorm.yaml")
+    flakestorm.write_text("golden_prompts: [hello]\n")
+    try:
+        import_file.main([str(flakestorm), "--output", str(file)], standalone_mode=False)
+    except click.UsageError as problem:
+        click.echo(problem, err=True)
+        raise OSError("exit code 2") from None
+
+
+def _demo_anew(file: Path) -> None:
+    _run("demo", str(file.parent))
+
+
+def _pull_anew(file: Path) -> None:
+    with open_destination(str(file), overwrite=False, private=True) as out:
+        out.write(b"new")
+
+
+NEW_FILES = [
+    (_convert_anew, "out.jsonl"),
+    (_import_anew, "out.yaml"),
+    (_demo_anew, "v1.jsonl"),
+    (_pull_anew, "x.jsonl"),
+]
+
+
+@pytest.mark.parametrize("has_links", [True, False], ids=["", "without hard links"])
+@pytest.mark.parametrize(("write", "name"), NEW_FILES, ids=lambda one: getattr(one, "__name__", "").strip("_"))
+def test_a_file_that_appears_at_the_last_moment_is_not_replaced(
+    tmp_path: Path,
+    write: Callable[[Path], None],
+    name: str,
+    has_links: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, fsync = tmp_path / name, os.fsync
+
+    def sync(handle: int) -> None:
+        fsync(handle)
+        file.write_text("of another command")
+
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", link)
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr(os, "fsync", sync)
+        write(file)
+    assert file.read_text() == "of another command"
+    assert not list(tmp_path.glob(".*.part"))
+    if write is not _pull_anew:
+        assert "exists" in capsys.readouterr().err
+        assert _exit_code(lambda: write(file)) == 2
+    for one in tmp_path.iterdir():
+        one.unlink()
+    write(file)
+    assert file.read_text() != "of another command" and not list(tmp_path.glob(".*.part"))
+
+
+def _exit_code(command: Callable[[], None]) -> int:
+    with pytest.raises(OSError, match=r"exit code \d") as problem:
+        command()
+    return int(str(problem.value)[-1])
+
+
+def test_one_of_the_commands_that_write_a_new_file_at_once_succeeds(tmp_path: Path) -> None:
+    file, ready = tmp_path / "file", threading.Barrier(4)
+    won: list[bytes] = []
+
+    def write(data: bytes) -> None:
+        with suppress(FileExistsError), open_atomic(file, overwrite=False) as out:
+            out.write(data)
+            ready.wait()
+            out.flush()
+        if file.read_bytes() == data:
+            won.append(data)
+
+    threads = [threading.Thread(target=write, args=(b"%d" % number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [file.read_bytes()] and list(tmp_path.iterdir()) == [file]

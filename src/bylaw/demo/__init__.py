@@ -74,7 +74,10 @@ def command(name: str, force: bool) -> ExitCode:
         raise click.UsageError(f"`{folder / existing[0]}` exists already\n{ADVICE}")
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
-        write_atomic(folder / source.name, source.read_bytes())
+        try:
+            write_atomic(folder / source.name, source.read_bytes(), overwrite=force)
+        except FileExistsError as problem:  # it was created in the meantime
+            raise click.UsageError(f"{problem} already\n{ADVICE}") from None
     place = f"./{folder}" if str(folder).startswith("-") else str(folder)  # `cd` reads a leading dash as an option
     click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(place)}")
     for step in STEPS:

@@ -1,6 +1,7 @@
 """Files of the user are replaced atomically: after a kill or an error, the old file or the new one is there.
 
-The new content is written to a draft in the same folder, flushed to the disk, and renamed.
+The new content is written to a draft in the same folder, flushed to the disk, and renamed. A file that must not replace
+another one becomes a hard link to the draft instead, since making a link fails if the name is taken.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ _STREAMS = ("/dev/fd/", "/dev/stderr", "/dev/stdout", "/proc/")
 
 
 @contextlib.contextmanager
-def open_atomic(path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: bool = True) -> Iterator[IO[bytes]]:
+def open_atomic(
+    path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: bool = True, overwrite: bool = True
+) -> Iterator[IO[bytes]]:
     """A file to write to, which appears at `path` if no exception is raised. Raises OSError, with the path as given.
 
     A link stays, and the file that it points to is replaced. A device or a pipe is written to. `mode`: permissions of a
-    new file, before the umask. With `keep_mode`, a file that is replaced keeps its permissions and its owner.
+    new file, before the umask. With `keep_mode`, a file that is replaced keeps its permissions and its owner. Without
+    `overwrite`, a file that exists in the end is not replaced, whoever has made it meanwhile: raises FileExistsError.
     """
     given = os.fspath(path)
     if is_special(given):
@@ -49,12 +53,34 @@ def open_atomic(path: str | os.PathLike[str], *, mode: int = 0o666, keep_mode: b
                 with _naming(given):
                     os.fsync(out.fileno())
             with _naming(given):
-                os.replace(draft, final)
+                is_published = _publish(draft, final, overwrite=overwrite)
+            if not is_published:
+                raise FileExistsError(f"`{given}` exists")
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
             raise
     _sync_folder(folder)
+
+
+def _publish(draft: str, final: str, *, overwrite: bool) -> bool:
+    """Rename the draft. Returns whether that was possible: without `overwrite`, the file must not exist."""
+    if overwrite:
+        os.replace(draft, final)
+        return True
+    try:
+        os.link(draft, final)
+    except FileExistsError:
+        return False
+    except OSError:  # there are no hard links here: an empty file takes the name, and is replaced at once
+        try:
+            os.close(os.open(final, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return False
+        os.replace(draft, final)
+    else:
+        os.unlink(draft)
+    return True
 
 
 @contextlib.contextmanager
@@ -90,9 +116,9 @@ def _create(draft: str, final: str, given: str, mode: int, *, keep_mode: bool) -
     return out
 
 
-def write_atomic(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o666) -> None:
+def write_atomic(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o666, overwrite: bool = True) -> None:
     """Replace the file as a whole. As `open_atomic`."""
-    with open_atomic(path, mode=mode) as out:
+    with open_atomic(path, mode=mode, overwrite=overwrite) as out:
         out.write(data)
 
 

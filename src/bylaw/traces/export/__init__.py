@@ -270,10 +270,11 @@ def open_destination(
     mode = _OWNERS if private else _ANYBODYS  # before the umask; the owner may always read and write
     if not private and like is not None and os.path.exists(like):
         mode = _OWNERS | (_ANYBODYS & os.stat(like).st_mode)
-    with open_atomic(path, mode=mode, keep_mode=False) as file:
-        with _compress_file(file, path) as out:
-            yield out
-        refuse_existing(path, overwrite=overwrite)
+    with (
+        open_atomic(path, mode=mode, keep_mode=False, overwrite=overwrite) as file,
+        _compress_file(file, path) as out,
+    ):
+        yield out
 
 
 def refuse_existing(path: str, *, overwrite: bool) -> None:
