@@ -93,7 +93,7 @@ def test_a_violation_exits_1(run: Run) -> None:
 def test_no_violation_lists_what_is_undecided(run: Run) -> None:
     code, out, _ = run(*BASIC, "talked.json")
     assert code == 0
-    assert out.startswith("✓ NO VIOLATION FOUND: 1 of 2 rules undecided")
+    assert out.startswith("! NO VIOLATION FOUND: 1 of 2 rules undecided")
     assert "? be-kind  undecided" in out
 
 
@@ -110,8 +110,8 @@ def test_the_headline_says_in_how_many_sessions_a_rule_is_undecided(run: Run, fo
     code, out, _ = run(*BASIC, "cut.jsonl")
     shown = " ".join(out.split())
     assert code == 0
-    why = "1 of 2 rules decided in no session; 1 of 2 rules undecided in 1 of 2 sessions"
-    assert shown.startswith(f"✓ NO VIOLATION FOUND: {why} (prompt.md: 2 rules, 1 trace, 2 sessions)")
+    why = "1 of 2 rules undecided in every session; 1 of 2 rules undecided in 1 of 2 sessions"
+    assert shown.startswith(f"! NO VIOLATION FOUND: {why} (prompt.md: 2 rules, 1 trace, 2 sessions)")
     assert "Never call drop_table. in 1 of 2 sessions: the recording stopped early" in shown
     assert "rules by worst session: 0 violated · 0 satisfied · 0 not triggered · 2 undecided" in shown
 

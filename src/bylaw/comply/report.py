@@ -52,6 +52,11 @@ def _headline(report: ComplyReport) -> str:
     return "NO VIOLATION FOUND" + (f": {'; '.join(gaps)}" if gaps else "")
 
 
+def _is_whole(report: ComplyReport) -> bool:
+    """Every rule of every session was decided, or not triggered."""
+    return not report.empty and not any(_count_undecided(report))
+
+
 def _count_undecided(report: ComplyReport) -> Iterator[str]:
     """Of several sessions, it is also said in how many of them: each rule counts the sessions that leave it open."""
     rules = _rules(report)
@@ -61,7 +66,7 @@ def _count_undecided(report: ComplyReport) -> Iterator[str]:
     partly = [counts[State.UNDECIDED] for counts in found if counts[State.SATISFIED]]
     of = f"of {count(len(rules), 'rule')}"
     if never:
-        yield f"{len(never):,} {of} {'undecided' if len(report.results) == 1 else 'decided in no session'}"
+        yield f"{len(never):,} {of} {'undecided' if len(report.results) == 1 else 'undecided in every session'}"
     if partly:
         most = "up to " if len(set(partly)) > 1 else ""
         yield f"{len(partly):,} {of} undecided in {most}{_of_sessions(max(partly), report)}"
@@ -216,7 +221,7 @@ def comply_terminal(report: ComplyReport) -> str:
 
 
 def _terminal_lines(report: ComplyReport) -> Iterator[str]:
-    mark, colour = _GATE[report.exit_code]
+    mark, colour = _GATE[report.exit_code] if report.exit_code or _is_whole(report) else ("!", "yellow")
     yield from title_lines(f"{mark} {_headline(report)}", f"({_size(report)})", fg=colour)
     yield ""
     for rule in _list_violated(report):
@@ -290,7 +295,8 @@ def comply_markdown(report: ComplyReport) -> str:
 
 
 def _markdown_lines(report: ComplyReport) -> Iterator[str]:
-    yield f"### {_MARKS[report.exit_code]} Bylaw comply: {escape_markdown(_headline(report))}"
+    mark = _MARKS[report.exit_code] if report.exit_code or _is_whole(report) else "⚠️"
+    yield f"### {mark} Bylaw comply: {escape_markdown(_headline(report))}"
     yield ""
     yield escape_markdown(_size(report))
     yield ""
