@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import trustme
 
 import bylaw
 from bylaw.cli import main
@@ -254,6 +256,29 @@ def test_a_key_without_its_certificate_is_made_anew(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "bylaw-ca.pem").exists()
     made = Authority.persistent(tmp_path)
     assert made.file.read_bytes() == Authority.persistent(tmp_path)._ca.cert_pem.bytes()
+
+
+def test_runs_that_begin_at_once_have_one_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both_make_one = threading.Barrier(2)
+
+    class SlowlyMade(trustme.CA):
+        def __init__(self, **names: Any) -> None:
+            with suppress(threading.BrokenBarrierError):
+                both_make_one.wait(0.2)
+            super().__init__(**names)
+
+    made: list[bytes] = []
+
+    def begin() -> None:
+        made.append(Authority.persistent(tmp_path)._ca.cert_pem.bytes())
+
+    monkeypatch.setattr(trustme, "CA", SlowlyMade)
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [(tmp_path / "bylaw-ca.pem").read_bytes()] * 2
 
 
 @contextmanager

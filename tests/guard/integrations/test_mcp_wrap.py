@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bylaw.guard.integrations.json_files import FileProblem
+from bylaw.guard.integrations.json_files import FileProblem, read_object
 from bylaw.guard.integrations.mcp import client_config
+from bylaw.guard.integrations.mcp import pins as pin_files
 from bylaw.guard.integrations.mcp.client_config import backup_of, unwrap, wrap
 from bylaw.guard.integrations.mcp.pins import PinFolder, StoredPins, ToolCheck
 from bylaw.guard.integrations.mcp.servers import URL_KEYS, check_name, read_header
 from bylaw.guard.stores import SqliteStore
+from bylaw.guard.stores.records import ToolPin
 from tests.audit.support import verified
 from tests.docs.console import Shell
 from tests.docs.pages import FRAMEWORKS, blocks
@@ -324,3 +328,24 @@ def test_a_configuration_gets_no_rules_that_a_server_could_not_start_with(rules:
     done = run_bylaw(["guard", "mcp", "wrap", ".mcp.json", "-p", "guard.yaml"], cwd=tmp_path)
     assert done.returncode == code and said in done.stderr and bool(said) == bool(done.stderr)
     assert (path.read_text() == text) is (code != 0)
+
+
+def test_proxies_that_see_tools_at_the_same_moment_lose_no_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them has read the file before one of them writes it, unless they wait for each other."""
+    pins, all_have_read = PinFolder(tmp_path / "lock"), threading.Barrier(3)
+
+    def read_slowly(file: Path) -> Any:
+        found = read_object(file)
+        with suppress(threading.BrokenBarrierError):
+            all_have_read.wait(0.05)
+        return found
+
+    monkeypatch.setattr(pin_files, "read_object", read_slowly)
+    tools = ("a", "b", "c")
+    seen = [ToolPin(id=f"shop/{tool}", server="shop", tool=tool, digest="d", definition={}) for tool in tools]
+    threads = [threading.Thread(target=pins.write, args=([(pin, "first seen")],)) for pin in seen]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(pins.read("shop")) == set(tools)

@@ -18,6 +18,7 @@ import trustme
 from msgspec import Struct
 
 from bylaw.errors import BylawError
+from bylaw.files import locked_folder
 from bylaw.files.atomic import write_atomic
 
 # A certificate authority of our own, and the certificates that it signs for hosts
@@ -45,14 +46,15 @@ class Authority:
     def persistent(cls, folder: Path) -> Authority:
         """The authority of this folder, created once: an agent that its owner starts must know it beforehand."""
         file, key = folder / "bylaw-ca.pem", folder / "bylaw-ca.key"
-        if file.exists() and key.exists():
-            return cls(trustme.CA.from_pem(file.read_bytes(), key.read_bytes()), file)
         folder.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)  # so that a kill leaves no certificate beside the key of another one
-        ca = trustme.CA(organization_name="Bylaw", organization_unit_name="contract run")
-        write_atomic(key, ca.private_key_pem.bytes(), mode=0o600)
-        write_atomic(file, ca.cert_pem.bytes())
-        return cls(ca, file)
+        with locked_folder(folder):  # else two runs could leave the key of one and the certificate of the other
+            if file.exists() and key.exists():
+                return cls(trustme.CA.from_pem(file.read_bytes(), key.read_bytes()), file)
+            file.unlink(missing_ok=True)  # so that a kill leaves no certificate beside the key of another one
+            ca = trustme.CA(organization_name="Bylaw", organization_unit_name="contract run")
+            write_atomic(key, ca.private_key_pem.bytes(), mode=0o600)
+            write_atomic(file, ca.cert_pem.bytes())
+            return cls(ca, file)
 
     def context(self, host: str) -> ssl.SSLContext:
         """A context to answer as the host. Raises ValueError if the name is not a valid host name."""

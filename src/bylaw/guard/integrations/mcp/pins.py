@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from bylaw.guard.integrations.json_files import read_object, replace_file
+from bylaw.guard.integrations.json_files import editing, read_object, replace_file
 from bylaw.guard.stores.ports import GuardStore, each_followed
 from bylaw.guard.stores.records import EventRow, ToolPin
 from bylaw.model.canonical import canonical_json
@@ -91,12 +91,13 @@ class PinFolder:
 
     def write(self, pins: Sequence[tuple[ToolPin, str]]) -> None:
         for server in {pin.server for pin, _ in pins}:
-            known = self.read(server) | {pin.tool: replace(pin, at=time.time()) for pin, _ in pins}
-            tools = {name: to_builtins(known[name]) for name in sorted(known)}
-            if not self.folder.exists():
-                self.folder.mkdir(mode=0o700, parents=True)
-            text = json.dumps({"schema": _SCHEMA, "tools": tools}, indent=2, ensure_ascii=False)
-            replace_file(self.folder / f"{server}.json", text + "\n", mode=0o600)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = self.folder / f"{server}.json"
+            with editing(file):  # a pin that is lost would be approved anew
+                known = self.read(server) | {pin.tool: replace(pin, at=time.time()) for pin, _ in pins}
+                tools = {name: to_builtins(known[name]) for name in sorted(known)}
+                text = json.dumps({"schema": _SCHEMA, "tools": tools}, indent=2, ensure_ascii=False)
+                replace_file(file, text + "\n", mode=0o600)
 
 
 def definition_of(tool: Mapping[str, Any]) -> dict[str, Any]:
