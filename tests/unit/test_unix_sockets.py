@@ -151,12 +151,11 @@ def test_a_locked_folder_is_waited_for_and_nothing_is_left_in_it(
             entered.set()
 
     with locked_folder(tmp_path):
-        waiting = threading.Thread(target=enter)
-        waiting.start()
         with monkeypatch.context() as patch, pytest.raises(TimeoutError, match="another process has locked"):
             patch.setattr(files, "_PATIENCE", 0.0)
-            with locked_folder(tmp_path):
-                pass
-        assert not entered.is_set()
+            enter()
+        waiting = threading.Thread(target=enter)
+        waiting.start()
+        assert not entered.wait(0.05)
     waiting.join()
     assert entered.is_set() and list(tmp_path.iterdir()) == []
