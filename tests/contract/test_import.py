@@ -15,6 +15,7 @@ from bylaw.contract.commands import import_file
 from bylaw.contract.file.loader import load_contract, parse_contract
 from bylaw.contract.flakestorm import MUTATIONS, import_flakestorm
 from bylaw.contract.variations import KINDS
+from bylaw.errors import InputError
 from bylaw.rules.guard.manifest_export import as_yaml_text
 from tests.support.yaml_files import load_yaml
 
@@ -329,6 +330,6 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = run(import_file, ["flakestorm.yaml"], standalone_mode=False)
     assert "exists" in str(again.exception)
     assert run(import_file, ["flakestorm.yaml", "--force"], standalone_mode=False).return_value == 0
-    assert run(import_file, ["nothing.yaml"], standalone_mode=False).return_value == 2
+    assert isinstance(run(import_file, ["nothing.yaml"], standalone_mode=False).exception, InputError)
     Path("part.yaml").write_text("input: hello\n")
     assert run(import_file, ["part.yaml", "-o", "-"], standalone_mode=False).return_value == 2
