@@ -129,11 +129,18 @@ class BaseGuard(SessionChanges):
                     change.write(transaction, self._clock(), how="reloaded")
                 change.tell()
             with self._sessions.exclusive():  # writes nothing, so the exchange cannot fail half-way
-                decider.switches = self._decider.switches
-                self._sessions.use_policies(new)
-                self.policies, self.policy = new, hash
-                self._decider, self._decide, self._sole_agent = decider, decider.decide, new.named(None)
+                try:
+                    self._use(new, hash, decider)
+                except BaseException:  # an interrupt
+                    self._use(new, hash, decider)
+                    raise
         return hash != before
+
+    def _use(self, policies: Policies, hash: str, decider: Decider) -> None:
+        decider.switches = self._decider.switches
+        self._sessions.use_policies(policies)
+        self.policies, self.policy = policies, hash
+        self._decider, self._decide, self._sole_agent = decider, decider.decide, policies.named(None)
 
     fork_rank = 0
     _is_closed = False

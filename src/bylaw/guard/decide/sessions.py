@@ -7,8 +7,10 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Container, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Container, Generator
+from contextlib import AbstractContextManager, suppress
+from itertools import compress
+from operator import methodcaller
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.chain import Policies
@@ -18,6 +20,7 @@ from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.policies import joined_hash
 from bylaw.guard.stores import forks
+from bylaw.guard.stores.interrupts import block, try_lock
 from bylaw.guard.stores.ports import GuardStore, SessionUnreadable, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import EventRow, SessionRecord
 from bylaw.text.redaction.redactor import Redaction, Redactor
@@ -47,8 +50,12 @@ _Change: TypeAlias = Callable[[Transaction | None, SessionRecord, SessionState],
 class _UnusableLock:
     """In place of the lock of sessions that another thread was changing when this process was forked."""
 
+    @staticmethod
+    def problem() -> StoreUnavailable:
+        return StoreUnavailable("the session was being changed when this process was forked")
+
     def __enter__(self) -> None:
-        raise StoreUnavailable("the session was being changed when this process was forked")
+        raise self.problem()
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -93,8 +100,8 @@ class Sessions:
         """rows that the next transaction writes first"""
         forks.add(self)
 
-    @contextmanager
-    def change(self, key: str) -> Iterator[tuple[Transaction | None, SessionRecord, SessionState]]:
+    @block
+    def change(self, key: str) -> Generator[tuple[Transaction | None, SessionRecord, SessionState]]:
         """The session, for one change. With a durable store everything is written, or nothing."""
         if not self.durable:
             with self.lock_of(key):
@@ -168,17 +175,23 @@ class Sessions:
             with suppress(RuntimeError, StopIteration):  # other threads change it too
                 self._live.pop(next(iter(self._live)), None)
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    @block
+    def exclusive(self) -> Generator[None]:
         """Nobody else of this process is inside a session meanwhile. A store has one transaction at a time; without
         one, all locks are held."""
-        with ExitStack() as held:
-            if self.durable:
-                held.enter_context(self._store.transaction(""))
-            else:
-                for lock in self._locks:
-                    held.enter_context(lock)
+        if self.durable:
+            with self._store.transaction(""):
+                yield
+            return
+        held: list[threading.RLock] = []
+        try:
+            # by calls into C, which no interrupt can divide
+            held.extend(compress(self._locks, map(methodcaller("acquire"), self._locks)))
+            if len(held) < len(self._locks):
+                raise _UnusableLock.problem()
             yield
+        finally:
+            deque(map(methodcaller("release"), held), maxlen=0)
 
     def use_policies(self, policies: Policies) -> None:
         """Continue the sessions with other rules. States are carried over when their session is next used."""
@@ -207,7 +220,6 @@ class Sessions:
         state.redact = _AS_IS
         carried = load(key, dump(state), self._policies.all)
         carried.touched = state.touched
-        del self._earlier[key]
         return record, carried
 
     def lock_of(self, key: str) -> threading.RLock:
@@ -236,16 +248,17 @@ class Sessions:
             return self._transaction_with_late(key)
         return self._store.transaction(key)
 
-    @contextmanager
-    def _transaction_with_late(self, key: str) -> Iterator[Transaction]:
-        announce, self.announcement = self.announcement, None
-        with self._dropping:
-            dropped, self._dropped = self._dropped, Counter()
+    @block
+    def _transaction_with_late(self, key: str) -> Generator[Transaction]:
+        announce: Callable[[Transaction], None] | None = None
+        dropped: Counter[str] = Counter()
         late: list[EventRow] = []
-        with suppress(IndexError):  # another thread may take some of them
-            while True:
-                late.append(self._late.popleft())
         try:
+            announce, self.announcement = self.announcement, None
+            with self._dropping:
+                dropped, self._dropped = self._dropped, Counter()
+            with suppress(IndexError):  # until none is left
+                late.extend(iter(self._late.popleft, None))  # one call into C, which no interrupt can divide
             with self._store.transaction(key) as transaction:
                 if announce is not None:
                     announce(transaction)
@@ -262,8 +275,8 @@ class Sessions:
             self.announcement = announce or self.announcement
             raise
 
-    @contextmanager
-    def review_transaction(self, transaction: Transaction | None, key: str) -> Iterator[Transaction]:
+    @block
+    def review_transaction(self, transaction: Transaction | None, key: str) -> Generator[Transaction]:
         """The transaction that is passed, or a new one: reviews are stored even if sessions are not."""
         if transaction is not None:
             yield transaction
@@ -340,7 +353,7 @@ class Sessions:
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
         with self._beginning:
             found = self._live.get(key)
-            if found is not None:  # it was only out of its place while another thread looked for one to forget
+            if found is not None:  # another thread was faster
                 return found
             carried = self._carried_over(key) if self._earlier else None
             # bounds the memory of a process that never ends its sessions
@@ -348,6 +361,7 @@ class Sessions:
                 self._forget_one()
             terminated = self._terminated.get(key) or (_FORGOTTEN if hash(key) in self._forgotten else None)
             pair = self._live[key] = carried or (SessionRecord(key, terminated=terminated), SessionState(key))
+            self._earlier.pop(key, None)  # after it has its new place: an interrupt must not lose it
             return pair
 
     def _forget_one(self) -> None:
@@ -356,19 +370,20 @@ class Sessions:
         for sessions in (self._earlier, self._live):
             for _ in range(2 * len(sessions)):
                 oldest = next(iter(sessions))
-                pair = sessions.pop(oldest)
-                lock = self.lock_of(oldest)
-                if not pair[1].touched and lock.acquire(blocking=False):
-                    try:
+                pair, lock = sessions[oldest], self.lock_of(oldest)
+                taken: list[bool] = []
+                try:
+                    if not pair[1].touched:
+                        try_lock(lock, taken)
+                    if taken:
                         self._keep_what_matters(oldest, *pair)
-                    except StoreUnavailable:
-                        sessions[oldest] = pair
-                        raise
-                    finally:
+                        del sessions[oldest]
+                        return
+                finally:
+                    if taken:
                         lock.release()
-                    return
                 pair[1].touched = False
-                sessions[oldest] = pair  # at the end of the queue
+                sessions.update(zip((oldest,), map(sessions.pop, (oldest,)), strict=True))  # at the end of the queue
         raise StoreUnavailable(_TOO_MANY)
 
     def _keep_what_matters(self, key: str, record: SessionRecord, state: SessionState) -> None:

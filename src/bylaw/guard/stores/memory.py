@@ -7,7 +7,6 @@ what is left.
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -41,6 +40,7 @@ from bylaw.guard.stores.encoding import (
     decode_review,
     encode,
 )
+from bylaw.guard.stores.interrupts import Hold, Turn, hold_for
 from bylaw.guard.stores.memory_transaction import Link, MemoryTransaction, Tables, floor_digest, read_digests, seq_of
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import (
@@ -62,19 +62,18 @@ class MemoryStore:
 
     def __init__(self, *, busy_timeout: float = 5.0, clock: Callable[[], float] = time.time) -> None:
         self._busy_timeout, self._clock = busy_timeout, clock
-        self._lock = threading.Lock()
-        self._owner: int | None = None
-        """the thread that is in a transaction"""
+        self._turn = Turn(lambda: None)
         self._closed = False
         self._tables = Tables()
-        self._held_by_fork = False
+        self._fork: Hold | None = None
+        """has the turn during a fork"""
         self._is_snapshot = False
         self._is_torn = False
         """whether this process was forked while a thread of its parent was in a transaction"""
         forks.add(self)
 
     def transaction(self, session: str) -> MemoryTransaction:
-        return MemoryTransaction(self._tables, self._begin, self._end, self._clock)
+        return MemoryTransaction(self._tables, self._begin, self._turn, self._clock)
 
     def reviews(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
@@ -139,11 +138,8 @@ class MemoryStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[MemoryStore]:
-        self._begin()
-        try:
+        with self.transaction(""):
             tables = self._tables.copy()
-        finally:
-            self._end()
         view = MemoryStore(busy_timeout=self._busy_timeout, clock=self._clock)
         view._tables, view._is_snapshot = tables, True
         yield view
@@ -151,24 +147,24 @@ class MemoryStore:
     def prune(self, *, before: float) -> dict[str, int]:
         check_moment(before)
         with self.transaction("") as transaction:
-            return prune(self._tables, transaction, before=before, now=self._clock())
+            transaction.pruned = self._tables.copy()
+            return prune(transaction.pruned, transaction, before=before, now=self._clock())
 
     def close(self) -> None:
         self._closed = True
 
     def before_fork(self) -> None:
         """A thread that forks in its own transaction continues it in both processes."""
-        is_own = self._owner == threading.get_ident()
-        self._held_by_fork = not is_own and self._lock.acquire(timeout=forks.PATIENCE)
+        hold = self._fork = hold_for(self)
+        if not self._turn.is_own:
+            self._turn.take(hold, timeout=forks.PATIENCE)
 
     def after_fork(self, *, in_child: bool) -> None:
-        held, self._held_by_fork = self._held_by_fork, False
         if not in_child:
-            if held:
-                self._lock.release()
-        elif self._owner != threading.get_ident():
-            self._is_torn = self._is_torn or self._owner is not None
-            self._lock, self._owner = threading.Lock(), None
+            self._turn.give(self._fork)
+        elif not self._turn.is_own or self._turn.holder is self._fork:
+            self._is_torn = self._is_torn or self._turn.holder not in (None, self._fork)
+            self._turn.reset()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -176,19 +172,12 @@ class MemoryStore:
         if self._is_torn:
             raise StoreUnavailable("the store was in use when this process was forked")
 
-    def _begin(self) -> None:
+    def _begin(self, hold: Hold) -> None:
         self._check_open()
         if self._is_snapshot:
             raise StoreUnavailable("a snapshot cannot be written to")
-        if self._owner == threading.get_ident():
-            raise RuntimeError("this thread is in a transaction already")
-        if not self._lock.acquire(timeout=self._busy_timeout):
+        if not self._turn.take(hold, timeout=self._busy_timeout):
             raise StoreUnavailable(f"the store is held by another transaction for more than {self._busy_timeout:g} s")
-        self._owner = threading.get_ident()
-
-    def _end(self) -> None:
-        self._owner = None
-        self._lock.release()
 
 
 # -- pruning ----------------------------------------------------------------------------------------------------------

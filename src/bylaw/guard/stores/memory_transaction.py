@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ from bylaw.guard.stores.encoding import (
     encode_review,
     finite,
 )
+from bylaw.guard.stores.interrupts import Block, Hold, Turn
 from bylaw.guard.stores.ports import StoreConflict
 from bylaw.guard.stores.records import (
     AuditRow,
@@ -135,17 +137,19 @@ def floor_digest(tables: Tables) -> str:
 R = TypeVar("R", bound=FollowRecord)
 
 
-class MemoryTransaction:
+class MemoryTransaction(Block):
     """The writes of one transaction, over the tables as they stand."""
 
     def __init__(
         self,
         tables: Tables,
-        begin: Callable[[], None],
-        end: Callable[[], None],
+        begin: Callable[[Hold], None],
+        turn: Turn,
         clock: Callable[[], float],
     ) -> None:
-        self._tables, self._begin, self._end, self._clock = tables, begin, end, clock
+        self._tables, self._begin, self._turn, self._clock = tables, begin, turn, clock
+        self.pruned: Tables | None = None
+        """replace the tables, before the writes"""
         self._is_open = False
         self._new = Tables()
         self._turned_off: set[str] = set()
@@ -153,17 +157,23 @@ class MemoryTransaction:
         self._dropped: set[tuple[type[FollowRecord], str]] = set()
 
     def __enter__(self) -> MemoryTransaction:
-        self._begin()
+        self._begin(self.entered())
         self._is_open = True
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             if kind is None:
                 self._commit()
         finally:
             self._is_open = False
-            self._end()
+            self._turn.give(self.hold)
+        self.hold = None
+
+    def abandoned(self, hold: Hold) -> None:
+        """An interrupt has kept the transaction from beginning, or from ending."""
+        self._is_open = False
+        self._turn.recover(hold)
 
     def session(self, key: str) -> SessionRecord:
         self._check_open()
@@ -308,17 +318,29 @@ class MemoryTransaction:
         self._new.audit[-1] = replace(last, hash=hash, stored=stored)
 
     def _commit(self) -> None:
-        new, tables = self._new, self._tables
         if self.commitments:
             self._vouch()
+        before = self.pruned or self._tables
+        now, head, last_event = self._clock(), self._head(), before.last_event + len(self._new.events)
+        apply = partial(self._apply, now, head, last_event, len(before.events), len(before.audit))
+        try:
+            apply()
+        except BaseException:  # an interrupt, after some of it
+            apply()
+            raise
+
+    def _apply(self, now: float, head: tuple[int, str], last_event: int, events: int, audit: int) -> None:
+        """What was applied already is applied again with the same effect. `events`, `audit`: how many there were."""
+        new, tables = self._new, self._tables
+        if self.pruned is not None:
+            for name in tables.__struct_fields__:
+                setattr(tables, name, getattr(self.pruned, name))
         tables.rules |= new.rules
         tables.sessions |= new.sessions
-        now = self._clock()
         tables.touched |= {key: max(now, tables.touched.get(key, now)) for key in new.sessions}
-        tables.events += new.events
-        tables.last_event += len(new.events)
-        tables.head = self._head()
-        tables.audit += new.audit
+        tables.events[events:] = new.events
+        tables.last_event, tables.head = last_event, head
+        tables.audit[audit:] = new.audit
         tables.reviews |= new.reviews
         tables.switches |= new.switches
         for agent in self._turned_off:

@@ -18,16 +18,17 @@ import errno
 import os
 import random
 import sqlite3
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
 from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_tables as schema
+from bylaw.guard.stores.interrupts import Block, Hold, Holding, Turn, hold_for
 from bylaw.guard.stores.ports import StoreUnavailable
 
 _REASONS = {
@@ -212,8 +213,8 @@ REMOVED = "was removed or replaced while it was in use"
 
 class Connections:
     fork_rank = 2
-    _owner: int | None
-    """the thread whose turn it is"""
+    _fork: Hold | None
+    """has the turn during a fork"""
 
     def __init__(
         self, path: str, *, durability: Durability, busy_timeout: float, read_only: bool = False, create: bool = True
@@ -224,6 +225,7 @@ class Connections:
         self._durability: Durability = durability
         self._busy_timeout = busy_timeout
         self._closed = False
+        self._turn = Turn(self._roll_back)
         self._start()
         with forks.opening:
             self._identity = identity(path)
@@ -238,26 +240,28 @@ class Connections:
             self._identity = identity(path)
             forks.add(self)
 
-    def begin(self) -> sqlite3.Cursor:
+    def begin(self, hold: Hold) -> sqlite3.Cursor:
         """Begin a transaction when it is this thread's turn; `end` must follow. Raises StoreUnavailable."""
         if self.read_only:
             raise unavailable(self.path, "was opened for reading only")
         self._refuse_inherited()
-        self._take_turn()
         try:
+            if not self._turn.take(hold, timeout=self._busy_timeout):
+                raise self._held_too_long()
             self._check_usable()
             if self._cursor is None:
                 self._cursor = self._open().cursor()
             begin(self._cursor, busy_timeout=self._busy_timeout)
             return self._cursor
         except BaseException as error:
-            self._drop_writer()
-            self._give_turn()
+            if self._turn.holder is hold:
+                self._drop_writer()
+                self._turn.give(hold)
             if isinstance(error, sqlite3.Error):
                 raise unavailable(self.path, explain(error)) from error
             raise
 
-    def end(self, cursor: sqlite3.Cursor, *, commit: bool) -> None:
+    def end(self, hold: Hold | None, cursor: sqlite3.Cursor, *, commit: bool) -> None:
         """If the rollback fails, SQLite has rolled back already, or does so when the file is opened next."""
         if cursor is not self._cursor:
             raise RuntimeError("a transaction ends in the process that began it")
@@ -271,77 +275,75 @@ class Connections:
             if commit:
                 raise unavailable(self.path, explain(error)) from error
         finally:
-            self._give_turn()
+            self._turn.give(hold)
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def abandon(self, hold: Hold) -> None:
+        """Roll the transaction back, unless it has ended."""
+        self._turn.recover(hold)
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection that sees committed data only. Raises StoreUnavailable."""
+        return Reading(self)
+
+    def start_reading(self, hold: Hold) -> sqlite3.Connection:
         self._refuse_inherited()
         self._check_usable()
-        with self._no_reader:
-            self._reading += 1
-        connection = None
-        try:
-            connection = self._reader()
-            yield connection
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise unavailable(self.path, explain(error)) from error
-            raise
-        else:
-            self._readers.append(connection)
-            if self._closed:
-                self._close_readers()
-        finally:
-            with self._no_reader:
-                self._reading -= 1
-                self._no_reader.notify_all()
+        self.in_use.add(hold)
+        while self._is_resting:
+            self.in_use.discard(hold)
+            time.sleep(_PAUSE[0])
+            self.in_use.add(hold)
+        with suppress(IndexError):
+            return self._readers.pop()
+        return open_reader(self.path, busy_timeout=self._busy_timeout, read_only=self.read_only)
+
+    def keep_reader(self, connection: sqlite3.Connection) -> None:
+        self._readers.append(connection)
+        if self._closed:
+            self._close_readers()
 
     def close(self) -> None:
         self._leave_inherited()
-        self._take_turn()
-        self._closed = True
-        self._drop_writer()
-        self._give_turn()
+        with Holding(self._turn, timeout=self._busy_timeout) as has_turn:
+            if not has_turn:
+                raise self._held_too_long()
+            self._closed = True
+            self._drop_writer()
         self._close_readers()
 
     # -- forks ----------------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
         """Close every connection once it is unused. The next use opens a new one."""
-        if self._owner == threading.get_ident() or not self._turn.acquire(timeout=forks.PATIENCE):
+        hold = self._fork = hold_for(self)
+        if self._turn.is_own or not self._turn.take(hold, timeout=forks.PATIENCE):
             return
-        self._owner = threading.get_ident()
-        if not self._no_reader.acquire(timeout=forks.PATIENCE):
-            self._give_turn()
-            return
-        self._no_reader.wait_for(lambda: not self._reading, timeout=forks.PATIENCE)
-        self._is_resting = True
+        self._is_resting = True  # from now on nobody starts to read
+        give_up = time.monotonic() + forks.PATIENCE
+        while self.in_use and time.monotonic() < give_up:
+            time.sleep(_PAUSE[0])
         self._drop_writer()
         self._close_readers()
 
     def after_fork(self, *, in_child: bool) -> None:
         is_resting, self._is_resting = self._is_resting, False
         if in_child:
-            if self._reading or not (is_resting or self._closed):
+            is_open = self._cursor is not None or self._readers or self.in_use
+            if is_open or not (is_resting or self._closed):
                 _leave_to_parent(self._identity, (self._cursor, self._readers))
             self._start()
-        elif is_resting:
-            self._no_reader.release()
-            self._give_turn()
+        else:
+            self._turn.give(self._fork)
 
     def _start(self) -> None:
         self._process = os.getpid()
         self._cursor = None
         self._readers: deque[sqlite3.Connection] = deque()
-        self._no_reader = threading.Condition()
-        self._reading = 0
-        """threads that read now"""
-        self._turn = threading.Lock()
+        self.in_use: set[Hold] = set()
+        """blocks that read now"""
+        self._turn.reset()
+        self._fork = None
         self._looked_at = 0.0
-        self._owner = None
         self._is_resting = False
 
     def _refuse_inherited(self) -> None:
@@ -355,17 +357,17 @@ class Connections:
             _leave_to_parent(self._identity, (self._cursor, self._readers))
             self._start()
 
-    def _take_turn(self) -> None:
-        if self._owner == threading.get_ident():
-            raise RuntimeError("this thread is in a transaction already")
-        if not self._turn.acquire(timeout=self._busy_timeout):
-            reason = f"is held by another transaction of this process for more than {self._busy_timeout:g} s"
-            raise unavailable(self.path, reason)
-        self._owner = threading.get_ident()
+    def _roll_back(self) -> None:
+        self._leave_inherited()
+        try:
+            if self._cursor is not None:
+                self._cursor.connection.rollback()
+        except sqlite3.Error:
+            self._drop_writer()
 
-    def _give_turn(self) -> None:
-        self._owner = None
-        self._turn.release()
+    def _held_too_long(self) -> StoreUnavailable:
+        reason = f"is held by another transaction of this process for more than {self._busy_timeout:g} s"
+        return unavailable(self.path, reason)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -379,11 +381,6 @@ class Connections:
 
     def _open(self) -> sqlite3.Connection:
         return open_writer(self.path, durability=self._durability, busy_timeout=self._busy_timeout, create=self._create)
-
-    def _reader(self) -> sqlite3.Connection:
-        with suppress(IndexError):
-            return self._readers.pop()
-        return open_reader(self.path, busy_timeout=self._busy_timeout, read_only=self.read_only)
 
     def _close_readers(self) -> None:
         with suppress(IndexError):
@@ -399,6 +396,37 @@ class Connections:
                 connection.close()
             self._cursor = None
             self._looked_at = 0.0  # check before reopening: that would create a new file
+
+
+class Reading(Block):
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._connection: sqlite3.Connection | None = None
+
+    def __enter__(self) -> sqlite3.Connection:
+        hold = self.entered()
+        try:
+            self._connection = self._connections.start_reading(hold)
+        except sqlite3.Error as error:
+            self.abandoned(hold)
+            raise unavailable(self._connections.path, explain(error)) from error
+        return self._connection
+
+    def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        connection = self._connection
+        if error is None and connection is not None:
+            self._connection = None
+            self._connections.keep_reader(connection)
+        if self.hold is not None:
+            self.abandoned(self.hold)
+            self.hold = None
+        if isinstance(error, sqlite3.Error):
+            raise unavailable(self._connections.path, explain(error)) from error
+
+    def abandoned(self, hold: Hold) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connections.in_use.discard(hold)
 
 
 _inherited: set[Identity | None] = set()

@@ -39,6 +39,7 @@ from bylaw.guard.stores.encoding import (
     encode_review,
     finite,
 )
+from bylaw.guard.stores.interrupts import Block, Hold
 from bylaw.guard.stores.ports import StoreConflict, StoreUnavailable
 from bylaw.guard.stores.records import (
     AuditRow,
@@ -89,7 +90,7 @@ Known: TypeAlias = dict[str, tuple[_Content, str]]
 """sessions → the state last written and its digest: an unchanged state is not hashed again"""
 
 
-class SqliteTransaction:
+class SqliteTransaction(Block):
     def __init__(self, connections: Connections, clock: Callable[[], float], known: Known) -> None:
         self._connections, self._clock, self._known = connections, clock, known
         self._cursor: sqlite3.Cursor | None = None
@@ -106,10 +107,10 @@ class SqliteTransaction:
         self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
-        self._cursor = self._connections.begin()
+        self._cursor = self._connections.begin(self.entered())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is None and self._failure is None:
             with suppress(StoreUnavailable):  # raised after the rollback
                 if self.commitments:
@@ -118,9 +119,15 @@ class SqliteTransaction:
                     self.execute(_MOVE_HEAD, ("{}:{}".format(*self._head),))
         cursor, self._cursor = self._cursor, None
         assert cursor is not None
-        self._connections.end(cursor, commit=kind is None and self._failure is None)
+        self._connections.end(self.hold, cursor, commit=kind is None and self._failure is None)
+        self.hold = None
         if kind is None and self._failure is not None:
             raise self._failure
+
+    def abandoned(self, hold: Hold) -> None:
+        """An interrupt has kept the transaction from beginning, or from ending."""
+        self._cursor = None
+        self._connections.abandon(hold)
 
     def session(self, key: str) -> SessionRecord:
         row = self.execute(_SESSION, (to_column(key),)).fetchone()
