@@ -146,12 +146,14 @@ def test_a_decision_that_is_interrupted_is_made_or_not(
 
 
 def _record(guard: BaseGuard, number: int) -> object:
-    guard.decide(replace(_refund(number), call_id=f"c{number}"))
+    decision = guard.decide(replace(_refund(number), call_id=f"c{number}"))
+    assert decision.allowed, decision
     return guard.record(f"c{number}", "done", session=f"s{number}")
 
 
 def _end(guard: BaseGuard, number: int) -> object:
-    guard.decide(_refund(number))
+    decision = guard.decide(_refund(number))
+    assert decision.allowed, decision
     return guard.end_session(f"s{number}")
 
 

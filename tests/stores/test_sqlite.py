@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -328,6 +328,61 @@ def test_a_file_that_is_only_read(path: Path, left: str, monkeypatch: pytest.Mon
     writing.close()
     assert left == "log" or path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.fixture
+def reading(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
+    """A store that is read by somebody who may not write its folder."""
+    with closing(SqliteStore(path)) as writing:
+        write(writing, "s")
+    monkeypatch.setattr(os, "access", lambda path, _: not os.path.isdir(path))
+    reading = SqliteStore(path, read_only=True)
+    yield reading
+    reading.close()
+
+
+def _write_much(path: Path) -> None:
+    with closing(SqliteStore(path)) as writing:
+        for number in range(40):
+            write(writing, f"more {number}", b"x" * 500)
+
+
+def test_a_folder_that_is_only_read_while_somebody_writes(reading: SqliteStore, path: Path) -> None:
+    assert len(reading.digests("sessions")) == 1
+    with closing(SqliteStore(path)) as writing:
+        write(writing, "new")
+        assert len(reading.digests("sessions")) == 2, "from the log"
+    _write_much(path)
+    assert len(reading.digests("sessions")) == 42
+
+
+def test_pages_from_before_and_after_a_write_are_not_mixed(reading: SqliteStore, path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="was written while it was read: try again"), reading.snapshot() as view:
+        view.audit_head()
+        _write_much(path)
+        view.digests("sessions")
+    with reading.snapshot() as view:
+        assert len(view.digests("sessions")) == 41
+    with pytest.raises(KeyboardInterrupt), reading.snapshot() as view:  # is not hidden
+        view.audit_head()
+        _write_much(path)
+        raise KeyboardInterrupt
+
+
+def test_what_looks_damaged_since_it_was_written_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_much(path)
+    monkeypatch.setattr(os, "access", lambda path, _: not os.path.isdir(path))
+
+    def look(connection: sqlite3.Connection) -> bool:
+        patched.undo()
+        _write_much(path)
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "is_empty", look)
+        with pytest.raises(StoreUnavailable, match="was written while it was read: try again"):
+            SqliteStore(path, read_only=True)
+    SqliteStore(path, read_only=True).close()
 
 
 def test_what_cannot_be_only_read(path: Path) -> None:

@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, _GeneratorContextManager
+from contextlib import AbstractContextManager, _GeneratorContextManager, suppress
 from functools import partial, wraps
 from itertools import compress
 from types import TracebackType
@@ -49,7 +49,8 @@ class _Exit:
             return kind.leave  # type: ignore[no-any-return]
         leave = partial(kind.leave, block)
         if block.hold is None or block.hold() is None:
-            block.hold = hold_for(leave, block.abandoned)
+            hold = block.hold = Hold(leave, block.abandoned)
+            hold.thread = threading.get_ident()
         return leave
 
 
@@ -117,13 +118,13 @@ class Turn:
         """It is nobody's turn, such as in a forked process, which has none of the other threads."""
         self._holders.clear()
         self._lock, self._recovering = threading.Lock(), threading.RLock()
+        self._unlock: Callable[..., None] = self._lock.__exit__  # ignores what it is passed
 
     @property
     def holder(self) -> Hold | None:
-        try:
+        with suppress(IndexError):
             return self._holders[0]
-        except IndexError:
-            return None
+        return None
 
     @property
     def is_own(self) -> bool:
@@ -133,8 +134,10 @@ class Turn:
 
     def take(self, hold: Hold, *, timeout: float) -> bool:
         """Raises RuntimeError if this thread has the turn already."""
-        give_up = None
-        while True:
+        holders, give_up = self._holders, None
+        if not holders:
+            holders.extend(compress((hold,), map(self._lock.acquire, (False,))))
+        while hold not in holders:
             if (holder := self.holder) is not None:
                 if holder() is None:
                     self.recover(holder)
@@ -143,17 +146,17 @@ class Turn:
                 give_up = give_up or time.monotonic() + timeout
                 timeout = max(0.0, give_up - time.monotonic())
             locked = map(self._lock.acquire, (True,), (min(timeout, _LOOK_EVERY),))
-            self._holders.extend(compress((hold,), locked))
-            if self.holder is hold:
-                return True
-            if give_up is not None and time.monotonic() >= give_up:
+            holders.extend(compress((hold,), locked))
+            if hold not in holders and give_up is not None and time.monotonic() >= give_up:
                 return False
+        return True
 
-    def give(self, hold: Hold | None) -> None:
+    def give(self, hold: Any) -> None:
         """Does nothing if it is not the turn of this one, so that it may be called again after an interrupt."""
-        if hold is not None and self.holder is hold:
-            unlock: Callable[[None], None] = self._lock.__exit__  # type: ignore[assignment]  # ignores what it is passed
-            next(map(unlock, map(self._holders.remove, (hold,))))
+        try:
+            next(map(self._unlock, map(self._holders.remove, (hold,))))
+        except ValueError:
+            return
 
     def recover(self, hold: Hold) -> None:
         """The block is over; if it still has the turn, it was interrupted."""

@@ -30,6 +30,7 @@ from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_tables as schema
 from bylaw.guard.stores.interrupts import Block, Hold, Holding, Turn, hold_for
 from bylaw.guard.stores.ports import StoreUnavailable
+from bylaw.guard.stores.sqlite_unlocked import has_log, is_current, open_unlocked, refuse_written
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
@@ -115,20 +116,20 @@ def open_reader(path: str, *, busy_timeout: float, read_only: bool = False) -> s
 def _open_read_only(path: str, busy_timeout: float) -> sqlite3.Connection:
     """Open the file without changing it. Where no log can be created beside it, a file without one is read as it is.
     Elsewhere SQLite creates a log to read the file, and removes it again only if it may write."""
-    has_log = os.path.exists(f"{path}-wal")
-    mode = "ro" if has_log or not os.access(path, os.W_OK) else "rw"
-    if not has_log and not os.access(os.path.dirname(path), os.W_OK):
-        mode = "ro&immutable=1"
-    uri = f"file:{quote(path)}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
+    connection = open_unlocked(path)
+    if connection is None:
+        mode = "ro" if has_log(path) or not os.access(path, os.W_OK) else "rw"
+        uri = f"file:{quote(path)}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA query_only = ON")
         _refuse_empty_file(connection, path)
         _refuse_foreign_file(connection, path)
         if not schema.is_current(connection):
             raise unavailable(path, "was written by an earlier version of bylaw: open it with a guard first")
-    except BaseException:
+    except BaseException as error:
         connection.close()
+        refuse_written(connection, error)
         raise
     return connection
 
@@ -294,7 +295,11 @@ class Connections:
             time.sleep(_PAUSE[0])
             self.in_use.add(hold)
         with suppress(IndexError):
-            return self._readers.pop()
+            while True:
+                reader = self._readers.pop()
+                if is_current(reader):
+                    return reader
+                reader.close()
         return open_reader(self.path, busy_timeout=self._busy_timeout, read_only=self.read_only)
 
     def keep_reader(self, connection: sqlite3.Connection) -> None:
@@ -414,12 +419,15 @@ class Reading(Block):
 
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         connection = self._connection
-        if error is None and connection is not None:
-            self._connection = None
-            self._connections.keep_reader(connection)
-        if self.hold is not None:
-            self.abandoned(self.hold)
-            self.hold = None
+        try:
+            refuse_written(connection, error)
+            if error is None and connection is not None:
+                self._connection = None
+                self._connections.keep_reader(connection)
+        finally:
+            if self.hold is not None:
+                self.abandoned(self.hold)
+                self.hold = None
         if isinstance(error, sqlite3.Error):
             raise unavailable(self._connections.path, explain(error)) from error
 
