@@ -34,6 +34,8 @@ class Interrupts:
 
     def __init__(self, at: int) -> None:
         self.left = at
+        self._of_frame = self._started
+        """must outlive its frames, which do not hold it while they call it"""
 
     @contextmanager
     def raised(self) -> Iterator[None]:
@@ -52,7 +54,7 @@ class Interrupts:
     def _called(self, frame: FrameType, event: str, _: object) -> Any:
         # a generator that is resumed is inside its blocks, which an exception raised by a tracer would leave out
         if event == "call" and _is_ours(frame) and not frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return self._started
+            return self._of_frame
         return None
 
     def _started(self, frame: FrameType, event: str, _: object) -> None:
