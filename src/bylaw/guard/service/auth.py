@@ -343,8 +343,8 @@ class SharedRateTable:
         import fcntl  # not on Windows, where there is one worker
 
         place = (self._file, fcntl.LOCK_EX, WIDTH * _SLOT, slots.start * _SLOT)
-        fcntl.lockf(*place)
         try:
+            fcntl.lockf(*place)
             yield
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN, *place[2:])

@@ -4,9 +4,10 @@ Python calls such a handler at the start of a function and after a call, also af
 line has noted that the lock is taken, and at the start of an `__exit__` that is written in Python, which then does
 nothing. `with lock:` has no such gap, since the lock is written in C.
 
-So a lock is taken by one call into C that also notes who has it, and a block is known to be over when nothing refers to
-its `__exit__` any more: the interpreter drops it whichever way the block ends. The traceback of the error may keep
-everything else alive, as in an interactive session. It does not refer to a callable that is written in C.
+So a lock is taken, and given back, by one call into C that also notes who has it, and a block is known to be over when
+nothing refers to its `__exit__` any more: the interpreter drops it whichever way the block ends. The traceback of the
+error may keep everything else alive, as in an interactive session. It does not refer to a callable that is written in
+C.
 """
 
 from __future__ import annotations
