@@ -16,7 +16,7 @@ from tests.service.support import RULES
 
 def run(*arguments: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(cli, ["guard", *arguments], standalone_mode=False)
-    problem = getattr(result.exception, "message", "") if result.exception else ""
+    problem = getattr(result.exception, "message", "") or str(result.exception or "")
     return int(result.return_value or 0) if not problem else 2, result.stdout, result.stderr + problem
 
 

@@ -175,7 +175,7 @@ class StoreConformance:
             with pytest.raises(StoreUnavailable), view.transaction("s"):
                 pass
         assert store.audit_head().seq > before[0].seq  # type: ignore[attr-defined]
-        assert store.audit()[0].is_anchor
+        assert not store.audit()[0].previous
 
     def test_rows_that_are_pruned_while_they_are_read_are_not_left_out(self, store: GuardStore) -> None:
         for number in range(9):

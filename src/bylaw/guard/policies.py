@@ -259,11 +259,10 @@ class FileWatch:
             return
         if self._process != os.getpid():  # another thread may have held the lock when this process was forked
             self._lock, self._process = threading.Lock(), os.getpid()
-        stamps, taken = self._loaded, list[bool]()
+        if not self._lock.acquire(blocking=False):
+            return
+        stamps = self._loaded
         try:
-            taken.extend(filter(None, map(self._lock.acquire, (False,))))  # one call, which no interrupt can divide
-            if not taken:
-                return
             self._next = time.monotonic() + LOOK_EVERY
             stamps = self._stamps()
             is_settled, self._seen = stamps == self._seen, stamps
@@ -278,8 +277,7 @@ class FileWatch:
                 _log.error("the rules have changed and cannot be used, so the old ones stay in force: %s", problem)
             self._problem = "" if self._loaded == stamps else str(problem)
         finally:
-            if taken:
-                self._lock.release()
+            self._lock.release()
 
     def _stamps(self) -> list[tuple[int, ...] | None]:
         return [_stamp(file) for file in self._files]

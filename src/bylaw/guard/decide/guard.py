@@ -128,15 +128,18 @@ class BaseGuard(SessionChanges):
                 with self._sessions.transaction("") as transaction:
                     change.write(transaction, self._clock(), how="reloaded")
                 change.tell()
-            with self._sessions.exclusive():  # writes nothing, so the exchange cannot fail half-way
-                try:
-                    self._use(new, hash, decider)
-                except BaseException:  # an interrupt
-                    self._use(new, hash, decider)
-                    raise
+            self._sessions.call_alone(partial(self._exchange_rules, new, hash, decider))
         return hash != before
 
-    def _use(self, policies: Policies, hash: str, decider: Decider) -> None:
+    def _exchange_rules(self, policies: Policies, hash: str, decider: Decider) -> None:
+        """Writes nothing, so only an interrupt can end it half-way, and then all of it is done first."""
+        try:
+            self._use_rules(policies, hash, decider)
+        except BaseException:
+            self._use_rules(policies, hash, decider)
+            raise
+
+    def _use_rules(self, policies: Policies, hash: str, decider: Decider) -> None:
         decider.switches = self._decider.switches
         self._sessions.use_policies(policies)
         self.policies, self.policy = policies, hash

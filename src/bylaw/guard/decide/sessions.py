@@ -7,10 +7,8 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Container, Generator
-from contextlib import AbstractContextManager, suppress
-from itertools import compress
-from operator import methodcaller
+from collections.abc import Callable, Collection, Container, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.chain import Policies
@@ -20,7 +18,6 @@ from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.policies import joined_hash
 from bylaw.guard.stores import forks
-from bylaw.guard.stores.interrupts import block, try_lock
 from bylaw.guard.stores.ports import GuardStore, SessionUnreadable, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import EventRow, SessionRecord
 from bylaw.text.redaction.redactor import Redaction, Redactor
@@ -50,12 +47,8 @@ _Change: TypeAlias = Callable[[Transaction | None, SessionRecord, SessionState],
 class _UnusableLock:
     """In place of the lock of sessions that another thread was changing when this process was forked."""
 
-    @staticmethod
-    def problem() -> StoreUnavailable:
-        return StoreUnavailable("the session was being changed when this process was forked")
-
     def __enter__(self) -> None:
-        raise self.problem()
+        raise StoreUnavailable("the session was being changed when this process was forked")
 
     def __exit__(self, *_: object) -> None: ...
 
@@ -100,8 +93,8 @@ class Sessions:
         """rows that the next transaction writes first"""
         forks.add(self)
 
-    @block
-    def change(self, key: str) -> Generator[tuple[Transaction | None, SessionRecord, SessionState]]:
+    @contextmanager
+    def change(self, key: str) -> Iterator[tuple[Transaction | None, SessionRecord, SessionState]]:
         """The session, for one change. With a durable store everything is written, or nothing."""
         if not self.durable:
             with self.lock_of(key):
@@ -175,23 +168,31 @@ class Sessions:
             with suppress(RuntimeError, StopIteration):  # other threads change it too
                 self._live.pop(next(iter(self._live)), None)
 
-    @block
-    def exclusive(self) -> Generator[None]:
+    def call_alone(self, act: Callable[[], None]) -> None:
         """Nobody else of this process is inside a session meanwhile. A store has one transaction at a time; without
         one, all locks are held."""
         if self.durable:
             with self._store.transaction(""):
-                yield
-            return
-        held: list[threading.RLock] = []
+                act()
+        else:
+            self._call_holding_all(act)
+
+    def _call_holding_all(self, act: Callable[[], None]) -> None:
         try:
-            # by calls into C, which no interrupt can divide
-            held.extend(compress(self._locks, map(methodcaller("acquire"), self._locks)))
-            if len(held) < len(self._locks):
-                raise _UnusableLock.problem()
-            yield
+            for lock in self._locks:
+                lock.acquire()
+            act()
         finally:
-            deque(map(methodcaller("release"), held), maxlen=0)
+            try:
+                self._release_all()
+            except BaseException:  # an interrupt
+                self._release_all()
+                raise
+
+    def _release_all(self) -> None:
+        for lock in self._locks:
+            with suppress(RuntimeError):  # not taken, or released already
+                lock.release()
 
     def use_policies(self, policies: Policies) -> None:
         """Continue the sessions with other rules. States are carried over when their session is next used."""
@@ -220,6 +221,7 @@ class Sessions:
         state.redact = _AS_IS
         carried = load(key, dump(state), self._policies.all)
         carried.touched = state.touched
+        del self._earlier[key]
         return record, carried
 
     def lock_of(self, key: str) -> threading.RLock:
@@ -248,17 +250,16 @@ class Sessions:
             return self._transaction_with_late(key)
         return self._store.transaction(key)
 
-    @block
-    def _transaction_with_late(self, key: str) -> Generator[Transaction]:
-        announce: Callable[[Transaction], None] | None = None
-        dropped: Counter[str] = Counter()
+    @contextmanager
+    def _transaction_with_late(self, key: str) -> Iterator[Transaction]:
+        announce, self.announcement = self.announcement, None
+        with self._dropping:
+            dropped, self._dropped = self._dropped, Counter()
         late: list[EventRow] = []
+        with suppress(IndexError):  # another thread may take some of them
+            while True:
+                late.append(self._late.popleft())
         try:
-            announce, self.announcement = self.announcement, None
-            with self._dropping:
-                dropped, self._dropped = self._dropped, Counter()
-            with suppress(IndexError):  # until none is left
-                late.extend(iter(self._late.popleft, None))  # one call into C, which no interrupt can divide
             with self._store.transaction(key) as transaction:
                 if announce is not None:
                     announce(transaction)
@@ -275,8 +276,8 @@ class Sessions:
             self.announcement = announce or self.announcement
             raise
 
-    @block
-    def review_transaction(self, transaction: Transaction | None, key: str) -> Generator[Transaction]:
+    @contextmanager
+    def review_transaction(self, transaction: Transaction | None, key: str) -> Iterator[Transaction]:
         """The transaction that is passed, or a new one: reviews are stored even if sessions are not."""
         if transaction is not None:
             yield transaction
@@ -353,7 +354,7 @@ class Sessions:
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
         with self._beginning:
             found = self._live.get(key)
-            if found is not None:  # another thread was faster
+            if found is not None:  # it was only out of its place while another thread looked for one to forget
                 return found
             carried = self._carried_over(key) if self._earlier else None
             # bounds the memory of a process that never ends its sessions
@@ -361,7 +362,6 @@ class Sessions:
                 self._forget_one()
             terminated = self._terminated.get(key) or (_FORGOTTEN if hash(key) in self._forgotten else None)
             pair = self._live[key] = carried or (SessionRecord(key, terminated=terminated), SessionState(key))
-            self._earlier.pop(key, None)  # after it has its new place: an interrupt must not lose it
             return pair
 
     def _forget_one(self) -> None:
@@ -370,20 +370,19 @@ class Sessions:
         for sessions in (self._earlier, self._live):
             for _ in range(2 * len(sessions)):
                 oldest = next(iter(sessions))
-                pair, lock = sessions[oldest], self.lock_of(oldest)
-                taken: list[bool] = []
-                try:
-                    if not pair[1].touched:
-                        try_lock(lock, taken)
-                    if taken:
+                pair = sessions.pop(oldest)
+                lock = self.lock_of(oldest)
+                if not pair[1].touched and lock.acquire(blocking=False):
+                    try:
                         self._keep_what_matters(oldest, *pair)
-                        del sessions[oldest]
-                        return
-                finally:
-                    if taken:
+                    except StoreUnavailable:
+                        sessions[oldest] = pair
+                        raise
+                    finally:
                         lock.release()
+                    return
                 pair[1].touched = False
-                sessions.update(zip((oldest,), map(sessions.pop, (oldest,)), strict=True))  # at the end of the queue
+                sessions[oldest] = pair  # at the end of the queue
         raise StoreUnavailable(_TOO_MANY)
 
     def _keep_what_matters(self, key: str, record: SessionRecord, state: SessionState) -> None:

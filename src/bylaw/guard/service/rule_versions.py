@@ -37,7 +37,6 @@ from bylaw.guard.policies import (
 )
 from bylaw.guard.service.carried_settings import NO_AGENT, carry_over
 from bylaw.guard.service.errors import BadRequest, Conflict, NotFound, Unusable
-from bylaw.guard.stores.interrupts import try_lock
 from bylaw.guard.stores.ports import (
     GuardStore,
     StoreConflict,
@@ -324,11 +323,9 @@ class RuleVersions:
         """Load the version that is in force, if it is another one. At most every half second, unless `now`."""
         if self._guard is None or (time.monotonic() < self._next and not now):
             return
-        taken: list[bool] = []
+        if not self._lock.acquire(blocking=now):
+            return
         try:
-            try_lock(self._lock, taken, blocking=now)
-            if not taken:
-                return
             self._next = time.monotonic() + LOOK_EVERY
             id = self.active_id()
             if id is not None and id != self._in_force:
@@ -339,8 +336,7 @@ class RuleVersions:
         except Exception as problem:  # whoever asks for a decision gets one
             _log.error("the rules have changed and cannot be used, so the old ones stay in force: %s", problem)
         finally:
-            if taken:
-                self._lock.release()
+            self._lock.release()
 
     @property
     def in_force(self) -> str:

@@ -76,6 +76,10 @@ def vouch(*, through: int, hash: str) -> dict[str, Any]:
     return {**PRUNED, "through": through, "hash": hash}
 
 
+def is_anchor(row: AuditRow) -> bool:
+    return not row.previous
+
+
 def verify_chain(
     rows: Iterable[AuditRow], *, head: str | AuditHead | None = None, known: Sequence[AuditHead] = ()
 ) -> list[ChainProblem]:
@@ -99,12 +103,12 @@ class ChainCheck:
         """the anchor, until a row vouches for it"""
 
     def step(self, row: AuditRow) -> Iterator[ChainProblem]:
-        stands_for_others = self._last is None and row.is_anchor
+        stands_for_others = self._last is None and is_anchor(row)
         computed = row.hash if stands_for_others else _hash(row)
         is_whole = computed == row.hash
         if self._last is not None:
             yield from self._link(self._last, row, is_whole)
-        elif row.is_anchor:
+        elif is_anchor(row):
             self._first_row = self._unvouched = row
         else:
             self._first_row = row
@@ -112,7 +116,7 @@ class ChainCheck:
                 yield ChainProblem(row.seq, "first", "it is not row 1, and no anchor replaces the rows before it")
         if not is_whole:
             yield ChainProblem(row.seq, "edited", "content does not match its hash", computed, row.hash)
-        elif row.is_anchor and row.data != ANCHOR:
+        elif is_anchor(row) and row.data != ANCHOR:
             yield ChainProblem(row.seq, "edited", "an anchor has no data of its own", str(ANCHOR), str(row.data))
         self._look_for_voucher(row)
         known = self._known.pop(row.seq, None)
@@ -151,7 +155,7 @@ class ChainCheck:
 
     def _end_at(self, head: AuditHead) -> Iterator[ChainProblem]:
         first = self._first_row
-        if first is not None and not first.is_anchor and first.previous != head.chain:
+        if first is not None and not is_anchor(first) and first.previous != head.chain:
             yield ChainProblem(first.seq, "spliced", "it begins another chain", head.chain, first.previous)
         if self._end_seq < head.seq:
             yield ChainProblem(self._end_seq, "truncated", "the head is a later row", str(head), self._shown_end)

@@ -40,7 +40,6 @@ from bylaw.guard.stores.encoding import (
     decode_review,
     encode,
 )
-from bylaw.guard.stores.interrupts import Hold, Turn, hold_for
 from bylaw.guard.stores.memory_transaction import Link, MemoryTransaction, Tables, floor_digest, read_digests, seq_of
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import (
@@ -53,6 +52,7 @@ from bylaw.guard.stores.records import (
     ReviewStatus,
     check_moment,
 )
+from bylaw.guard.stores.turns import Turn
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -62,11 +62,10 @@ class MemoryStore:
 
     def __init__(self, *, busy_timeout: float = 5.0, clock: Callable[[], float] = time.time) -> None:
         self._busy_timeout, self._clock = busy_timeout, clock
-        self._turn = Turn(lambda: None)
+        self._turn = Turn()
         self._closed = False
         self._tables = Tables()
-        self._fork: Hold | None = None
-        """has the turn during a fork"""
+        self._held_by_fork = False
         self._is_snapshot = False
         self._is_torn = False
         """whether this process was forked while a thread of its parent was in a transaction"""
@@ -147,24 +146,23 @@ class MemoryStore:
     def prune(self, *, before: float) -> dict[str, int]:
         check_moment(before)
         with self.transaction("") as transaction:
-            transaction.pruned = self._tables.copy()
-            return prune(transaction.pruned, transaction, before=before, now=self._clock())
+            return prune(self._tables, transaction, before=before, now=self._clock())
 
     def close(self) -> None:
         self._closed = True
 
     def before_fork(self) -> None:
         """A thread that forks in its own transaction continues it in both processes."""
-        hold = self._fork = hold_for(self)
-        if not self._turn.is_own:
-            self._turn.take(hold, timeout=forks.PATIENCE)
+        self._held_by_fork = not self._turn.is_own and self._turn.take(timeout=forks.PATIENCE)
 
     def after_fork(self, *, in_child: bool) -> None:
+        held, self._held_by_fork = self._held_by_fork, False
         if not in_child:
-            self._turn.give(self._fork)
-        elif not self._turn.is_own or self._turn.holder is self._fork:
-            self._is_torn = self._is_torn or self._turn.holder not in (None, self._fork)
-            self._turn.reset()
+            if held:
+                self._turn.give()
+        elif held or not self._turn.is_own:
+            self._is_torn = self._is_torn or (self._turn.is_taken and not held)
+            self._turn = Turn()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -172,11 +170,11 @@ class MemoryStore:
         if self._is_torn:
             raise StoreUnavailable("the store was in use when this process was forked")
 
-    def _begin(self, hold: Hold) -> None:
+    def _begin(self) -> None:
         self._check_open()
         if self._is_snapshot:
             raise StoreUnavailable("a snapshot cannot be written to")
-        if not self._turn.take(hold, timeout=self._busy_timeout):
+        if not self._turn.take(timeout=self._busy_timeout):
             raise StoreUnavailable(f"the store is held by another transaction for more than {self._busy_timeout:g} s")
 
 

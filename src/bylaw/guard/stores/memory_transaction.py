@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from copy import copy
@@ -40,7 +41,6 @@ from bylaw.guard.stores.encoding import (
     encode_review,
     finite,
 )
-from bylaw.guard.stores.interrupts import Block, Hold, Turn
 from bylaw.guard.stores.ports import StoreConflict
 from bylaw.guard.stores.records import (
     AuditRow,
@@ -50,6 +50,7 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
     SessionRecord,
 )
+from bylaw.guard.stores.turns import Turn
 
 
 class StoredEvent(Struct, frozen=True):
@@ -137,19 +138,17 @@ def floor_digest(tables: Tables) -> str:
 R = TypeVar("R", bound=FollowRecord)
 
 
-class MemoryTransaction(Block):
+class MemoryTransaction:
     """The writes of one transaction, over the tables as they stand."""
 
     def __init__(
         self,
         tables: Tables,
-        begin: Callable[[Hold], None],
+        begin: Callable[[], None],
         turn: Turn,
         clock: Callable[[], float],
     ) -> None:
         self._tables, self._begin, self._turn, self._clock = tables, begin, turn, clock
-        self.pruned: Tables | None = None
-        """replace the tables, before the writes"""
         self._is_open = False
         self._new = Tables()
         self._turned_off: set[str] = set()
@@ -157,23 +156,18 @@ class MemoryTransaction(Block):
         self._dropped: set[tuple[type[FollowRecord], str]] = set()
 
     def __enter__(self) -> MemoryTransaction:
-        self._begin(self.entered())
+        self._begin()
+        self._turn.enter(sys._getframe(1))
         self._is_open = True
         return self
 
-    def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             if kind is None:
                 self._commit()
         finally:
             self._is_open = False
-            self._turn.give(self.hold)
-        self.hold = None
-
-    def abandoned(self, hold: Hold) -> None:
-        """An interrupt has kept the transaction from beginning, or from ending."""
-        self._is_open = False
-        self._turn.recover(hold)
+            self._turn.give()
 
     def session(self, key: str) -> SessionRecord:
         self._check_open()
@@ -320,27 +314,25 @@ class MemoryTransaction(Block):
     def _commit(self) -> None:
         if self.commitments:
             self._vouch()
-        before = self.pruned or self._tables
-        now, head, last_event = self._clock(), self._head(), before.last_event + len(self._new.events)
-        apply = partial(self._apply, now, head, last_event, len(before.events), len(before.audit))
+        tables = self._tables
+        apply = partial(
+            self._apply, self._clock(), len(tables.events), len(tables.audit), tables.last_event, self._head()
+        )
         try:
             apply()
         except BaseException:  # an interrupt, after some of it
             apply()
             raise
 
-    def _apply(self, now: float, head: tuple[int, str], last_event: int, events: int, audit: int) -> None:
-        """What was applied already is applied again with the same effect. `events`, `audit`: how many there were."""
+    def _apply(self, now: float, events: int, links: int, last_event: int, head: tuple[int, str]) -> None:
+        """May be called again after a part of it. `events`, `links`: how many there were before."""
         new, tables = self._new, self._tables
-        if self.pruned is not None:
-            for name in tables.__struct_fields__:
-                setattr(tables, name, getattr(self.pruned, name))
         tables.rules |= new.rules
         tables.sessions |= new.sessions
         tables.touched |= {key: max(now, tables.touched.get(key, now)) for key in new.sessions}
         tables.events[events:] = new.events
-        tables.last_event, tables.head = last_event, head
-        tables.audit[audit:] = new.audit
+        tables.last_event, tables.head = last_event + len(new.events), head
+        tables.audit[links:] = new.audit
         tables.reviews |= new.reviews
         tables.switches |= new.switches
         for agent in self._turned_off:

@@ -197,7 +197,7 @@ def audit_rows(store: GuardStore, *, page: int = PAGE) -> Iterator[AuditRow]:
     that was read: then an anchor, which is the first row of a chain, comes later."""
     after = 0
     while rows := store.audit(after=after, limit=page):
-        if after and rows[0].is_anchor:
+        if after and not rows[0].previous:
             raise StoreUnavailable("audit rows were deleted by `prune` while they were read: try again")
         yield from rows
         after = rows[-1].seq

@@ -65,11 +65,6 @@ class AuditRow(Struct, frozen=True):
     stored: str = ""
     """digests of the records of other tables that were written with it, as JSON: `{table: {key: digest or null}}`"""
 
-    @property
-    def is_anchor(self) -> bool:
-        """It stands for the rows that were pruned before it."""
-        return not self.previous
-
 
 class AuditHead(Struct, frozen=True):
     """The end of the audit chain. It is stored apart from the rows, so that rows cut off at the end are noticed."""

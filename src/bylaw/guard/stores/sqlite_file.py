@@ -18,19 +18,20 @@ import errno
 import os
 import random
 import sqlite3
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_tables as schema
-from bylaw.guard.stores.interrupts import Block, Hold, Holding, Turn, hold_for
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.sqlite_unlocked import has_log, is_current, open_unlocked, refuse_written
+from bylaw.guard.stores.turns import Turn
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
@@ -214,8 +215,6 @@ REMOVED = "was removed or replaced while it was in use"
 
 class Connections:
     fork_rank = 2
-    _fork: Hold | None
-    """has the turn during a fork"""
 
     def __init__(
         self, path: str, *, durability: Durability, busy_timeout: float, read_only: bool = False, create: bool = True
@@ -226,7 +225,6 @@ class Connections:
         self._durability: Durability = durability
         self._busy_timeout = busy_timeout
         self._closed = False
-        self._turn = Turn(self._roll_back)
         self._start()
         with forks.opening:
             self._identity = identity(path)
@@ -241,31 +239,35 @@ class Connections:
             self._identity = identity(path)
             forks.add(self)
 
-    def begin(self, hold: Hold) -> sqlite3.Cursor:
-        """Begin a transaction when it is this thread's turn; `end` must follow. Raises StoreUnavailable."""
+    def begin(self, frame: FrameType) -> sqlite3.Cursor:
+        """Begin a transaction when it is this thread's turn; `end` must follow. `frame`: with its block. Raises
+        StoreUnavailable."""
         if self.read_only:
             raise unavailable(self.path, "was opened for reading only")
         self._refuse_inherited()
         try:
-            if not self._turn.take(hold, timeout=self._busy_timeout):
-                raise self._held_too_long()
+            self._take_turn()
             self._check_usable()
             if self._cursor is None:
                 self._cursor = self._open().cursor()
             begin(self._cursor, busy_timeout=self._busy_timeout)
+            self._turn.enter(frame)
             return self._cursor
         except BaseException as error:
-            if self._turn.holder is hold:
+            if self._turn.is_own and not self._turn.is_entered:
                 self._drop_writer()
-                self._turn.give(hold)
+                self._turn.give()
             if isinstance(error, sqlite3.Error):
                 raise unavailable(self.path, explain(error)) from error
             raise
 
-    def end(self, hold: Hold | None, cursor: sqlite3.Cursor, *, commit: bool) -> None:
+    def end(self, cursor: sqlite3.Cursor, *, commit: bool) -> None:
         """If the rollback fails, SQLite has rolled back already, or does so when the file is opened next."""
         if cursor is not self._cursor:
-            raise RuntimeError("a transaction ends in the process that began it")
+            if commit:
+                raise RuntimeError("a transaction ends in the process that began it")
+            return  # it was interrupted, and rolled back when its thread began another one
+        self._turn.leave()
         try:
             cursor.execute("COMMIT" if commit else "ROLLBACK")
             if commit and identity(self.path) != self._identity:
@@ -276,78 +278,76 @@ class Connections:
             if commit:
                 raise unavailable(self.path, explain(error)) from error
         finally:
-            self._turn.give(hold)
+            self._turn.give()
 
-    def abandon(self, hold: Hold) -> None:
-        """Roll the transaction back, unless it has ended."""
-        self._turn.recover(hold)
-
-    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees committed data only. Raises StoreUnavailable."""
-        return Reading(self)
-
-    def start_reading(self, hold: Hold) -> sqlite3.Connection:
         self._refuse_inherited()
         self._check_usable()
-        self.in_use.add(hold)
-        while self._is_resting:
-            self.in_use.discard(hold)
-            time.sleep(_PAUSE[0])
-            self.in_use.add(hold)
-        with suppress(IndexError):
-            while True:
-                reader = self._readers.pop()
-                if is_current(reader):
-                    return reader
-                reader.close()
-        return open_reader(self.path, busy_timeout=self._busy_timeout, read_only=self.read_only)
-
-    def keep_reader(self, connection: sqlite3.Connection) -> None:
-        self._readers.append(connection)
-        if self._closed:
-            self._close_readers()
+        with self._no_reader:
+            self._reading += 1
+        connection = None
+        try:
+            connection = self._reader()
+            yield connection
+            refuse_written(connection, None)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            refuse_written(connection, error)
+            if isinstance(error, sqlite3.Error):
+                raise unavailable(self.path, explain(error)) from error
+            raise
+        else:
+            self._readers.append(connection)
+            if self._closed:
+                self._close_readers()
+        finally:
+            with self._no_reader:
+                self._reading -= 1
+                self._no_reader.notify_all()
 
     def close(self) -> None:
         self._leave_inherited()
-        with Holding(self._turn, timeout=self._busy_timeout) as has_turn:
-            if not has_turn:
-                raise self._held_too_long()
-            self._closed = True
-            self._drop_writer()
+        self._take_turn()
+        self._closed = True
+        self._drop_writer()
+        self._turn.give()
         self._close_readers()
 
     # -- forks ----------------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
         """Close every connection once it is unused. The next use opens a new one."""
-        hold = self._fork = hold_for(self)
-        if self._turn.is_own or not self._turn.take(hold, timeout=forks.PATIENCE):
+        if self._turn.is_own or not self._turn.take(timeout=forks.PATIENCE):
             return
-        self._is_resting = True  # from now on nobody starts to read
-        give_up = time.monotonic() + forks.PATIENCE
-        while self.in_use and time.monotonic() < give_up:
-            time.sleep(_PAUSE[0])
+        if not self._no_reader.acquire(timeout=forks.PATIENCE):
+            self._turn.give()
+            return
+        self._no_reader.wait_for(lambda: not self._reading, timeout=forks.PATIENCE)
+        self._is_resting = True
         self._drop_writer()
         self._close_readers()
 
     def after_fork(self, *, in_child: bool) -> None:
         is_resting, self._is_resting = self._is_resting, False
         if in_child:
-            is_open = self._cursor is not None or self._readers or self.in_use
-            if is_open or not (is_resting or self._closed):
+            if self._reading or not (is_resting or self._closed):
                 _leave_to_parent(self._identity, (self._cursor, self._readers))
             self._start()
-        else:
-            self._turn.give(self._fork)
+        elif is_resting:
+            self._no_reader.release()
+            self._turn.give()
 
     def _start(self) -> None:
         self._process = os.getpid()
         self._cursor = None
         self._readers: deque[sqlite3.Connection] = deque()
-        self.in_use: set[Hold] = set()
-        """blocks that read now"""
-        self._turn.reset()
-        self._fork = None
+        self._no_reader = threading.Condition()
+        self._reading = 0
+        """threads that read now"""
+        self._turn = Turn()
         self._looked_at = 0.0
         self._is_resting = False
 
@@ -362,17 +362,16 @@ class Connections:
             _leave_to_parent(self._identity, (self._cursor, self._readers))
             self._start()
 
-    def _roll_back(self) -> None:
-        self._leave_inherited()
+    def _take_turn(self) -> None:
+        if not self._turn.take(timeout=self._busy_timeout):
+            reason = f"is held by another transaction of this process for more than {self._busy_timeout:g} s"
+            raise unavailable(self.path, reason)
         try:
-            if self._cursor is not None:
-                self._cursor.connection.rollback()
-        except sqlite3.Error:
+            is_interrupted = self._cursor is not None and self._cursor.connection.in_transaction
+        except sqlite3.ProgrammingError:  # it was being closed
+            is_interrupted = True
+        if is_interrupted:
             self._drop_writer()
-
-    def _held_too_long(self) -> StoreUnavailable:
-        reason = f"is held by another transaction of this process for more than {self._busy_timeout:g} s"
-        return unavailable(self.path, reason)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -386,6 +385,15 @@ class Connections:
 
     def _open(self) -> sqlite3.Connection:
         return open_writer(self.path, durability=self._durability, busy_timeout=self._busy_timeout, create=self._create)
+
+    def _reader(self) -> sqlite3.Connection:
+        with suppress(IndexError):
+            while True:
+                reader = self._readers.pop()
+                if is_current(reader):
+                    return reader
+                reader.close()
+        return open_reader(self.path, busy_timeout=self._busy_timeout, read_only=self.read_only)
 
     def _close_readers(self) -> None:
         with suppress(IndexError):
@@ -401,40 +409,6 @@ class Connections:
                 connection.close()
             self._cursor = None
             self._looked_at = 0.0  # check before reopening: that would create a new file
-
-
-class Reading(Block):
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._connection: sqlite3.Connection | None = None
-
-    def __enter__(self) -> sqlite3.Connection:
-        hold = self.entered()
-        try:
-            self._connection = self._connections.start_reading(hold)
-        except sqlite3.Error as error:
-            self.abandoned(hold)
-            raise unavailable(self._connections.path, explain(error)) from error
-        return self._connection
-
-    def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        connection = self._connection
-        try:
-            refuse_written(connection, error)
-            if error is None and connection is not None:
-                self._connection = None
-                self._connections.keep_reader(connection)
-        finally:
-            if self.hold is not None:
-                self.abandoned(self.hold)
-                self.hold = None
-        if isinstance(error, sqlite3.Error):
-            raise unavailable(self._connections.path, explain(error)) from error
-
-    def abandoned(self, hold: Hold) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connections.in_use.discard(hold)
 
 
 _inherited: set[Identity | None] = set()

@@ -7,6 +7,7 @@ undone it already, and later statements would be committed alone.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -39,7 +40,6 @@ from bylaw.guard.stores.encoding import (
     encode_review,
     finite,
 )
-from bylaw.guard.stores.interrupts import Block, Hold
 from bylaw.guard.stores.ports import StoreConflict, StoreUnavailable
 from bylaw.guard.stores.records import (
     AuditRow,
@@ -90,7 +90,7 @@ Known: TypeAlias = dict[str, tuple[_Content, str]]
 """sessions → the state last written and its digest: an unchanged state is not hashed again"""
 
 
-class SqliteTransaction(Block):
+class SqliteTransaction:
     def __init__(self, connections: Connections, clock: Callable[[], float], known: Known) -> None:
         self._connections, self._clock, self._known = connections, clock, known
         self._cursor: sqlite3.Cursor | None = None
@@ -107,27 +107,25 @@ class SqliteTransaction(Block):
         self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
-        self._cursor = self._connections.begin(self.entered())
+        self._cursor = self._connections.begin(sys._getframe(1))
         return self
 
-    def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None and self._failure is None:
-            with suppress(StoreUnavailable):  # raised after the rollback
-                if self.commitments:
-                    self._vouch()
-                if self._added and self._head is not None:  # once, since a transaction may add several links
-                    self.execute(_MOVE_HEAD, ("{}:{}".format(*self._head),))
-        cursor, self._cursor = self._cursor, None
-        assert cursor is not None
-        self._connections.end(self.hold, cursor, commit=kind is None and self._failure is None)
-        self.hold = None
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        is_ready = False
+        try:
+            if kind is None and self._failure is None:
+                with suppress(StoreUnavailable):  # raised after the rollback
+                    if self.commitments:
+                        self._vouch()
+                    if self._added and self._head is not None:  # once, since a transaction may add several links
+                        self.execute(_MOVE_HEAD, ("{}:{}".format(*self._head),))
+            is_ready = kind is None and self._failure is None
+        finally:
+            cursor, self._cursor = self._cursor, None
+            assert cursor is not None
+            self._connections.end(cursor, commit=is_ready)
         if kind is None and self._failure is not None:
             raise self._failure
-
-    def abandoned(self, hold: Hold) -> None:
-        """An interrupt has kept the transaction from beginning, or from ending."""
-        self._cursor = None
-        self._connections.abandon(hold)
 
     def session(self, key: str) -> SessionRecord:
         row = self.execute(_SESSION, (to_column(key),)).fetchone()
