@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as problem:
         _show_problem(problem)
         code = ExitCode.BAD_INPUT
-    except InputError as problem:  # of a command that writes no report
+    except InputError as problem:  # raised by commands that write no report
         from bylaw.report.diagnostics import print_diagnostics
 
         print_diagnostics(problem.diagnostics)
@@ -152,7 +152,7 @@ def _failing_output() -> TextIO:
 
 
 def _show_problem(problem: click.ClickException) -> None:
-    """Print it as click does, wrapped; click indents choices by a tab."""
+    """Print the problem as click does, but wrapped. Tabs are expanded, since click indents choices with one."""
     from bylaw.report.text import wrap
 
     parts = f"Error: {problem.format_message()}".expandtabs(2).split("\n")

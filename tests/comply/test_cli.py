@@ -98,7 +98,7 @@ def test_no_violation_lists_what_is_undecided(run: Run) -> None:
 
 
 def _sessions(*said: str, cut: bool = False) -> str:
-    """Chats, one a line; of the last, half is lost if `cut`."""
+    """One chat on each line. `cut`: the last line is cut off."""
     chats = [[{"role": "user", "content": "hi"}, {"role": "assistant", "content": text}] for text in said]
     lines = [json.dumps({"id": f"s{i}", "messages": chat}) for i, chat in enumerate(chats)]
     return "\n".join([*lines[:-1], lines[-1][:20]] if cut else lines)
@@ -110,10 +110,10 @@ def test_the_headline_says_in_how_many_sessions_a_rule_is_undecided(run: Run, fo
     code, out, _ = run(*BASIC, "cut.jsonl")
     shown = " ".join(out.split())
     assert code == 0
-    why = "1 of 2 rules undecided in every session; 1 of 2 rules undecided in 1 of 2 sessions"
+    why = "1 of 2 rules not decided in any session; 1 of 2 rules undecided in 1 of 2 sessions"
     assert shown.startswith(f"! NO VIOLATION FOUND: {why} (prompt.md: 2 rules, 1 trace, 2 sessions)")
     assert "Never call drop_table. in 1 of 2 sessions: the recording stopped early" in shown
-    assert "rules by worst session: 0 violated · 0 satisfied · 0 not triggered · 2 undecided" in shown
+    assert "rules by worst state: 0 violated · 0 satisfied · 0 not triggered · 2 undecided" in shown
 
 
 @pytest.mark.usefixtures("two_rules")
@@ -432,7 +432,7 @@ def test_counts_name_their_unit_and_agree(run: Run, folder: Path) -> None:
     assert out.startswith(
         "✗ VIOLATED: 1 of 2 rules broken, in 12 of 12 sessions\n  (drop.md: 2 rules, 1 trace, 12 sess"
     )
-    assert "rules by worst session: 1 violated · 1 satisfied · 0 not triggered · 0 undecided" in out
+    assert "rules by worst state: 1 violated · 1 satisfied · 0 not triggered · 0 undecided" in out
     assert "… and 7 more violations" in out
     assert "… and 2 more sessions" in out
     _, out, _ = run("--prompt", "drop.md", "many.jsonl", "--format", "markdown")

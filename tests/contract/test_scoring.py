@@ -142,7 +142,7 @@ def test_nothing_that_an_agent_says_can_end_a_report() -> None:
 
 
 @pytest.mark.parametrize(("repetitions", "runs"), [(1, "3 runs (1 of them only for comparison)"), (2, "4 runs")])
-def test_runs_that_no_cell_counts_are_named(repetitions: int, runs: str) -> None:
+def test_runs_that_are_made_only_for_comparison_are_counted(repetitions: int, runs: str) -> None:
     """One prompt in two scenarios; an agent without reset is asked once more, to find out whether it keeps state."""
     plan = contract(invariant("done", checks.Completes()), scenarios=[CALM, TOOLS], runs=repetitions)
     report = run_on_agent(plan, ScriptedAgent("ok"))

@@ -190,13 +190,13 @@ CHANGED = [*SESSIONS[:5], {**SESSIONS[5], "text": "Shall I refund 200?"}, SESSIO
         (
             {"sessions": ["y"]},
             '≠ first difference at turn 5 of session y: text "Shall I refund 20?" → "Shall I refund 200?"\n'
-            "2 of 4 pairs of turns shown differ, 2 of 8 in the whole traces · "
+            "2 of 4 shown pairs of turns differ, 2 of 8 in the whole traces · "
             "a.jsonl: 4 of 8 turns shown · b.jsonl: 4 of 8 turns shown\n",
         ),
         (
             {"turns": [(7, 7)]},
             '≠ first shown difference at turn 7 of session y: text "Done." → "Bye."\n'
-            "1 of 1 pair of turns shown differs, 2 of 8 in the whole traces · "
+            "1 of 1 shown pair of turns differs, 2 of 8 in the whole traces · "
             "a.jsonl: 1 of 8 turns shown · b.jsonl: 1 of 8 turns shown\n",
         ),
         (
@@ -211,7 +211,7 @@ CHANGED = [*SESSIONS[:5], {**SESSIONS[5], "text": "Shall I refund 200?"}, SESSIO
         ),
     ],
 )
-def test_the_top_says_what_is_shown_and_what_differs_beyond_it(asked: dict[str, Any], top: str) -> None:
+def test_the_headline_is_about_what_is_shown_and_counts_other_differences(asked: dict[str, Any], top: str) -> None:
     report = _both(CHANGED, SESSIONS, **asked)
     assert _shown(report, 200).startswith(top)
     assert (report.pairs, report.differing) == (8, 2), "of the whole traces, as in JSON"

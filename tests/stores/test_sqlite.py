@@ -187,7 +187,7 @@ def test_many_processes_open_new_files_at_once(tmp_path: Path) -> None:
     store.close()
 
 
-def test_opening_waits_for_a_lock_even_to_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_waits_for_a_lock_that_reading_needs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SqliteStore(path).close()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -347,7 +347,7 @@ def _write_much(path: Path) -> None:
             write(writing, f"more {number}", b"x" * 500)
 
 
-def test_a_folder_that_is_only_read_while_somebody_writes(reading: SqliteStore, path: Path) -> None:
+def test_a_reader_without_write_access_sees_what_others_commit(reading: SqliteStore, path: Path) -> None:
     assert len(reading.digests("sessions")) == 1
     with closing(SqliteStore(path)) as writing:
         write(writing, "new")
@@ -363,13 +363,15 @@ def test_pages_from_before_and_after_a_write_are_not_mixed(reading: SqliteStore,
         view.digests("sessions")
     with reading.snapshot() as view:
         assert len(view.digests("sessions")) == 41
-    with pytest.raises(KeyboardInterrupt), reading.snapshot() as view:  # is not hidden
+    with pytest.raises(KeyboardInterrupt), reading.snapshot() as view:  # not replaced by StoreUnavailable
         view.audit_head()
         _write_much(path)
         raise KeyboardInterrupt
 
 
-def test_what_looks_damaged_since_it_was_written_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_written_while_it_is_opened_is_not_called_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _write_much(path)
     monkeypatch.setattr(os, "access", lambda path, _: not os.path.isdir(path))
 

@@ -94,7 +94,7 @@ def test_closing_twice_does_not_remove_the_socket_of_the_next_one(path: str) -> 
     first = UnixListener(path, backlog=1)
     first.close()
     second = UnixListener(path, backlog=1)
-    first._file = os.lstat(path)  # as if the number of the file was used again
+    first._file = os.lstat(path)  # as if its inode number was used again
     first.close()
     assert is_served(path)
     second.close()

@@ -65,7 +65,7 @@ def _count_skipped(report: CheckReport) -> str:
 
 
 def _list_unchecked(report: CheckReport, rules: list[str]) -> str:
-    """Of several traces, it is also said in how many of them: each rule counts the traces that could not decide it."""
+    """With several traces, the text also says in how many of them a rule was not checked."""
     if len(report.traces) < 2:
         return _not_checked(report, rules, "")
     never = [rule for rule in rules if not report.by_rule[rule].decided]
@@ -84,7 +84,7 @@ def _not_checked(report: CheckReport, rules: list[str], where: str) -> str:
 
 
 def _count_empty(report: CheckReport) -> str:
-    """`1 of 2 traces`: those without a turn"""
+    """The number of traces without a turn: `1 of 2 traces`."""
     return f"{sum(trace.turns == 0 for trace in report.traces):,} of {count(len(report.traces), 'trace')}"
 
 
@@ -148,7 +148,7 @@ def place(finding: Finding) -> str:
 def rule_counts(report: CheckReport) -> str:
     """The number of rules with each outcome. Of several traces, the worst outcome counts."""
     worst = Counter(report.worst(rule.id) for rule in report.rules if report.traces)
-    title = "rules by worst trace" if len(report.traces) > 1 else "rules"
+    title = "rules by worst outcome" if len(report.traces) > 1 else "rules"
     return f"{title}: " + " · ".join(f"{worst[outcome]:,} {outcome.value}" for outcome in Outcome)
 
 
@@ -310,7 +310,9 @@ def _undecided_rules(report: CheckReport) -> Iterator[str]:
         reasons = dict.fromkeys(finding.verdict.message for finding in findings)
         yield from _rule_lines(rule, Outcome.INCONCLUSIVE)
         shown = list(reasons)[:MOST_FINDINGS]
-        if len(report.traces) > 1:  # a trace that another session decided is counted by its finding
+        if len(report.traces) > 1:
+            # `by_rule` counts a trace as violated if one session broke the rule and another left it open; the findings
+            # name that trace, but there may be fewer findings than traces.
             traces = max(report.by_rule[rule.id].inconclusive, len({finding.trace for finding in findings}))
             where = f"in {traces:,} of {count(len(report.traces), 'trace')}:"
             shown = [f"{where} {shown[0]}"] if len(reasons) == 1 else [where, *shown]

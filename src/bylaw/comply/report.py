@@ -52,13 +52,13 @@ def _headline(report: ComplyReport) -> str:
     return "NO VIOLATION FOUND" + (f": {'; '.join(gaps)}" if gaps else "")
 
 
-def _is_whole(report: ComplyReport) -> bool:
-    """Every rule of every session was decided, or not triggered."""
+def _is_fully_checked(report: ComplyReport) -> bool:
+    """Whether every trace had turns, and no rule is undecided in any session."""
     return not report.empty and not any(_count_undecided(report))
 
 
 def _count_undecided(report: ComplyReport) -> Iterator[str]:
-    """Of several sessions, it is also said in how many of them: each rule counts the sessions that leave it open."""
+    """The number of undecided rules; with several sessions, also in how many of them a rule is undecided."""
     rules = _rules(report)
     states = {id: Counter(rule.state for rule in some) for id, some in rules.items()}
     found = [counts for counts in states.values() if counts[State.UNDECIDED]]
@@ -66,7 +66,7 @@ def _count_undecided(report: ComplyReport) -> Iterator[str]:
     partly = [counts[State.UNDECIDED] for counts in found if counts[State.SATISFIED]]
     of = f"of {count(len(rules), 'rule')}"
     if never:
-        yield f"{len(never):,} {of} {'undecided' if len(report.results) == 1 else 'undecided in every session'}"
+        yield f"{len(never):,} {of} {'undecided' if len(report.results) == 1 else 'not decided in any session'}"
     if partly:
         most = "up to " if len(set(partly)) > 1 else ""
         yield f"{len(partly):,} {of} undecided in {most}{_of_sessions(max(partly), report)}"
@@ -81,6 +81,7 @@ def _count_empty(report: ComplyReport) -> str:
 
 
 def _is_checked_elsewhere(report: ComplyReport) -> bool:
+    """Whether some traces are empty, and a rule was checked in another one."""
     return bool(report.empty) and not all(result.nothing_checked for result in report.results)
 
 
@@ -116,7 +117,7 @@ def _size(report: ComplyReport) -> str:
 def _rule_counts(report: ComplyReport) -> str:
     """The number of rules in each state. Of several sessions, the worst state counts."""
     share = coverage_of([rule for some in _rules(report).values() for rule in some])
-    title, unit = ("rules by worst session", " of rules × sessions") if len(report.results) > 1 else ("rules", "")
+    title, unit = ("rules by worst state", " of rules × sessions") if len(report.results) > 1 else ("rules", "")
     return f"{title}: {_list_states(_worst_states(report))} · coverage {share:.0%}{unit}"
 
 
@@ -140,7 +141,7 @@ def _list_violated(report: ComplyReport) -> list[BehavioralRule]:
 
 
 def _undecided(report: ComplyReport) -> Iterator[tuple[BehavioralRule, str, list[str]]]:
-    """Rules that are undecided in some session; in how many, unless in all of them; and the reasons."""
+    """Each undecided rule, the text `in 1 of 3 sessions: ` unless it is undecided in all of them, and the reasons."""
     found: dict[str, list[BehavioralRule]] = {}
     for result in report.results:
         for rule in result.in_state(State.UNDECIDED):
@@ -221,7 +222,7 @@ def comply_terminal(report: ComplyReport) -> str:
 
 
 def _terminal_lines(report: ComplyReport) -> Iterator[str]:
-    mark, colour = _GATE[report.exit_code] if report.exit_code or _is_whole(report) else ("!", "yellow")
+    mark, colour = _GATE[report.exit_code] if report.exit_code or _is_fully_checked(report) else ("!", "yellow")
     yield from title_lines(f"{mark} {_headline(report)}", f"({_size(report)})", fg=colour)
     yield ""
     for rule in _list_violated(report):
@@ -295,7 +296,7 @@ def comply_markdown(report: ComplyReport) -> str:
 
 
 def _markdown_lines(report: ComplyReport) -> Iterator[str]:
-    mark = _MARKS[report.exit_code] if report.exit_code or _is_whole(report) else "⚠️"
+    mark = _MARKS[report.exit_code] if report.exit_code or _is_fully_checked(report) else "⚠️"
     yield f"### {mark} Bylaw comply: {escape_markdown(_headline(report))}"
     yield ""
     yield escape_markdown(_size(report))

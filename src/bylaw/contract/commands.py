@@ -318,9 +318,9 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
     root = read_data(Path(file), file)
     if not isinstance(root, dict):
         raise click.UsageError(f"`{file}` is not a file of Flakestorm: it is no mapping")
-    taken = f"`{output}` exists; name another file with --output, or write over it with --force"
+    exists = f"`{output}` exists; name another file with --output, or write over it with --force"
     if output != "-" and not force and Path(output).exists():
-        raise click.UsageError(taken)
+        raise click.UsageError(exists)
     imported = import_flakestorm(root, Path(file).absolute().parent)
     notes = [f"note: {note}" for note in imported.notes]
     if not imported.file:
@@ -334,7 +334,7 @@ def import_file(file: str, output: str, force: bool) -> ExitCode:
         try:
             write_atomic(output, text.encode(), overwrite=force)
         except FileExistsError:  # it was created in the meantime
-            raise click.UsageError(taken) from None
+            raise click.UsageError(exists) from None
     made = parse_contract(text, file=output, base=Path(output).absolute().parent, environ=_AnyVariable())
     contract = imported.file.get("contract", {})
     parts = f"{count(len(contract.get('invariants', ())), 'invariant')}, "

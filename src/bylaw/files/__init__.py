@@ -1,5 +1,5 @@
-"""Files that Bylaw writes: `atomic` replaces those of the user, `temporary` has the folders of a run, and `unix_socket`
-the sockets that it listens on.
+"""Files that Bylaw writes: `atomic` replaces files of the user, `temporary` makes the folders of a run, and
+`unix_socket` makes the sockets that Bylaw listens on.
 
 Drafts and folders are removed when a signal ends the process. `locked_folder` keeps processes from editing the same
 files at once.
@@ -69,8 +69,8 @@ def postponed_signals() -> Iterator[None]:
 
 @contextmanager
 def locked_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """One process or thread at a time is in such a block for a folder. Raises OSError, and TimeoutError if another one
-    stays in it.
+    """Lock a folder, so that one process or thread at a time runs such a block. Raises OSError, and TimeoutError if
+    another one holds the lock for too long.
 
     The folder itself is locked, so no lock file is left in it. If this user may not read the folder, or its file system
     has no locks, the block runs without one.
@@ -82,7 +82,7 @@ def locked_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
         return
     try:
         until = time.monotonic() + _PATIENCE
-        while _is_locked_by_another(handle):
+        while not _try_lock(handle):
             if time.monotonic() > until:
                 raise TimeoutError(f"another process has locked `{os.fspath(folder)}`")
             time.sleep(_POLL)
@@ -91,14 +91,14 @@ def locked_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
         os.close(handle)
 
 
-def _is_locked_by_another(handle: int) -> bool:
-    """Try to lock it."""
+def _try_lock(handle: int) -> bool:
+    """Returns False if another process or thread holds the lock."""
     import fcntl  # not needed by most commands
 
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    except OSError:  # no locks here
+        return False
+    except OSError:  # this file system has no locks
         pass
-    return False
+    return True

@@ -31,7 +31,7 @@ def open_atomic(
 
     A link stays, and the file that it points to is replaced. A device or a pipe is written to. `mode`: permissions of a
     new file, before the umask. With `keep_mode`, a file that is replaced keeps its permissions and its owner. Without
-    `overwrite`, a file that exists in the end is not replaced, whoever has made it meanwhile: raises FileExistsError.
+    `overwrite`, an existing file is not replaced, even if it appears during the writing: raises FileExistsError.
     """
     given = os.fspath(path)
     if is_special(given):
@@ -64,7 +64,7 @@ def open_atomic(
 
 
 def _publish(draft: str, final: str, *, overwrite: bool) -> bool:
-    """Rename the draft. Returns whether that was possible: without `overwrite`, the file must not exist."""
+    """Give the draft its final name. Returns False if that name is taken and `overwrite` is off."""
     if overwrite:
         os.replace(draft, final)
         return True
@@ -72,7 +72,7 @@ def _publish(draft: str, final: str, *, overwrite: bool) -> bool:
         os.link(draft, final)
     except FileExistsError:
         return False
-    except OSError:  # there are no hard links here: an empty file takes the name, and is replaced at once
+    except OSError:  # no hard links on this file system: reserve the name with an empty file, and replace that
         try:
             os.close(os.open(final, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:

@@ -1,8 +1,8 @@
 """Unix sockets that one process at a time listens on.
 
 A process that was killed leaves the file of its socket behind. The next one finds that nobody listens there, and puts a
-socket of its own in its place. Looking, removing and listening happen under a lock: else two processes that start at
-once would both find nobody, and the second would remove the socket of the first.
+socket of its own in its place. It holds a lock meanwhile: otherwise, two processes that start at once would both find
+nobody, and the second would remove the socket of the first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class UnixListener:
 
     def close(self) -> None:
         """Stop listening, and remove the file. If it is the file of another process by now, it stays."""
-        if self._is_closed:  # the number of a file that is gone may be that of another one
+        if self._is_closed:  # another file may have the inode number of the removed one
             return
         self._is_closed = True
         with suppress(OSError):
@@ -62,7 +62,7 @@ def is_served(path: str) -> bool:
             probe.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except BlockingIOError:  # so many wait there already that it takes no more
+        except BlockingIOError:  # its queue of waiting connections is full
             pass
     return True
 
@@ -72,5 +72,5 @@ def _remove_abandoned(path: str) -> None:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise OSError(f"`{path}` exists, and is not a socket")
         if is_served(path):
-            raise AddressTaken(f"`{path}`: somebody listens there already")
+            raise AddressTaken(f"`{path}`: another process listens there already")
         os.unlink(path)

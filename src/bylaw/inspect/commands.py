@@ -192,7 +192,7 @@ def _show_one(source: TraceStream, selection: Selection, screen: _TimelineOutput
             counts = None if selection.is_all else ShownCounts()
             entries: Iterable[Entry] = timeline if counts is None else map(counts.add, timeline)
             if known is not None and counts is not None:
-                entries = list(entries)  # no more than the prescan holds
+                entries = list(entries)  # they fit into memory, as the prescan has read the whole trace
             yield page.title(source.name, source.format)
             yield page.totals(known, source, counts) if known is not None else page.totals_follow()
             yield from map(page.entry, entries)

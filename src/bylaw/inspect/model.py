@@ -188,13 +188,14 @@ class Totals(_Resources, kw_only=True):
 
 
 class ShownCounts(Struct):
-    """Counts of what a selection shows."""
+    """Counts of the entries that a selection shows."""
 
     sessions: int = 0
     turns: int = 0
     calls: int = 0
 
     def add(self, entry: Entry) -> Entry:
+        """Count the entry, and return it."""
         if isinstance(entry, SessionEntry):
             self.sessions += not entry.continued
         elif isinstance(entry, TurnEntry):
@@ -258,9 +259,9 @@ class SideBySide(Struct, frozen=True, kw_only=True):
     totals: tuple[Totals, Totals]
     notes: tuple[str, ...] = ()
     sessions: tuple[SessionPair, ...] = ()
-    """the selected ones, with their selected pairs"""
+    """selected sessions, with their selected pairs"""
     pairs: int = 0
-    """of the whole traces, as are `differing`, `first` and `input_differs_at`"""
+    """pairs of turns in the whole traces, which `differing`, `first` and `input_differs_at` are about too"""
     differing: int = 0
     """pairs that differ"""
     first: PairEntry | None = None

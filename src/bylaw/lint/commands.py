@@ -144,9 +144,9 @@ def wrap_page(page: str, columns: int) -> str:
 
 
 def _table_lines(table: Sequence[str], columns: int) -> Iterator[str]:
-    """The rows of a table, each as its first cell and, in a column beside it, what the others say."""
+    """Each row of a table in two columns: its first cell, and the other cells joined by `; `."""
     rows = [[cell.strip().replace("\\|", "|") for cell in _BETWEEN_CELLS.split(row)[1:-1]] for row in table]
-    rows = [row for row in rows if any(cell.strip("-:") for cell in row)]  # but for the line below the head
+    rows = [row for row in rows if any(cell.strip("-:") for cell in row)]  # without the line below the head
     widest = max((len(name) for name, *_ in rows if len(name) <= columns * 3 // 8), default=0)
     hanging = " " * (widest + 4)
     for name, *cells in rows:

@@ -120,7 +120,7 @@ def test_the_headline_says_in_how_many_traces_a_rule_was_not_checked() -> None:
     assert (passed, strict) == (f"PASSED, but {why}", f"NOT SHOWN: {why}")
 
 
-def test_rules_that_lack_different_traces_are_counted_at_their_most() -> None:
+def test_the_headline_states_the_largest_number_of_traces_in_which_a_rule_was_not_checked() -> None:
     other = trace([{"text": "hi", "calls": ["a", "b"]}])
     passed, _ = _headlines([ONE, other, CUT], [HELD, BLIND])
     assert passed == "PASSED, but 2 of 2 rules were not checked in up to 2 of 3 traces: held, blind"
@@ -130,7 +130,7 @@ def test_the_outcomes_of_several_traces_are_counted_as_the_worst_of_each_rule() 
     report = bylaw.check([trace([{"text": "hi"}], name="whole.jsonl"), CUT], load_rules([HELD, IDLE]))
     shown = unstyle(render_terminal(report))
     assert "    in 1 of 2 traces: the recording stopped early\n" in shown
-    assert "rules by worst trace: 0 ok · 0 violated · 0 vacuous · 2 inconclusive · 0 error\n" in shown
+    assert "rules by worst outcome: 0 ok · 0 violated · 0 vacuous · 2 inconclusive · 0 error\n" in shown
     alone = unstyle(render_terminal(_check([HELD, BLIND])))
     assert "rules: 1 ok · 0 violated · 0 vacuous · 1 inconclusive" in alone
     assert "traces:" not in alone

@@ -42,7 +42,7 @@ def _sections(report: DiffReport) -> Iterator[list[str]]:
     yield from _counted_section("Places where a rule is newly broken", wording.change_lines(policy.regressions))
     yield from _counted_section("Places where a rule could not be evaluated", wording.change_lines(policy.errors))
     yield _axes(report)
-    yield from _list_section("Confirmed changes of single figures", map(wording.finding_line, report.findings))
+    yield from _list_section("Confirmed changes of tool calls and answers", map(wording.finding_line, report.findings))
     yield from _list_section("Rules broken in sessions", map(wording.rate_line, policy.rates))
     yield from _counted_section("Sessions", wording.session_lines(report))
     yield from _counted_section("Places where a rule is fixed", wording.change_lines(policy.fixes))
@@ -59,7 +59,7 @@ def _list_section(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _counted_section(title: str, lines: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """A line may stand for several of what the title names."""
+    """`lines`: each with the number of items that it stands for. The title shows their sum."""
     if lines:
         number = sum(number for _, number in lines)
         yield [f"**{title}** ({number:,})", "", *(f"- {_text(line)}" for line, _ in lines)]

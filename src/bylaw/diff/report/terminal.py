@@ -28,7 +28,7 @@ def _lines(report: DiffReport) -> Iterator[str]:
     yield ""
     yield from _axes(report)
     findings = [_strip_backticks(wording.finding_line(one)) for one in report.findings]
-    yield from _section("confirmed changes of single figures", findings)
+    yield from _section("confirmed changes of tool calls and answers", findings)
     yield from _divergences(report)
     yield from _policy(report)
     yield from _counted_section("sessions", wording.session_lines(report))
@@ -115,7 +115,7 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _counted_section(title: str, lines: Sequence[tuple[str, int]]) -> Iterator[str]:
-    """A line may stand for several of what the title names."""
+    """`lines`: each with the number of items that it stands for. The title shows their sum."""
     if lines:
         yield f"{title} ({sum(number for _, number in lines):,}):"
         for line, _ in lines[:MOST_LISTED]:

@@ -327,7 +327,7 @@ def folded_issues(report: DiffReport) -> list[list[SessionIssue]]:
 
 
 def session_lines(report: DiffReport) -> list[tuple[str, int]]:
-    """A line for each kind of issue, and the number of sessions in it."""
+    """One line for each kind of issue, and the number of sessions that it stands for."""
     return [(issues_line(issues), len(issues)) for issues in folded_issues(report)]
 
 
@@ -344,7 +344,7 @@ def issues_line(issues: Sequence[SessionIssue]) -> str:
 
 
 def change_lines(changes: Sequence[PolicyChange]) -> list[tuple[str, int]]:
-    """One line for each rule and message, with the first place and the number of the others; and how many these are."""
+    """One line for each rule and message, with its first place, and the number of changes that it stands for."""
     found: dict[tuple[str, str], list[PolicyChange]] = {}
     for change in changes:
         found.setdefault((change.rule, change.message), []).append(change)

@@ -239,7 +239,7 @@ def verify(
 ) -> AuditReport:
     """`files`: the policies of each rule file. `known`: heads that were noted outside the store."""
     policies = _policies_by_hash(files)
-    with store.snapshot() as view:  # guards may write meanwhile
+    with store.snapshot() as view:  # since guards may write meanwhile
         report = AuditReport(head=view.audit_head(), known=tuple(known), allow_unrecomputed=allow_unrecomputed)
         links = ChainCheck(known)
         tables = TableCheck(view)
@@ -258,7 +258,7 @@ def verify(
 
 
 def _rows(store: GuardStore) -> Iterator[AuditRow]:
-    """Every row; an anchor in the middle is for the chain to report."""
+    """Every row. Unlike `audit_rows`, it accepts an anchor in the middle, which `ChainCheck` reports."""
     last = 0
     while rows := store.audit(after=last, limit=PAGE):
         yield from rows

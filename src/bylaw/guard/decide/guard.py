@@ -128,11 +128,12 @@ class BaseGuard(SessionChanges):
                 with self._sessions.transaction("") as transaction:
                     change.write(transaction, self._clock(), how="reloaded")
                 change.tell()
-            self._sessions.call_alone(partial(self._exchange_rules, new, hash, decider))
+            self._sessions.call_alone(partial(self._install_rules, new, hash, decider))
         return hash != before
 
-    def _exchange_rules(self, policies: Policies, hash: str, decider: Decider) -> None:
-        """Writes nothing, so only an interrupt can end it half-way, and then all of it is done first."""
+    def _install_rules(self, policies: Policies, hash: str, decider: Decider) -> None:
+        """Writes nothing to the store, so only an interrupt can stop it half-way. Then all of it is repeated before the
+        interrupt goes on."""
         try:
             self._use_rules(policies, hash, decider)
         except BaseException:

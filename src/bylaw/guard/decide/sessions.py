@@ -169,27 +169,27 @@ class Sessions:
                 self._live.pop(next(iter(self._live)), None)
 
     def call_alone(self, act: Callable[[], None]) -> None:
-        """Nobody else of this process is inside a session meanwhile. A store has one transaction at a time; without
-        one, all locks are held."""
+        """Call `act` while no other thread of this process is inside a session. A store has one transaction at a time;
+        without a store, all locks are held."""
         if self.durable:
             with self._store.transaction(""):
                 act()
         else:
-            self._call_holding_all(act)
+            self._call_with_all_locks(act)
 
-    def _call_holding_all(self, act: Callable[[], None]) -> None:
+    def _call_with_all_locks(self, act: Callable[[], None]) -> None:
         try:
             for lock in self._locks:
                 lock.acquire()
             act()
         finally:
             try:
-                self._release_all()
+                self._release_all_locks()
             except BaseException:  # an interrupt
-                self._release_all()
+                self._release_all_locks()
                 raise
 
-    def _release_all(self) -> None:
+    def _release_all_locks(self) -> None:
         for lock in self._locks:
             with suppress(RuntimeError):  # not taken, or released already
                 lock.release()

@@ -26,10 +26,10 @@ class FileProblem(ValueError):
 
 @contextmanager
 def editing(path: Path) -> Iterator[None]:
-    """One process at a time reads, changes and writes the file and what is stored beside it: else an entry that another
-    one has added in between would be lost. Raises OSError."""
+    """Lock the folder of a file while the file, and its backup there, are read, changed and written. Otherwise, an
+    entry that another process adds in between would be lost. Raises OSError."""
     folder = os.path.dirname(os.path.realpath(path))
-    if not os.path.isdir(folder):  # there is nothing to lose
+    if not os.path.isdir(folder):  # so there is no file yet
         yield
         return
     with locked_folder(folder):

@@ -129,7 +129,7 @@ class Workers(Multiprocess):
     importing would print a traceback. This process takes the signal, and ends them with SIGTERM."""
 
     def run(self) -> None:
-        resource_tracker.ensure_running()  # unblocks SIGINT in this thread when it starts
+        resource_tracker.ensure_running()  # if it started later, it would unblock SIGINT in this thread
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             super().run()
@@ -137,13 +137,13 @@ class Workers(Multiprocess):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def handle_signals(self) -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # one that waits is put into the queue now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # a pending one is delivered and queued now
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         super().handle_signals()
 
 
 def make_worker_app() -> Starlette:
-    """What each worker process calls."""
+    """The application of a worker process, which calls this when it starts."""
     end_with_parent()
     return app_from_environment()
 

@@ -52,7 +52,7 @@ from bylaw.guard.stores.records import (
     ReviewStatus,
     check_moment,
 )
-from bylaw.guard.stores.turns import Turn
+from bylaw.guard.stores.transaction_lock import TransactionLock
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -62,7 +62,7 @@ class MemoryStore:
 
     def __init__(self, *, busy_timeout: float = 5.0, clock: Callable[[], float] = time.time) -> None:
         self._busy_timeout, self._clock = busy_timeout, clock
-        self._turn = Turn()
+        self._lock = TransactionLock()
         self._closed = False
         self._tables = Tables()
         self._held_by_fork = False
@@ -72,7 +72,7 @@ class MemoryStore:
         forks.add(self)
 
     def transaction(self, session: str) -> MemoryTransaction:
-        return MemoryTransaction(self._tables, self._begin, self._turn, self._clock)
+        return MemoryTransaction(self._tables, self._begin, self._lock, self._clock)
 
     def reviews(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
@@ -153,16 +153,16 @@ class MemoryStore:
 
     def before_fork(self) -> None:
         """A thread that forks in its own transaction continues it in both processes."""
-        self._held_by_fork = not self._turn.is_own and self._turn.take(timeout=forks.PATIENCE)
+        self._held_by_fork = not self._lock.is_mine and self._lock.acquire(timeout=forks.PATIENCE)
 
     def after_fork(self, *, in_child: bool) -> None:
         held, self._held_by_fork = self._held_by_fork, False
         if not in_child:
             if held:
-                self._turn.give()
-        elif held or not self._turn.is_own:
-            self._is_torn = self._is_torn or (self._turn.is_taken and not held)
-            self._turn = Turn()
+                self._lock.release()
+        elif held or not self._lock.is_mine:
+            self._is_torn = self._is_torn or (self._lock.is_held and not held)
+            self._lock = TransactionLock()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -174,7 +174,7 @@ class MemoryStore:
         self._check_open()
         if self._is_snapshot:
             raise StoreUnavailable("a snapshot cannot be written to")
-        if not self._turn.take(timeout=self._busy_timeout):
+        if not self._lock.acquire(timeout=self._busy_timeout):
             raise StoreUnavailable(f"the store is held by another transaction for more than {self._busy_timeout:g} s")
 
 

@@ -50,7 +50,7 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
     SessionRecord,
 )
-from bylaw.guard.stores.turns import Turn
+from bylaw.guard.stores.transaction_lock import TransactionLock
 
 
 class StoredEvent(Struct, frozen=True):
@@ -108,7 +108,7 @@ class Tables(Struct):
     followed: dict[tuple[type[FollowRecord], str], StoredFollowed] = field(default_factory=dict)
 
     def copy(self) -> Tables:
-        """With the same records, which are replaced and never changed."""
+        """The copy shares the records, which are never changed in place."""
         return Tables(*(copy(getattr(self, name)) for name in self.__struct_fields__))
 
 
@@ -145,10 +145,10 @@ class MemoryTransaction:
         self,
         tables: Tables,
         begin: Callable[[], None],
-        turn: Turn,
+        lock: TransactionLock,
         clock: Callable[[], float],
     ) -> None:
-        self._tables, self._begin, self._turn, self._clock = tables, begin, turn, clock
+        self._tables, self._begin, self._lock, self._clock = tables, begin, lock, clock
         self._is_open = False
         self._new = Tables()
         self._turned_off: set[str] = set()
@@ -157,7 +157,7 @@ class MemoryTransaction:
 
     def __enter__(self) -> MemoryTransaction:
         self._begin()
-        self._turn.enter(sys._getframe(1))
+        self._lock.enter(sys._getframe(1))
         self._is_open = True
         return self
 
@@ -167,7 +167,7 @@ class MemoryTransaction:
                 self._commit()
         finally:
             self._is_open = False
-            self._turn.give()
+            self._lock.release()
 
     def session(self, key: str) -> SessionRecord:
         self._check_open()
@@ -320,12 +320,13 @@ class MemoryTransaction:
         )
         try:
             apply()
-        except BaseException:  # an interrupt, after some of it
+        except BaseException:  # an interrupt in the middle: finish first
             apply()
             raise
 
     def _apply(self, now: float, events: int, links: int, last_event: int, head: tuple[int, str]) -> None:
-        """May be called again after a part of it. `events`, `links`: how many there were before."""
+        """Write the changes to the tables; may be repeated after an interrupt. `events`, `links`: how many there were
+        before."""
         new, tables = self._new, self._tables
         tables.rules |= new.rules
         tables.sessions |= new.sessions

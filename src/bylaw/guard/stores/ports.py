@@ -160,8 +160,8 @@ class GuardStore(Protocol):
         ...
 
     def snapshot(self) -> AbstractContextManager[GuardStore]:
-        """What is committed now, to read several tables that belong together while others write. It cannot be written
-        to. Writers do not wait for it, but a store may grow while it is open: keep it short."""
+        """A read-only view of what is committed now, to read tables that belong together while others write. Writers
+        do not wait for it, but the store may grow while it is open, so close it soon."""
         ...
 
     def rules(self) -> dict[str, str]:
@@ -193,8 +193,8 @@ def each_event(store: GuardStore, *, session: str | None = None) -> Iterator[Eve
 
 
 def audit_rows(store: GuardStore, *, page: int = PAGE) -> Iterator[AuditRow]:
-    """The audit chain, one page in memory at a time. Raises StoreUnavailable if `prune` deletes rows after the last one
-    that was read: then an anchor, which is the first row of a chain, comes later."""
+    """The audit chain, one page in memory at a time. Raises StoreUnavailable if `prune` deletes rows that were not
+    read yet: an anchor, which should be the first row, then comes later."""
     after = 0
     while rows := store.audit(after=after, limit=page):
         if after and not rows[0].previous:

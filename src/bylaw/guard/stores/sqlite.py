@@ -159,12 +159,12 @@ class SqliteStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteStore]:
-        """The log of the file cannot be shortened meanwhile."""
+        """SQLite cannot shorten the log of the file while a snapshot is open."""
         with self._connections.reading() as connection:
             connection.execute("BEGIN")
             try:
                 view = _Snapshot(self._connections.path, connection)
-                view.audit_head()  # the transaction begins with the first reading
+                view.audit_head()  # the snapshot is taken at the first read
                 yield view
             finally:
                 connection.execute("ROLLBACK")
@@ -185,7 +185,7 @@ class SqliteStore:
 
 
 class _Snapshot(SqliteStore):
-    """What a connection reads in the middle of a transaction."""
+    """A store that reads in an open transaction of one connection."""
 
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
@@ -194,11 +194,11 @@ class _Snapshot(SqliteStore):
         raise unavailable(self._path, "is read as a snapshot, which cannot be written to")
 
     def prune(self, *, before: float) -> dict[str, int]:
-        self.transaction("")
+        self.transaction("")  # raises
         return {}
 
     def close(self) -> None:
-        """The end of the block does it."""
+        """`snapshot` ends the transaction when its block ends."""
 
     def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return nullcontext(self._connection)

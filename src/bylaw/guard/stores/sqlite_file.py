@@ -30,8 +30,8 @@ from urllib.parse import quote
 from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_tables as schema
 from bylaw.guard.stores.ports import StoreUnavailable
-from bylaw.guard.stores.sqlite_unlocked import has_log, is_current, open_unlocked, refuse_written
-from bylaw.guard.stores.turns import Turn
+from bylaw.guard.stores.sqlite_unlocked import has_log, is_current, open_unlocked, raise_if_written
+from bylaw.guard.stores.transaction_lock import TransactionLock
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
@@ -79,8 +79,8 @@ _SETTINGS = (
     "PRAGMA cache_size = -16000",
     "PRAGMA busy_timeout = 0",  # `wait_while_busy` waits: SQLite's pauses grow to 100 ms, and a process may starve
 )
-_Given = TypeVar("_Given")
-_Found = TypeVar("_Found")
+_Argument = TypeVar("_Argument")
+_Result = TypeVar("_Result")
 _PAUSE = (0.0002, 0.002)
 """seconds between two attempts to get a lock that another process holds"""
 
@@ -130,7 +130,7 @@ def _open_read_only(path: str, busy_timeout: float) -> sqlite3.Connection:
             raise unavailable(path, "was written by an earlier version of bylaw: open it with a guard first")
     except BaseException as error:
         connection.close()
-        refuse_written(connection, error)
+        raise_if_written(connection, error)
         raise
     return connection
 
@@ -148,12 +148,12 @@ def begin(connection: sqlite3.Connection | sqlite3.Cursor, *, busy_timeout: floa
     wait_while_busy(connection.execute, "BEGIN IMMEDIATE", busy_timeout=busy_timeout)
 
 
-def wait_while_busy(attempt: Callable[[_Given], _Found], given: _Given, *, busy_timeout: float) -> _Found:
-    """`attempt(given)`, repeated for `busy_timeout` seconds while another process holds the lock that it needs."""
+def wait_while_busy(attempt: Callable[[_Argument], _Result], argument: _Argument, *, busy_timeout: float) -> _Result:
+    """`attempt(argument)`, repeated for `busy_timeout` seconds while another process holds the lock that it needs."""
     give_up = None
     while True:
         try:
-            return attempt(given)
+            return attempt(argument)
         except sqlite3.OperationalError as error:
             give_up = give_up or time.monotonic() + busy_timeout
             if not is_busy(error) or time.monotonic() >= give_up:
@@ -240,23 +240,23 @@ class Connections:
             forks.add(self)
 
     def begin(self, frame: FrameType) -> sqlite3.Cursor:
-        """Begin a transaction when it is this thread's turn; `end` must follow. `frame`: with its block. Raises
-        StoreUnavailable."""
+        """Begin a transaction once no other thread has one; `end` must follow. `frame`: of the function with the `with`
+        block. Raises StoreUnavailable."""
         if self.read_only:
             raise unavailable(self.path, "was opened for reading only")
         self._refuse_inherited()
         try:
-            self._take_turn()
+            self._acquire_lock()
             self._check_usable()
             if self._cursor is None:
                 self._cursor = self._open().cursor()
             begin(self._cursor, busy_timeout=self._busy_timeout)
-            self._turn.enter(frame)
+            self._lock.enter(frame)
             return self._cursor
         except BaseException as error:
-            if self._turn.is_own and not self._turn.is_entered:
+            if self._lock.is_mine and not self._lock.is_entered:
                 self._drop_writer()
-                self._turn.give()
+                self._lock.release()
             if isinstance(error, sqlite3.Error):
                 raise unavailable(self.path, explain(error)) from error
             raise
@@ -267,7 +267,7 @@ class Connections:
             if commit:
                 raise RuntimeError("a transaction ends in the process that began it")
             return  # it was interrupted, and rolled back when its thread began another one
-        self._turn.leave()
+        self._lock.leave()
         try:
             cursor.execute("COMMIT" if commit else "ROLLBACK")
             if commit and identity(self.path) != self._identity:
@@ -278,7 +278,7 @@ class Connections:
             if commit:
                 raise unavailable(self.path, explain(error)) from error
         finally:
-            self._turn.give()
+            self._lock.release()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -291,11 +291,11 @@ class Connections:
         try:
             connection = self._reader()
             yield connection
-            refuse_written(connection, None)
+            raise_if_written(connection, None)
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            refuse_written(connection, error)
+            raise_if_written(connection, error)
             if isinstance(error, sqlite3.Error):
                 raise unavailable(self.path, explain(error)) from error
             raise
@@ -310,20 +310,20 @@ class Connections:
 
     def close(self) -> None:
         self._leave_inherited()
-        self._take_turn()
+        self._acquire_lock()
         self._closed = True
         self._drop_writer()
-        self._turn.give()
+        self._lock.release()
         self._close_readers()
 
     # -- forks ----------------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
         """Close every connection once it is unused. The next use opens a new one."""
-        if self._turn.is_own or not self._turn.take(timeout=forks.PATIENCE):
+        if self._lock.is_mine or not self._lock.acquire(timeout=forks.PATIENCE):
             return
         if not self._no_reader.acquire(timeout=forks.PATIENCE):
-            self._turn.give()
+            self._lock.release()
             return
         self._no_reader.wait_for(lambda: not self._reading, timeout=forks.PATIENCE)
         self._is_resting = True
@@ -338,7 +338,7 @@ class Connections:
             self._start()
         elif is_resting:
             self._no_reader.release()
-            self._turn.give()
+            self._lock.release()
 
     def _start(self) -> None:
         self._process = os.getpid()
@@ -347,7 +347,7 @@ class Connections:
         self._no_reader = threading.Condition()
         self._reading = 0
         """threads that read now"""
-        self._turn = Turn()
+        self._lock = TransactionLock()
         self._looked_at = 0.0
         self._is_resting = False
 
@@ -362,15 +362,15 @@ class Connections:
             _leave_to_parent(self._identity, (self._cursor, self._readers))
             self._start()
 
-    def _take_turn(self) -> None:
-        if not self._turn.take(timeout=self._busy_timeout):
+    def _acquire_lock(self) -> None:
+        if not self._lock.acquire(timeout=self._busy_timeout):
             reason = f"is held by another transaction of this process for more than {self._busy_timeout:g} s"
             raise unavailable(self.path, reason)
         try:
-            is_interrupted = self._cursor is not None and self._cursor.connection.in_transaction
+            is_left_open = self._cursor is not None and self._cursor.connection.in_transaction
         except sqlite3.ProgrammingError:  # it was being closed
-            is_interrupted = True
-        if is_interrupted:
+            is_left_open = True
+        if is_left_open:
             self._drop_writer()
 
     def _check_usable(self) -> None:

@@ -1,7 +1,8 @@
 """Reading an SQLite file that has no log, by somebody who may not create one beside it.
 
 SQLite then reads the file without a lock, as if it never changed (`immutable`). If a guard opens it meanwhile, pages
-from before and after a write would be mixed, and may look like damage. So the file is looked at again after reading.
+from before and after a write would be mixed, and may look like damage. So the size and time of the file are compared
+with those from before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 from bylaw.guard.stores.ports import StoreUnavailable
 
-_COARSE = 0.02
+_TIME_STEP = 0.02
 """seconds within which a file system may give two writes the same time"""
 _Stamp: TypeAlias = tuple[int, ...] | None
 
@@ -24,7 +25,7 @@ class _Unlocked(sqlite3.Connection):
     stamp: _Stamp
 
 
-def refuse_written(connection: sqlite3.Connection | None, error: BaseException | None) -> None:
+def raise_if_written(connection: sqlite3.Connection | None, error: BaseException | None) -> None:
     """Raises StoreUnavailable if the file has changed since it was opened: nothing that was read counts then, and
     `error` may be due to it."""
     if not isinstance(connection, _Unlocked) or not isinstance(error, Exception | None):
@@ -34,7 +35,7 @@ def refuse_written(connection: sqlite3.Connection | None, error: BaseException |
 
 
 def is_current(connection: sqlite3.Connection) -> bool:
-    """Whether it reads all that was committed; a log would hold more."""
+    """Whether the connection reads everything that was committed. A log would hold more."""
     if not isinstance(connection, _Unlocked):
         return True
     return connection.stamp == _stamp(connection.path) and not has_log(connection.path)
@@ -45,14 +46,14 @@ def has_log(path: str) -> bool:
 
 
 def open_unlocked(path: str) -> sqlite3.Connection | None:
-    """None if the file can be read with a lock."""
+    """Open the file without locks. Returns None if it can be read with locks."""
     if os.access(os.path.dirname(path), os.W_OK):
         return None
     stamp = _stamp(path)
-    if stamp is not None and 0 <= time.time() - stamp[-1] / 1e9 < _COARSE:
-        time.sleep(_COARSE)
+    if stamp is not None and 0 <= time.time() - stamp[-1] / 1e9 < _TIME_STEP:
+        time.sleep(_TIME_STEP)
         stamp = _stamp(path)
-    if has_log(path):  # looked for after the file: it is gone once all of it is in the file
+    if has_log(path):  # after the stamp: SQLite deletes the log once it is copied into the file
         return None
     uri = f"file:{quote(path)}?mode=ro&immutable=1"
     reader = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, factory=_Unlocked)

@@ -36,7 +36,7 @@ _QUOTED = 40
 
 
 def headline(report: SideBySide) -> str:
-    """About what is shown; what differs in the rest of the traces is only counted."""
+    """The first difference that is shown. Differences in the rest of the traces are only counted."""
     for session in report.sessions:
         for pair in session.pairs:
             if pair.differences:
@@ -63,15 +63,15 @@ def size(report: SideBySide) -> str:
     start, turns = _count_differing(differing, report.pairs), [count(one.turns, "turn") for one in report.totals]
     if report.shown < report.pairs:
         whole = f"{report.differing:,} of {report.pairs:,} in the whole traces"
-        start = f"{_count_differing(differing, report.shown, ' shown')}, {whole}"
+        start = f"{_count_differing(differing, report.shown, 'shown pair')}, {whole}"
         shown = (sum(pair.baseline is not None for pair in pairs), sum(pair.candidate is not None for pair in pairs))
         turns = [f"{number:,} of {turn} shown" for number, turn in zip(shown, turns, strict=True)]
     names = (f"{name}: {turn}" for name, turn in zip(trace_names(report), turns, strict=True))
     return " · ".join([*([start] if differing else []), *names])
 
 
-def _count_differing(differing: int, pairs: int, which: str = "") -> str:
-    return f"{differing:,} of {count(pairs, 'pair')} of turns{which} differ{'s' if differing == 1 else ''}"
+def _count_differing(differing: int, pairs: int, what: str = "pair") -> str:
+    return f"{differing:,} of {count(pairs, what)} of turns differ{'s' if differing == 1 else ''}"
 
 
 def shown_pairs(report: SideBySide) -> list[PairEntry]:

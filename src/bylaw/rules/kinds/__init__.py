@@ -12,8 +12,8 @@ and, where it needs them,
     SYNONYMS             other words that people use for the kind, separated by blanks
     complete(values, node, context)    checks all parameters together; reports what does not fit and then returns None
     TOGETHER             what `complete` checks, in JSON Schema
-    COUNT_LIMIT          the parameter that limits a count, if it has no influence on how is counted: a guard then keeps
-                         its count when the limit is changed
+    COUNT_LIMIT          the parameter that limits a count, and has no influence on what is counted: a guard keeps its
+                         count if only this parameter changes
     DEFINITIONS          further definitions that the JSON Schemas of its parameters refer to
 
 A module is imported when a rule uses the kind: a rule file with two kinds does not pay for the others.

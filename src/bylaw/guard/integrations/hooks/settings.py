@@ -91,7 +91,7 @@ def install(client: Client, path: Path, *, serve: bool | None = None, **given: s
     """`given`: `root`, `policy`, `store` and `agent`. `serve`: whether a session starts the service. Those that are not
     given stay as the command that is there has them. Returns whether the file has changed. Raises FileProblem,
     OSError."""
-    with suppress(OSError):  # reading the file says what is wrong
+    with suppress(OSError):  # `read_object` reports what is wrong
         Path(os.path.realpath(path)).parent.mkdir(parents=True, exist_ok=True)
     with editing(path):
         existed = path.exists()

@@ -93,7 +93,7 @@ class PinFolder:
         for server in {pin.server for pin, _ in pins}:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = self.folder / f"{server}.json"
-            with editing(file):  # a pin that is lost would be approved anew
+            with editing(file):  # if a pin were lost, its tool would count as new and be approved
                 known = self.read(server) | {pin.tool: replace(pin, at=time.time()) for pin, _ in pins}
                 tools = {name: to_builtins(known[name]) for name in sorted(known)}
                 text = json.dumps({"schema": _SCHEMA, "tools": tools}, indent=2, ensure_ascii=False)
