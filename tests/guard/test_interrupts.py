@@ -21,8 +21,6 @@ from bylaw.guard.stores.records import SessionRecord
 _RULES = [
     {"id": "two", "kind": "temporal", "params": {"at_most": 2, "of": "refund"}, "scope": "session", "then": "block"}
 ]
-# Python drops an exception that a signal handler raises inside a callback of a weak reference, and pytest reports it.
-pytestmark = pytest.mark.filterwarnings(r"ignore:(?s).*\bInterrupted\b:pytest.PytestUnraisableExceptionWarning")
 TIMES = [pytest.param(100, id="some"), pytest.param(5_000, id="many", marks=pytest.mark.proof)]
 
 
