@@ -116,6 +116,17 @@ def test_the_headline_says_in_how_many_sessions_a_rule_is_undecided(run: Run, fo
     assert "rules by worst state: 0 violated · 0 satisfied · 0 not triggered · 2 undecided" in shown
 
 
+def test_a_rule_that_some_sessions_do_not_trigger_is_not_called_undecided_in_them(
+    run: Run, folder: Path, stated: Callable[..., None]
+) -> None:
+    stated(look_up_first())
+    (folder / "cut.jsonl").write_text(_sessions("a", "b", "c", cut=True))
+    code, out, _ = run(*BASIC, "--allow-vacuous", "cut.jsonl")
+    shown = " ".join(out.split())
+    assert (code, "NO VIOLATION FOUND: 1 of 1 rule not decided in any session (" in shown) == (0, True)
+    assert "s0: 1 not triggered" in shown and "s1: 1 undecided" in shown
+
+
 @pytest.mark.usefixtures("two_rules")
 def test_the_headline_says_in_how_many_sessions_a_rule_is_broken(run: Run) -> None:
     code, out, _ = run(*BASIC, "dropped.json", "talked.json")
