@@ -24,6 +24,10 @@ _RULES = [
 TIMES = [pytest.param(100, id="some"), pytest.param(5_000, id="many", marks=pytest.mark.proof)]
 
 
+# What is raised in a callback of the garbage collector or of a weak reference is only printed.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
 class Interrupted(BaseException):
     pass
 
