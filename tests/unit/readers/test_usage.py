@@ -18,10 +18,10 @@ COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_t
     [
         ({"input_tokens": 10, "output_tokens": 5}, None, (10, 5, None, None, None)),
         ({"input_tokens": 10, "output_tokens": 5, "thinking_tokens": 0}, None, (10, 5, None, None, 0)),
-        # the peer's fault 25: thinking is inside of the output, and not counted twice
+        # thinking is inside of the output, and not counted twice
         ({"input_tokens": 50, "output_tokens": 100, "thinking_tokens": 80}, None, (50, 100, None, None, 80)),
         ({"input_tokens": 50, "output_tokens": 100, "thinking_tokens": 300}, None, (50, 400, None, None, 300)),
-        # fault 37: an OpenAI bill
+        # an OpenAI bill
         (
             {
                 "prompt_tokens": 1000,
