@@ -115,10 +115,10 @@ def test_a_rule_of_several_parts(
 
 
 def test_a_rule_with_an_unread_part_is_not_satisfied(stated: Callable[..., None]) -> None:
-    stated(rule(SENTENCE, "whole", NEVER, undecided="what counts as a table is not told"))
+    stated(rule(SENTENCE, "whole", NEVER, undecided="what counts as a table is not stated"))
     result = check(EVENTS[3:])
     assert states(result) == {"whole": "undecided"}
-    assert result.extracted_rules[0].reason == "what counts as a table is not told"
+    assert result.extracted_rules[0].reason == "what counts as a table is not stated"
     assert states(check(EVENTS)) == {"whole": "violated"}
 
 

@@ -1,7 +1,7 @@
 """Processes that decide, record, answer with edits, resume, exchange their rules and fork are killed at random points.
 
 Afterwards: no limit exceeded, no approval used twice or for another call than the person approved, the audit verified,
-and every decision that somebody was told is in it as it was told.
+and every decision that was returned to somebody is in it as it was returned.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_killed_at_random(kills: int, tmp_path: Path, capsys: pytest.CaptureFixt
     with capsys.disabled():
         decisions = sum(row.data["kind"] == "decision" for row in rows)
         reloads = sum(row.data.get("how") == "reloaded" for row in rows)
-        print(f"\n{decisions:,} attempts, {len(reported):,} answers told, {kills} kills, {reloads} reloads, ", end="")
+        print(f"\n{decisions:,} attempts, {len(reported):,} answers, {kills} kills, {reloads} reloads, ", end="")
         print(f"{len(found)} violations found")
     assert found == []
     assert len(reported) > 100
@@ -51,11 +51,11 @@ def test_killed_at_random(kills: int, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def _kill_at_random(path: Path, folder: Path, kills: int, alive: Path) -> None:
-    """Each worker is killed after it was told a random number of answers; there are WORKERS of them until the end."""
+    """Each worker is killed after it got a random number of answers; WORKERS of them run until the end."""
     chance, context = random.Random(5), worker_context()
 
     def start(number: int) -> tuple[BaseProcess, Path]:
-        reported = folder / f"told-{number}"
+        reported = folder / f"answers-{number}"
         process = context.Process(target=work, args=(str(path), str(reported), number, str(alive)), daemon=True)
         process.start()
         return process, reported
@@ -81,7 +81,7 @@ def _kill(process: BaseProcess, reported: Path, answers: int) -> None:
 
 
 def _acknowledged(folder: Path) -> list[tuple[str, str, str]]:
-    lines = [line for path in folder.glob("told-*") for line in path.read_text().split("\n")[:-1]]
+    lines = [line for path in folder.glob("answers-*") for line in path.read_text().split("\n")[:-1]]
     return [(call, action, by) for call, action, by in (line.split() for line in lines)]
 
 

@@ -1,4 +1,4 @@
-"""A call that ran before anybody was asked: told once or again, and what it does to its session."""
+"""A call that ran before anybody was asked: reported once or again, and what it does to its session."""
 
 from __future__ import annotations
 

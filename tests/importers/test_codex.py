@@ -1,4 +1,4 @@
-"""Codex's rollouts: two logs in one, counts that sum up, outputs that are told twice."""
+"""Codex's rollouts: two logs in one, counts that sum up, outputs that are recorded twice."""
 
 from __future__ import annotations
 

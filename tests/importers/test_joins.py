@@ -1,4 +1,4 @@
-"""Which call a result answers: by any recorded id, by equal arguments, else in their order, told as a guess."""
+"""Which call a result answers: by any recorded id, by equal arguments, else in their order, reported as a guess."""
 
 from __future__ import annotations
 

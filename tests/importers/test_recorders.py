@@ -1,4 +1,4 @@
-"""Spans and log records in the words of recorders: the run of a tool is read, or told as unread, and never dropped."""
+"""Spans and log records as recorders name them: the run of a tool is read, or reported as unread, and never dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that a model wrote as text, and nobody read: they are told, and rules that they may decide are inconclusive."""
+"""Calls that a model wrote as text: they are reported, and rules that they may decide are inconclusive."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _key(event: Event) -> tuple[Any, ...]:
 
 
 def _all_of(trace: Trace) -> Counter[Any]:
-    """What has to be told, once each: a call is told by its response and by itself; a request by its response."""
+    """What has to be shown, once each: a call is shown by its response and by itself; a request by its response."""
     found: Counter[Any] = Counter()
     for event in trace.events:
         if isinstance(event, Response | ToolResult) or not isinstance(

@@ -60,7 +60,7 @@ def _judge_rule(rule: Rule, events: list[Event], complete: bool) -> Answer:
 
 
 def _undecided(rule: Rule) -> list[Outcome]:
-    """What a session may also come to that is told. A rule about each call or response by itself cannot be broken by a
+    """The other outcomes that a session may have. A rule about each call or response by itself cannot be broken by a
     session of a trace that keeps it, even if that session alone does not show whether its `when` was ever met."""
     by_itself = rule.kind in _BY_ITSELF or rule.params.get("per") == "turn"
     return [] if by_itself else [Outcome.INCONCLUSIVE]

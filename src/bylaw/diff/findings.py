@@ -104,8 +104,13 @@ def _goes_with_calls(figure: Figure, judgement: Judgement) -> bool:
     calls = Column("trajectory", "calls", column.subject)
     if units and column.subject in units[0].expected:
         return sum(mean_change(unit, calls) for unit in units) / len(units) <= figure.delta + 1e-9
-    told = judgement.figures.get(calls)
-    return told is not None and told.is_confirmed and not told.candidate and abs(told.rest) >= abs(figure.rest) - 1e-9
+    of_calls = judgement.figures.get(calls)
+    return (
+        of_calls is not None
+        and of_calls.is_confirmed
+        and not of_calls.candidate
+        and abs(of_calls.rest) >= abs(figure.rest) - 1e-9
+    )
 
 
 def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:

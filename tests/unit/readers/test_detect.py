@@ -1,4 +1,4 @@
-"""Formats are told apart by their content, and what is not ours is refused."""
+"""Formats are distinguished by their content, and what is not ours is refused."""
 
 from __future__ import annotations
 

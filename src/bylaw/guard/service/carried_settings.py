@@ -64,14 +64,14 @@ def carry_over(
         wanted += [(f"{noun} {value}", agent, {kind: {agent: value}}) for agent, value in getattr(active, kind).items()]
     wanted += [("rules off", agent, {"off": {agent: False}}) for agent in active.off]
     for what, agent, one in wanted:
-        told = f"`{agent}`: {what}"
+        setting = f"`{agent}`: {what}"
         tried = {kind: values | one.get(kind, {}) for kind, values in settings.items()}
         if agent not in known:
-            carried.dropped.append(f"{told} (there is no such agent)")
+            carried.dropped.append(f"{setting} (there is no such agent)")
         elif not _is_usable(check, carried.files, tried):
-            carried.dropped.append(f"{told} (these rules cannot be used with it)")
+            carried.dropped.append(f"{setting} (these rules cannot be used with it)")
         else:
-            carried.kept.append(told)
+            carried.kept.append(setting)
             settings = tried
     return carried._replace(settings={**settings, "off": tuple(settings["off"]), "on": on})
 

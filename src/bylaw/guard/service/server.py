@@ -71,7 +71,7 @@ class LogFormatter(logging.Formatter):
 
 
 def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: None) -> None:
-    """Serve until SIGTERM or Ctrl-C. `ready` is told the address once a worker has started. Raises InputError,
+    """Serve until SIGTERM or Ctrl-C. `ready` is called with the address once a worker has started. Raises InputError,
     StoreUnavailable, OSError, and ValueError for a channel of notifications that cannot be used."""
     if config.follow:
         open_channels(config.notify)
@@ -81,7 +81,7 @@ def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: 
         config = msgspec.structs.replace(config, metrics=folder)
         store = config.open_store()
         versions = make_versions(config, store)
-        versions.begin(config.policies)  # so that mistakes in the rules are told once, and before anything listens
+        versions.begin(config.policies)  # so that mistakes in the rules are reported once, and before anything listens
         bound, address = stack.enter_context(listening(config.listen, tls=config.file.tls is not None))
         follow_up = FollowUp(config, store, versions)
         over = threading.Event()

@@ -314,7 +314,7 @@ class Continuations:
         return Continuation(is_certain=self._compare or has_known)
 
     def owner(self, parent: str | None, call_id: str | None, current: str) -> str | None:
-        """The session of a call or a result that has a record of its own, if that can be told."""
+        """The session of a call or a result that has a record of its own, if it is known."""
         if self._open is not None:
             if parent is not None and parent in self._open.records and hash((_RECORD, parent)) not in self._index:
                 return self._open.session
