@@ -65,11 +65,11 @@ class Machine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def _stop(self, session: str, tool: str, n: int, *, resumed: bool = False) -> str:
-        """What the model says: the strictest of all that hold."""
+        """What the model says: the strictest of all that hold. A person who approves a call overrides only the pause."""
         full = len(self.held[session].get(tool, ())) >= {"pay": MADE, "close": ONCE}.get(tool, 10**9)
         if tool == "boom":
             return "terminate_session"
-        if full or (self.tries[session] > TRIES and not resumed):
+        if full or self.tries[session] > TRIES:
             return "block"
         return "pause" if n > 10 and not resumed else "allow"
 
