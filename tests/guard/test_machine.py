@@ -65,7 +65,7 @@ class Machine(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def _stop(self, session: str, tool: str, n: int, *, resumed: bool = False) -> str:
-        """What the model says: the strictest of all that hold. A person who approves a call overrides only the pause."""
+        """What the model says: the strictest of all that hold. Who approves a call overrides only the pause."""
         full = len(self.held[session].get(tool, ())) >= {"pay": MADE, "close": ONCE}.get(tool, 10**9)
         if tool == "boom":
             return "terminate_session"
