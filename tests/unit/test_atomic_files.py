@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -414,3 +415,14 @@ def test_one_of_the_commands_that_write_a_new_file_at_once_succeeds(tmp_path: Pa
     for thread in threads:
         thread.join()
     assert won == [file.read_bytes()] and list(tmp_path.iterdir()) == [file]
+
+
+def test_an_error_without_hard_links_leaves_no_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "refused")
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="refused"):
+        write_atomic(tmp_path / "new", b"x", overwrite=False)
+    assert list(tmp_path.iterdir()) == []

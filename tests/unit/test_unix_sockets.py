@@ -159,3 +159,13 @@ def test_a_locked_folder_is_waited_for_and_nothing_is_left_in_it(
         assert not entered.wait(0.05)
     waiting.join()
     assert entered.is_set() and list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_program_keeps_locked_does_not_keep_a_service_from_starting(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PATIENCE", 0.0)
+    with locked_folder(os.path.dirname(path)):
+        listener = UnixListener(path, backlog=1)
+        assert is_served(path)
+    listener.close()

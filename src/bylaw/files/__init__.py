@@ -68,9 +68,9 @@ def postponed_signals() -> Iterator[None]:
 
 
 @contextmanager
-def locked_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Lock a folder, so that one process or thread at a time runs such a block. Raises OSError, and TimeoutError if
-    another one holds the lock for too long.
+def locked_folder(folder: str | os.PathLike[str], *, required: bool = True) -> Iterator[None]:
+    """Lock a folder, so that one process or thread at a time runs such a block. If another one holds the lock for too
+    long, raises TimeoutError, or runs the block without it if it is not `required`. Raises OSError.
 
     The folder itself is locked, so no lock file is left in it. If this user may not read the folder, or its file system
     has no locks, the block runs without one.
@@ -84,6 +84,8 @@ def locked_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
         until = time.monotonic() + _PATIENCE
         while not _try_lock(handle):
             if time.monotonic() > until:
+                if not required:
+                    break
                 raise TimeoutError(f"another process has locked `{os.fspath(folder)}`")
             time.sleep(_POLL)
         yield

@@ -77,9 +77,14 @@ def _publish(draft: str, final: str, *, overwrite: bool) -> bool:
             os.close(os.open(final, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
             return False
-        os.replace(draft, final)
+        try:
+            os.replace(draft, final)
+        except BaseException:
+            os.unlink(final)
+            raise
     else:
-        os.unlink(draft)
+        with contextlib.suppress(OSError):  # the file is there under its name
+            os.unlink(draft)
     return True
 
 

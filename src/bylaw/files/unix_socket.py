@@ -28,7 +28,7 @@ class UnixListener:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._is_closed = False
         try:
-            with locked_folder(os.path.dirname(path) or os.curdir):
+            with locked_folder(os.path.dirname(path) or os.curdir, required=False):  # others may lock it for long
                 _remove_abandoned(path)
                 before = os.umask(0o177)
                 try:

@@ -128,23 +128,12 @@ class BaseGuard(SessionChanges):
                 with self._sessions.transaction("") as transaction:
                     change.write(transaction, self._clock(), how="reloaded")
                 change.tell()
-            self._sessions.call_alone(partial(self._install_rules, new, hash, decider))
+            with self._sessions.exclusive():  # writes nothing, so the exchange cannot fail half-way
+                decider.switches = self._decider.switches
+                self._sessions.use_policies(new)
+                self.policies, self.policy = new, hash
+                self._decider, self._decide, self._sole_agent = decider, decider.decide, new.named(None)
         return hash != before
-
-    def _install_rules(self, policies: Policies, hash: str, decider: Decider) -> None:
-        """Writes nothing to the store, so only an interrupt can stop it half-way. Then all of it is repeated before the
-        interrupt goes on."""
-        try:
-            self._use_rules(policies, hash, decider)
-        except BaseException:
-            self._use_rules(policies, hash, decider)
-            raise
-
-    def _use_rules(self, policies: Policies, hash: str, decider: Decider) -> None:
-        decider.switches = self._decider.switches
-        self._sessions.use_policies(policies)
-        self.policies, self.policy = policies, hash
-        self._decider, self._decide, self._sole_agent = decider, decider.decide, policies.named(None)
 
     fork_rank = 0
     _is_closed = False

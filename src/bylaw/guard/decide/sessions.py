@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Container, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.chain import Policies
@@ -168,31 +168,17 @@ class Sessions:
             with suppress(RuntimeError, StopIteration):  # other threads change it too
                 self._live.pop(next(iter(self._live)), None)
 
-    def call_alone(self, act: Callable[[], None]) -> None:
-        """Call `act` while no other thread of this process is inside a session. A store has one transaction at a time;
-        without a store, all locks are held."""
-        if self.durable:
-            with self._store.transaction(""):
-                act()
-        else:
-            self._call_with_all_locks(act)
-
-    def _call_with_all_locks(self, act: Callable[[], None]) -> None:
-        try:
-            for lock in self._locks:
-                lock.acquire()
-            act()
-        finally:
-            try:
-                self._release_all_locks()
-            except BaseException:  # an interrupt
-                self._release_all_locks()
-                raise
-
-    def _release_all_locks(self) -> None:
-        for lock in self._locks:
-            with suppress(RuntimeError):  # not taken, or released already
-                lock.release()
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Nobody else of this process is inside a session meanwhile. A store has one transaction at a time; without
+        one, all locks are held."""
+        with ExitStack() as held:
+            if self.durable:
+                held.enter_context(self._store.transaction(""))
+            else:
+                for lock in self._locks:
+                    held.enter_context(lock)
+            yield
 
     def use_policies(self, policies: Policies) -> None:
         """Continue the sessions with other rules. States are carried over when their session is next used."""

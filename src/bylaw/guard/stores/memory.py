@@ -7,6 +7,7 @@ what is left.
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -52,7 +53,6 @@ from bylaw.guard.stores.records import (
     ReviewStatus,
     check_moment,
 )
-from bylaw.guard.stores.transaction_lock import TransactionLock
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -62,7 +62,9 @@ class MemoryStore:
 
     def __init__(self, *, busy_timeout: float = 5.0, clock: Callable[[], float] = time.time) -> None:
         self._busy_timeout, self._clock = busy_timeout, clock
-        self._lock = TransactionLock()
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        """the thread that is in a transaction"""
         self._closed = False
         self._tables = Tables()
         self._held_by_fork = False
@@ -72,7 +74,7 @@ class MemoryStore:
         forks.add(self)
 
     def transaction(self, session: str) -> MemoryTransaction:
-        return MemoryTransaction(self._tables, self._begin, self._lock, self._clock)
+        return MemoryTransaction(self._tables, self._begin, self._end, self._clock)
 
     def reviews(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
@@ -137,8 +139,11 @@ class MemoryStore:
 
     @contextmanager
     def snapshot(self) -> Iterator[MemoryStore]:
-        with self.transaction(""):
+        self._begin()
+        try:
             tables = self._tables.copy()
+        finally:
+            self._end()
         view = MemoryStore(busy_timeout=self._busy_timeout, clock=self._clock)
         view._tables, view._is_snapshot = tables, True
         yield view
@@ -153,16 +158,17 @@ class MemoryStore:
 
     def before_fork(self) -> None:
         """A thread that forks in its own transaction continues it in both processes."""
-        self._held_by_fork = not self._lock.is_mine and self._lock.acquire(timeout=forks.PATIENCE)
+        is_own = self._owner == threading.get_ident()
+        self._held_by_fork = not is_own and self._lock.acquire(timeout=forks.PATIENCE)
 
     def after_fork(self, *, in_child: bool) -> None:
         held, self._held_by_fork = self._held_by_fork, False
         if not in_child:
             if held:
                 self._lock.release()
-        elif held or not self._lock.is_mine:
-            self._is_torn = self._is_torn or (self._lock.is_held and not held)
-            self._lock = TransactionLock()
+        elif self._owner != threading.get_ident():
+            self._is_torn = self._is_torn or self._owner is not None
+            self._lock, self._owner = threading.Lock(), None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -174,8 +180,15 @@ class MemoryStore:
         self._check_open()
         if self._is_snapshot:
             raise StoreUnavailable("a snapshot cannot be written to")
+        if self._owner == threading.get_ident():
+            raise RuntimeError("this thread is in a transaction already")
         if not self._lock.acquire(timeout=self._busy_timeout):
             raise StoreUnavailable(f"the store is held by another transaction for more than {self._busy_timeout:g} s")
+        self._owner = threading.get_ident()
+
+    def _end(self) -> None:
+        self._owner = None
+        self._lock.release()
 
 
 # -- pruning ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from copy import copy
@@ -50,7 +49,6 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
     SessionRecord,
 )
-from bylaw.guard.stores.transaction_lock import TransactionLock
 
 
 class StoredEvent(Struct, frozen=True):
@@ -108,7 +106,7 @@ class Tables(Struct):
     followed: dict[tuple[type[FollowRecord], str], StoredFollowed] = field(default_factory=dict)
 
     def copy(self) -> Tables:
-        """The copy shares the records, which are never changed in place."""
+        """With the same records, which are replaced and never changed."""
         return Tables(*(copy(getattr(self, name)) for name in self.__struct_fields__))
 
 
@@ -145,10 +143,10 @@ class MemoryTransaction:
         self,
         tables: Tables,
         begin: Callable[[], None],
-        lock: TransactionLock,
+        end: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        self._tables, self._begin, self._lock, self._clock = tables, begin, lock, clock
+        self._tables, self._begin, self._end, self._clock = tables, begin, end, clock
         self._is_open = False
         self._new = Tables()
         self._turned_off: set[str] = set()
@@ -157,7 +155,6 @@ class MemoryTransaction:
 
     def __enter__(self) -> MemoryTransaction:
         self._begin()
-        self._lock.enter(sys._getframe(1))
         self._is_open = True
         return self
 
@@ -167,7 +164,7 @@ class MemoryTransaction:
                 self._commit()
         finally:
             self._is_open = False
-            self._lock.release()
+            self._end()
 
     def session(self, key: str) -> SessionRecord:
         self._check_open()
@@ -314,19 +311,16 @@ class MemoryTransaction:
     def _commit(self) -> None:
         if self.commitments:
             self._vouch()
-        tables = self._tables
-        apply = partial(
-            self._apply, self._clock(), len(tables.events), len(tables.audit), tables.last_event, self._head()
-        )
+        now, tables, head = self._clock(), self._tables, self._head()
+        apply = partial(self._apply, now, len(tables.events), len(tables.audit), tables.last_event, head)
         try:
             apply()
-        except BaseException:  # an interrupt in the middle: finish first
+        except BaseException:  # Ctrl-C, after a part of it
             apply()
             raise
 
     def _apply(self, now: float, events: int, links: int, last_event: int, head: tuple[int, str]) -> None:
-        """Write the changes to the tables; may be repeated after an interrupt. `events`, `links`: how many there were
-        before."""
+        """Write everything. It may be called again after a part was written. `events`, `links`: how many there were."""
         new, tables = self._new, self._tables
         tables.rules |= new.rules
         tables.sessions |= new.sessions

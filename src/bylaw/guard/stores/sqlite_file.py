@@ -23,7 +23,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -31,7 +30,6 @@ from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_tables as schema
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.sqlite_unlocked import has_log, is_current, open_unlocked, raise_if_written
-from bylaw.guard.stores.transaction_lock import TransactionLock
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
@@ -79,8 +77,8 @@ _SETTINGS = (
     "PRAGMA cache_size = -16000",
     "PRAGMA busy_timeout = 0",  # `wait_while_busy` waits: SQLite's pauses grow to 100 ms, and a process may starve
 )
-_Argument = TypeVar("_Argument")
-_Result = TypeVar("_Result")
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
 _PAUSE = (0.0002, 0.002)
 """seconds between two attempts to get a lock that another process holds"""
 
@@ -148,12 +146,12 @@ def begin(connection: sqlite3.Connection | sqlite3.Cursor, *, busy_timeout: floa
     wait_while_busy(connection.execute, "BEGIN IMMEDIATE", busy_timeout=busy_timeout)
 
 
-def wait_while_busy(attempt: Callable[[_Argument], _Result], argument: _Argument, *, busy_timeout: float) -> _Result:
-    """`attempt(argument)`, repeated for `busy_timeout` seconds while another process holds the lock that it needs."""
+def wait_while_busy(attempt: Callable[[_Given], _Found], given: _Given, *, busy_timeout: float) -> _Found:
+    """`attempt(given)`, repeated for `busy_timeout` seconds while another process holds the lock that it needs."""
     give_up = None
     while True:
         try:
-            return attempt(argument)
+            return attempt(given)
         except sqlite3.OperationalError as error:
             give_up = give_up or time.monotonic() + busy_timeout
             if not is_busy(error) or time.monotonic() >= give_up:
@@ -215,6 +213,8 @@ REMOVED = "was removed or replaced while it was in use"
 
 class Connections:
     fork_rank = 2
+    _owner: int | None
+    """the thread whose turn it is"""
 
     def __init__(
         self, path: str, *, durability: Durability, busy_timeout: float, read_only: bool = False, create: bool = True
@@ -239,24 +239,21 @@ class Connections:
             self._identity = identity(path)
             forks.add(self)
 
-    def begin(self, frame: FrameType) -> sqlite3.Cursor:
-        """Begin a transaction once no other thread has one; `end` must follow. `frame`: of the function with the `with`
-        block. Raises StoreUnavailable."""
+    def begin(self) -> sqlite3.Cursor:
+        """Begin a transaction when it is this thread's turn; `end` must follow. Raises StoreUnavailable."""
         if self.read_only:
             raise unavailable(self.path, "was opened for reading only")
         self._refuse_inherited()
+        self._take_turn()
         try:
-            self._acquire_lock()
             self._check_usable()
             if self._cursor is None:
                 self._cursor = self._open().cursor()
             begin(self._cursor, busy_timeout=self._busy_timeout)
-            self._lock.enter(frame)
             return self._cursor
         except BaseException as error:
-            if self._lock.is_mine and not self._lock.is_entered:
-                self._drop_writer()
-                self._lock.release()
+            self._drop_writer()
+            self._give_turn()
             if isinstance(error, sqlite3.Error):
                 raise unavailable(self.path, explain(error)) from error
             raise
@@ -264,10 +261,7 @@ class Connections:
     def end(self, cursor: sqlite3.Cursor, *, commit: bool) -> None:
         """If the rollback fails, SQLite has rolled back already, or does so when the file is opened next."""
         if cursor is not self._cursor:
-            if commit:
-                raise RuntimeError("a transaction ends in the process that began it")
-            return  # it was interrupted, and rolled back when its thread began another one
-        self._lock.leave()
+            raise RuntimeError("a transaction ends in the process that began it")
         try:
             cursor.execute("COMMIT" if commit else "ROLLBACK")
             if commit and identity(self.path) != self._identity:
@@ -278,7 +272,7 @@ class Connections:
             if commit:
                 raise unavailable(self.path, explain(error)) from error
         finally:
-            self._lock.release()
+            self._give_turn()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -310,20 +304,21 @@ class Connections:
 
     def close(self) -> None:
         self._leave_inherited()
-        self._acquire_lock()
+        self._take_turn()
         self._closed = True
         self._drop_writer()
-        self._lock.release()
+        self._give_turn()
         self._close_readers()
 
     # -- forks ----------------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
         """Close every connection once it is unused. The next use opens a new one."""
-        if self._lock.is_mine or not self._lock.acquire(timeout=forks.PATIENCE):
+        if self._owner == threading.get_ident() or not self._turn.acquire(timeout=forks.PATIENCE):
             return
+        self._owner = threading.get_ident()
         if not self._no_reader.acquire(timeout=forks.PATIENCE):
-            self._lock.release()
+            self._give_turn()
             return
         self._no_reader.wait_for(lambda: not self._reading, timeout=forks.PATIENCE)
         self._is_resting = True
@@ -338,7 +333,7 @@ class Connections:
             self._start()
         elif is_resting:
             self._no_reader.release()
-            self._lock.release()
+            self._give_turn()
 
     def _start(self) -> None:
         self._process = os.getpid()
@@ -347,8 +342,9 @@ class Connections:
         self._no_reader = threading.Condition()
         self._reading = 0
         """threads that read now"""
-        self._lock = TransactionLock()
+        self._turn = threading.Lock()
         self._looked_at = 0.0
+        self._owner = None
         self._is_resting = False
 
     def _refuse_inherited(self) -> None:
@@ -362,16 +358,17 @@ class Connections:
             _leave_to_parent(self._identity, (self._cursor, self._readers))
             self._start()
 
-    def _acquire_lock(self) -> None:
-        if not self._lock.acquire(timeout=self._busy_timeout):
+    def _take_turn(self) -> None:
+        if self._owner == threading.get_ident():
+            raise RuntimeError("this thread is in a transaction already")
+        if not self._turn.acquire(timeout=self._busy_timeout):
             reason = f"is held by another transaction of this process for more than {self._busy_timeout:g} s"
             raise unavailable(self.path, reason)
-        try:
-            is_left_open = self._cursor is not None and self._cursor.connection.in_transaction
-        except sqlite3.ProgrammingError:  # it was being closed
-            is_left_open = True
-        if is_left_open:
-            self._drop_writer()
+        self._owner = threading.get_ident()
+
+    def _give_turn(self) -> None:
+        self._owner = None
+        self._turn.release()
 
     def _check_usable(self) -> None:
         if self._closed:

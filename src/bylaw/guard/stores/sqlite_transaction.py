@@ -7,7 +7,6 @@ undone it already, and later statements would be committed alone.
 from __future__ import annotations
 
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -107,11 +106,11 @@ class SqliteTransaction:
         self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
-        self._cursor = self._connections.begin(sys._getframe(1))
+        self._cursor = self._connections.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        is_ready = False
+        is_complete = False
         try:
             if kind is None and self._failure is None:
                 with suppress(StoreUnavailable):  # raised after the rollback
@@ -119,11 +118,11 @@ class SqliteTransaction:
                         self._vouch()
                     if self._added and self._head is not None:  # once, since a transaction may add several links
                         self.execute(_MOVE_HEAD, ("{}:{}".format(*self._head),))
-            is_ready = kind is None and self._failure is None
-        finally:
+            is_complete = kind is None and self._failure is None
+        finally:  # also after Ctrl-C
             cursor, self._cursor = self._cursor, None
             assert cursor is not None
-            self._connections.end(cursor, commit=is_ready)
+            self._connections.end(cursor, commit=is_complete)
         if kind is None and self._failure is not None:
             raise self._failure
 
