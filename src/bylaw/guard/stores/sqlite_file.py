@@ -28,8 +28,8 @@ from urllib.parse import quote
 
 from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_tables as schema
+from bylaw.guard.stores.immutable_reader import has_log, is_current, open_unlocked, raise_if_written
 from bylaw.guard.stores.ports import StoreUnavailable
-from bylaw.guard.stores.sqlite_unlocked import has_log, is_current, open_unlocked, raise_if_written
 
 _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
